@@ -1,0 +1,157 @@
+"""delf: a task in plain words becomes a short script that calls your tools, safely.
+
+Every public name is imported on first use, so that ``import delf`` stays quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+__version__: Final = "0.1.0"
+
+if TYPE_CHECKING:
+    from delf.actions import Action, action
+    from delf.agent import Agent
+    from delf.connection import Connection
+    from delf.errors import (
+        AgentConfirmationError,
+        AgentStateError,
+        ApprovalRejectedError,
+        BudgetExceededError,
+        CodeGenerationError,
+        ConfigurationError,
+        ConnectionConfigurationError,
+        ConnectionFileNotFoundError,
+        ConnectionUnavailableError,
+        ConversationCompressionError,
+        DelfError,
+        EnvironmentKeyError,
+        LLMExecutionError,
+        MemoryRetrievalError,
+        MemorySetupError,
+        ModelConfigurationError,
+        OptionalDependencyError,
+        PluginError,
+        PrefilterError,
+        SandboxExecutionError,
+        SandboxLimitError,
+        SandboxUnavailableError,
+        SQLSchemaError,
+        TaskTimeoutError,
+        ToolDefinitionError,
+        ToolException,
+        ToolExecutionError,
+        ToolRefusedError,
+        UnknownTaskError,
+    )
+    from delf.llm import LLMConfig
+    from delf.protocols.approval import Approved, ApprovalRequest, Edited, Rejected
+    from delf.response import Response
+    from delf.tools import Tool, tool
+
+_ERRORS: Final = (
+    "AgentConfirmationError",
+    "AgentStateError",
+    "ApprovalRejectedError",
+    "BudgetExceededError",
+    "CodeGenerationError",
+    "ConfigurationError",
+    "ConnectionConfigurationError",
+    "ConnectionFileNotFoundError",
+    "ConnectionUnavailableError",
+    "ConversationCompressionError",
+    "DelfError",
+    "EnvironmentKeyError",
+    "LLMExecutionError",
+    "MemoryRetrievalError",
+    "MemorySetupError",
+    "ModelConfigurationError",
+    "OptionalDependencyError",
+    "PluginError",
+    "PrefilterError",
+    "SQLSchemaError",
+    "SandboxExecutionError",
+    "SandboxLimitError",
+    "SandboxUnavailableError",
+    "TaskTimeoutError",
+    "ToolDefinitionError",
+    "ToolException",
+    "ToolExecutionError",
+    "ToolRefusedError",
+    "UnknownTaskError",
+)
+
+_HOMES: Final = {
+    "Action": "delf.actions",
+    "Agent": "delf.agent",
+    "ApprovalRequest": "delf.protocols.approval",
+    "Approved": "delf.protocols.approval",
+    "Connection": "delf.connection",
+    "Edited": "delf.protocols.approval",
+    "LLMConfig": "delf.llm",
+    "Rejected": "delf.protocols.approval",
+    "Response": "delf.response",
+    "Tool": "delf.tools",
+    "action": "delf.actions",
+    "tool": "delf.tools",
+    **dict.fromkeys(_ERRORS, "delf.errors"),
+}
+
+__all__ = [
+    "Action",
+    "Agent",
+    "AgentConfirmationError",
+    "AgentStateError",
+    "ApprovalRejectedError",
+    "ApprovalRequest",
+    "Approved",
+    "BudgetExceededError",
+    "CodeGenerationError",
+    "ConfigurationError",
+    "Connection",
+    "ConnectionConfigurationError",
+    "ConnectionFileNotFoundError",
+    "ConnectionUnavailableError",
+    "ConversationCompressionError",
+    "DelfError",
+    "Edited",
+    "EnvironmentKeyError",
+    "LLMConfig",
+    "LLMExecutionError",
+    "MemoryRetrievalError",
+    "MemorySetupError",
+    "ModelConfigurationError",
+    "OptionalDependencyError",
+    "PluginError",
+    "PrefilterError",
+    "Rejected",
+    "Response",
+    "SQLSchemaError",
+    "SandboxExecutionError",
+    "SandboxLimitError",
+    "SandboxUnavailableError",
+    "TaskTimeoutError",
+    "Tool",
+    "ToolDefinitionError",
+    "ToolException",
+    "ToolExecutionError",
+    "ToolRefusedError",
+    "UnknownTaskError",
+    "__version__",
+    "action",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'delf' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

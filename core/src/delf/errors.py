@@ -1,0 +1,314 @@
+"""Every error that delf raises, in one tree.
+
+::
+
+    DelfError                              ERR-DELF-001
+    ├── ConfigurationError                 ERR-CONFIG-001   delf.toml, DELF_*, flags
+    │   ├── ModelConfigurationError        ERR-MODEL-001
+    │   ├── AgentConfirmationError         ERR-AGENT-001
+    │   ├── EnvironmentKeyError            ERR-ENV-001
+    │   ├── ConnectionConfigurationError   ERR-CONN-001
+    │   ├── ConnectionFileNotFoundError    ERR-CONN-002
+    │   ├── ToolDefinitionError            ERR-TOOL-002
+    │   ├── OptionalDependencyError        ERR-REQ-001
+    │   └── PluginError                    ERR-PLUGIN-001
+    ├── ConnectionUnavailableError         ERR-CONN-003     the service does not answer
+    ├── ToolExecutionError                 ERR-TOOL-001
+    │   └── ToolException                  ERR-TOOL-004     raised by tools, for the model to read
+    ├── ToolRefusedError                   ERR-TOOL-005     unknown, not allowed, bad arguments
+    ├── SQLSchemaError                     ERR-TOOL-003
+    ├── LLMExecutionError                  ERR-LLM-001
+    ├── CodeGenerationError                ERR-LLM-002
+    ├── PrefilterError                     ERR-LLM-003
+    ├── ConversationCompressionError       ERR-LLM-004
+    ├── RecordingMismatch                  ERR-LLM-005
+    ├── SandboxExecutionError              ERR-SANDBOX-001
+    │   ├── SandboxUnavailableError        ERR-SANDBOX-002
+    │   ├── SandboxLimitError              ERR-SANDBOX-003
+    │   └── WireError                      ERR-SANDBOX-004
+    ├── ApprovalRejectedError              ERR-APPROVAL-001
+    ├── MemorySetupError                   ERR-MEM-001
+    ├── MemoryRetrievalError               ERR-MEM-002
+    ├── BudgetExceededError                AGT-006
+    ├── TaskTimeoutError                   ERR-AGENT-002
+    ├── UnknownTaskError                   ERR-AGENT-003
+    ├── AgentStateError                    ERR-AGENT-004    used after stop, or where it cannot block
+    └── ReplayMismatch                     ERR-REPLAY-001
+
+An error carries data and never logs or draws. ``code`` is stable, ``hint`` says what to do
+next, ``for_model()`` is the text that a model may read. No message holds a secret.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class DelfError(Exception):
+    """The root of the tree.
+
+    Args:
+        message: What was wrong, and where.
+        hint: What to do about it; the class's own hint when omitted.
+    """
+
+    code: ClassVar[str] = "ERR-DELF-001"
+    default_hint: ClassVar[str | None] = None
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint if hint is not None else self.default_hint
+
+    def for_model(self) -> str:
+        """The error as a model may read it: the message, without codes or user hints."""
+        return self.message
+
+    def describe(self) -> str:
+        """The error in one line for people: code, message and hint."""
+        text = f"{self.code}: {self.message}"
+        return f"{text} (hint: {self.hint})" if self.hint else text
+
+
+class ConfigurationError(DelfError):
+    """Something that the user set cannot be used: a file, a variable, a flag, an argument."""
+
+    code = "ERR-CONFIG-001"
+
+
+class ModelConfigurationError(ConfigurationError):
+    """The language model is missing, unknown or contradictory."""
+
+    code = "ERR-MODEL-001"
+    default_hint = "name a model: llm='gpt-4o-mini', --llm NAME, or llm = \"…\" in delf.toml"
+
+
+class AgentConfirmationError(ConfigurationError):
+    """``confirm`` or ``on_confirm`` has a value that cannot be used."""
+
+    code = "ERR-AGENT-001"
+
+
+class EnvironmentKeyError(ConfigurationError):
+    """A required environment variable is not set."""
+
+    code = "ERR-ENV-001"
+
+    def __init__(self, message: str, *, variable: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint or f"set {variable} in the environment or in .env")
+        self.variable = variable
+
+
+class ConnectionConfigurationError(ConfigurationError):
+    """A connection's settings or permissions are invalid."""
+
+    code = "ERR-CONN-001"
+
+
+class ConnectionFileNotFoundError(ConfigurationError):
+    """A file that a connection needs (credentials, a specification) does not exist."""
+
+    code = "ERR-CONN-002"
+
+
+class ToolDefinitionError(ConfigurationError):
+    """A function cannot become a tool or an action as it is written."""
+
+    code = "ERR-TOOL-002"
+
+
+class OptionalDependencyError(ConfigurationError):
+    """A package that this feature needs is not installed."""
+
+    code = "ERR-REQ-001"
+
+    def __init__(self, message: str, *, package: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint or f"pip install {package}")
+        self.package = package
+
+
+class PluginError(ConfigurationError):
+    """A plugin is missing, broken, incompatible or named twice."""
+
+    code = "ERR-PLUGIN-001"
+    default_hint = "delf plugins shows every plugin with its state"
+
+
+class ConnectionUnavailableError(DelfError):
+    """The service behind a connection does not answer or refuses the login."""
+
+    code = "ERR-CONN-003"
+
+
+class ToolExecutionError(DelfError):
+    """A tool failed while it ran."""
+
+    code = "ERR-TOOL-001"
+
+
+class ToolException(ToolExecutionError):  # noqa: N818 - the reference's name
+    """Raised by a tool's author: its message is meant for the script and the model."""
+
+    code = "ERR-TOOL-004"
+
+
+class ToolRefusedError(DelfError):
+    """The gate did not let a call through: unknown, not allowed, or arguments invalid."""
+
+    code = "ERR-TOOL-005"
+
+
+class SQLSchemaError(DelfError):
+    """The schema of a database could not be read."""
+
+    code = "ERR-TOOL-003"
+
+
+class LLMExecutionError(DelfError):
+    """A call to a language model failed for good.
+
+    Args:
+        message: What the provider said, without credentials.
+        provider: The provider's name, as ``openai``.
+        status: The HTTP status, where there was one.
+    """
+
+    code = "ERR-LLM-001"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str | None = None,
+        status: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.provider = provider
+        self.status = status
+
+
+class CodeGenerationError(DelfError):
+    """The model answered without any code that could run."""
+
+    code = "ERR-LLM-002"
+    default_hint = "try a stronger model, or say the task more concretely"
+
+
+class PrefilterError(DelfError):
+    """The choice of tools failed and was not allowed to be skipped."""
+
+    code = "ERR-LLM-003"
+
+
+class ConversationCompressionError(DelfError):
+    """A conversation could not be summarised."""
+
+    code = "ERR-LLM-004"
+
+
+class RecordingMismatch(DelfError):  # noqa: N818 - a finding, not a fault
+    """A recorded model was asked something that its recording does not hold."""
+
+    code = "ERR-LLM-005"
+    default_hint = "record again with --record FILE, or use a real model"
+
+
+class SandboxExecutionError(DelfError):
+    """A script failed in the sandbox, and retries did not help."""
+
+    code = "ERR-SANDBOX-001"
+
+
+class SandboxUnavailableError(SandboxExecutionError):
+    """No sandbox, or none that is strong enough, can be used here."""
+
+    code = "ERR-SANDBOX-002"
+    default_hint = "delf doctor says which sandboxes work on this machine and why others do not"
+
+
+class SandboxLimitError(SandboxExecutionError):
+    """A script went over one of its limits.
+
+    Args:
+        message: Which limit, and what it was.
+        limit: The limit's name: ``cpu``, ``memory``, ``output``, ``file``, ``processes``.
+    """
+
+    code = "ERR-SANDBOX-003"
+
+    def __init__(self, message: str, *, limit: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.limit = limit
+
+
+class WireError(SandboxExecutionError):
+    """The sandbox's end of the wire sent something that is not of the protocol."""
+
+    code = "ERR-SANDBOX-004"
+
+
+class ApprovalRejectedError(DelfError):
+    """A person, or the policy, said no to an action."""
+
+    code = "ERR-APPROVAL-001"
+
+
+class MemorySetupError(DelfError):
+    """A memory store could not be opened."""
+
+    code = "ERR-MEM-001"
+
+
+class MemoryRetrievalError(DelfError):
+    """A search in a memory store failed."""
+
+    code = "ERR-MEM-002"
+
+
+class BudgetExceededError(DelfError):
+    """The agent's budget is used up; nothing more was spent."""
+
+    code = "AGT-006"
+    default_hint = "agent.reset_budget(limit) sets a new one"
+
+
+class TaskTimeoutError(DelfError):
+    """A task did not end in its time; it was stopped with its sandbox."""
+
+    code = "ERR-AGENT-002"
+    default_hint = "give it longer: run(task, timeout=…) or --timeout SECONDS"
+
+
+class UnknownTaskError(DelfError):
+    """No task has this id."""
+
+    code = "ERR-AGENT-003"
+
+
+class AgentStateError(DelfError):
+    """The agent cannot do this now: it was stopped, or the call would block its own loop."""
+
+    code = "ERR-AGENT-004"
+
+
+class ReplayMismatch(DelfError):  # noqa: N818 - a finding, not a fault
+    """A resumed task does something else than its journal says."""
+
+    code = "ERR-REPLAY-001"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A suggestion for a mistyped name, ready to append to a message.
+
+    Args:
+        name: What the user wrote.
+        known: The names that exist.
+
+    Returns:
+        ``"; did you mean 'x'?"``, or an empty string when nothing is close.
+    """
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,305 @@
+"""What happens in a task, as a closed union of frozen events.
+
+Events are appended to a journal before anyone acts on them; traces, snapshots, costs and
+pending approvals are folds over them. ``encode`` and ``decode`` give the stable form:
+``{"type": …, "v": VERSION, "task_id": …, "seq": …, "at": …, "data": {…}}``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args
+
+from delf.errors import DelfError
+from delf.messages import Purpose, Usage
+from delf.types import Effect, Isolation
+from delf.values import from_jsonable, to_jsonable
+
+EVENT_VERSION: Final = 1
+
+Step = Literal[
+    "recall",
+    "select",
+    "context",
+    "generate",
+    "preview",
+    "execute",
+    "rerun",
+    "retry",
+    "compose",
+]
+CallStatus = Literal["ok", "error", "refused", "rejected", "cancelled"]
+ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled"]
+DecisionKind = Literal["approved", "edited", "rejected", "expired"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Event:
+    """What every event has; ``seq`` counts within the task, ``at`` is Unix time in seconds."""
+
+    task_id: str
+    seq: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStarted(_Event):
+    """A task was accepted. ``origin`` names the agent."""
+
+    task: str
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepStarted(_Event):
+    """A step of the loop began; ``attempt`` counts passes through generation from 1."""
+
+    step: Step
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFinished(_Event):
+    """A step of the loop ended."""
+
+    step: Step
+    duration_ms: float
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsSelected(_Event):
+    """The actions that the model is shown, as ``connection.method``, and who chose them."""
+
+    actions: tuple[str, ...]
+    by: str = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCalled(_Event):
+    """A request went to a model."""
+
+    model: str
+    purpose: Purpose
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReplied(_Event):
+    """A model answered; ``cost_usd`` is None where no price is known."""
+
+    model: str
+    purpose: Purpose
+    text: str
+    usage: Usage
+    cost_usd: float | None
+    duration_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFailed(_Event):
+    """A model call failed for good."""
+
+    model: str
+    purpose: Purpose
+    error: str
+    duration_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptGenerated(_Event):
+    """A script was taken out of a model's answer."""
+
+    code: str
+    attempt: int
+    confirmed_actions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxOpened(_Event):
+    """A sandbox was given to the task."""
+
+    backend: str
+    isolation: Isolation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptFinished(_Event):
+    """A script came to an end, well or not."""
+
+    status: ScriptStatus
+    duration_ms: float
+    error: str | None = None
+    line: int | None = None
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallStarted(_Event):
+    """A call passed the gate and is about to be made."""
+
+    call_id: int
+    action: str
+    arguments: Mapping[str, Any]
+    effect: Effect
+    digest: str
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFinished(_Event):
+    """A call ended; one that the gate refused has no ``CallStarted``."""
+
+    call_id: int
+    action: str
+    status: CallStatus
+    duration_ms: float
+    result: Any = None
+    error: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequested(_Event):
+    """A call waits for a decision."""
+
+    request_id: str
+    call_id: int
+    action: str
+    arguments: Mapping[str, Any]
+    effect: Effect
+    digest: str
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalDecided(_Event):
+    """A request was decided, by whom, and how."""
+
+    request_id: str
+    decision: DecisionKind
+    by: str
+    reason: str | None = None
+    arguments: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printed(_Event):
+    """The script printed; several lines may come in one event."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileWritten(_Event):
+    """An output file is complete on the host."""
+
+    label: str
+    path: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerunRequested(_Event):
+    """The script asked for another pass with what it learned."""
+
+    attempt: int
+    context: str
+    remaining: str
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    duration_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryScheduled(_Event):
+    """The script failed and goes back to the model."""
+
+    attempt: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned(_Event):
+    """Something that the user should see, though the task goes on."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFinished(_Event):
+    """The task is over."""
+
+    status: bool
+    text: str
+    duration_ms: float
+    error: str | None = None
+    code: str | None = None
+    cost_usd: float | None = None
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+Event = (
+    TaskStarted
+    | StepStarted
+    | StepFinished
+    | ToolsSelected
+    | ModelCalled
+    | ModelReplied
+    | ModelFailed
+    | ScriptGenerated
+    | SandboxOpened
+    | ScriptFinished
+    | CallStarted
+    | CallFinished
+    | ApprovalRequested
+    | ApprovalDecided
+    | Printed
+    | FileWritten
+    | RerunRequested
+    | RetryScheduled
+    | Warned
+    | TaskFinished
+)
+
+_TYPES: Final[dict[str, type[Event]]] = {cls.__name__: cls for cls in get_args(Event)}
+_HEAD = ("task_id", "seq", "at")
+_FIELDS: Final = {
+    cls: tuple(f.name for f in dataclasses.fields(cls) if f.name not in _HEAD)
+    for cls in _TYPES.values()
+}
+
+
+def encode(event: Event) -> dict[str, Any]:
+    """An event as JSON-ready data; values that JSON lacks are tagged."""
+    cls = type(event)
+    data = {name: getattr(event, name) for name in _FIELDS[cls]}
+    return {
+        "type": cls.__name__,
+        "v": EVENT_VERSION,
+        "task_id": event.task_id,
+        "seq": event.seq,
+        "at": event.at,
+        "data": to_jsonable(data),
+    }
+
+
+def decode(record: Mapping[str, Any]) -> Event:
+    """The event that :func:`encode` made.
+
+    Raises:
+        DelfError: When the record is of an unknown type or a newer version.
+    """
+    cls = _TYPES.get(str(record.get("type")))
+    if cls is None or record.get("v", 0) > EVENT_VERSION:
+        raise DelfError(
+            f"cannot read an event of type {record.get('type')!r} version {record.get('v')!r}",
+            hint="it was written by a newer delf",
+        )
+    data = from_jsonable(record["data"])
+    known = {name: data[name] for name in _FIELDS[cls] if name in data}
+    if "usage" in known:
+        known["usage"] = Usage(**known["usage"])
+    head = {name: record[name] for name in _HEAD}
+    return cls(**head, **known)

@@ -1,0 +1,253 @@
+"""The hooks: the one page that a plugin's author reads.
+
+A plugin is a module named by an entry point of the group ``delf``::
+
+    [project.entry-points.delf]
+    tickets = "delf_tickets.plugin"
+
+It implements any of the hooks below. A hook takes no argument and returns an iterable of
+specs, which only name things; the code behind them is imported on first use::
+
+    from delf.hookspecs import hookimpl
+    from delf.specs import ConnectionSpec
+
+    @hookimpl
+    def delf_connections():
+        yield ConnectionSpec(
+            name="tickets",
+            summary="The support desk's tickets.",
+            factory="delf_tickets.connection:Tickets",
+        )
+
+The plugin's distribution states what it was written for, and is left out, with the reason,
+where that does not fit: ``dependencies = ["delf>=0.1,<1"]`` and, for the number below,
+``keywords = ["delf-plugin-api-1"]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import pluggy
+
+from delf.specs import (
+    ApprovalSpec,
+    CommandSpec,
+    ConnectionSpec,
+    JournalSpec,
+    MemorySpec,
+    ModelSpec,
+    ObserverSpec,
+    PrefilterSpec,
+    SandboxSpec,
+    Spec,
+    StrategySpec,
+)
+
+PLUGIN_API: Final = 1
+"""Raised when a hook or protocol changes so that a plugin must be changed, too."""
+
+ENTRY_POINT_GROUP: Final = "delf"
+
+hookspec = pluggy.HookspecMarker("delf")
+hookimpl = pluggy.HookimplMarker("delf")
+
+
+@hookspec
+def delf_connections() -> Iterable[ConnectionSpec]:  # pyright: ignore[reportReturnType]
+    """Types of connections: services whose actions a script can call.
+
+    Example::
+
+        @hookimpl
+        def delf_connections():
+            yield ConnectionSpec(
+                name="tickets",
+                summary="The support desk's tickets.",
+                factory="delf_tickets.connection:Tickets",
+            )
+
+    The factory is a subclass of :class:`delf.connection.Connection`.
+    """
+
+
+@hookspec
+def delf_sandbox_backends() -> Iterable[SandboxSpec]:  # pyright: ignore[reportReturnType]
+    """Sandboxes: where scripts run.
+
+    Example::
+
+        @hookimpl
+        def delf_sandbox_backends():
+            yield SandboxSpec(
+                name="firecracker",
+                summary="A micro-VM for each task.",
+                factory="delf_sandbox_firecracker.backend:FirecrackerBackend",
+                isolation="vm",
+            )
+
+    The factory makes a :class:`delf.protocols.sandbox.SandboxBackend`.
+    """
+
+
+@hookspec
+def delf_memory_stores() -> Iterable[MemorySpec]:  # pyright: ignore[reportReturnType]
+    """Memory stores: facts that outlive a task.
+
+    Example::
+
+        @hookimpl
+        def delf_memory_stores():
+            yield MemorySpec(
+                name="notes",
+                summary="Facts in a plain text file.",
+                factory="delf_memory_notes.store:NotesStore",
+            )
+
+    The factory makes a :class:`delf.protocols.memory.MemoryStore`.
+    """
+
+
+@hookspec
+def delf_prefilters() -> Iterable[PrefilterSpec]:  # pyright: ignore[reportReturnType]
+    """Prefilters: which of many actions a task needs.
+
+    Example::
+
+        @hookimpl
+        def delf_prefilters():
+            yield PrefilterSpec(
+                name="keywords",
+                summary="Actions that share words with the task.",
+                factory="delf_prefilter_keywords.prefilter:KeywordPrefilter",
+                modes=("filter",),
+            )
+
+    The factory makes a :class:`delf.protocols.prefilter.Prefilter`.
+    """
+
+
+@hookspec
+def delf_approval_channels() -> Iterable[ApprovalSpec]:  # pyright: ignore[reportReturnType]
+    """Approval channels: ways to ask somebody before a call is made.
+
+    Example::
+
+        @hookimpl
+        def delf_approval_channels():
+            yield ApprovalSpec(
+                name="pager",
+                summary="Asks whoever is on call.",
+                factory="delf_approval_pager.channel:PagerChannel",
+            )
+
+    The factory makes a :class:`delf.protocols.approval.ApprovalChannel`.
+    """
+
+
+@hookspec
+def delf_models() -> Iterable[ModelSpec]:  # pyright: ignore[reportReturnType]
+    """Language models, by the names that they serve.
+
+    Example::
+
+        @hookimpl
+        def delf_models():
+            yield ModelSpec(
+                name="inhouse",
+                summary="The company's own models.",
+                factory="delf_model_inhouse.model:InhouseModel",
+                serves=("inhouse/*",),
+            )
+
+    The factory is called as ``factory(config, context)`` and makes a
+    :class:`delf.protocols.model.Model`.
+    """
+
+
+@hookspec
+def delf_journals() -> Iterable[JournalSpec]:  # pyright: ignore[reportReturnType]
+    """Journals: where events are kept.
+
+    Example::
+
+        @hookimpl
+        def delf_journals():
+            yield JournalSpec(
+                name="kafka",
+                summary="Events in a Kafka topic.",
+                factory="delf_journal_kafka.journal:KafkaJournal",
+            )
+
+    The factory makes a :class:`delf.protocols.journal.Journal`.
+    """
+
+
+@hookspec
+def delf_strategies() -> Iterable[StrategySpec]:  # pyright: ignore[reportReturnType]
+    """Strategies: how a task becomes tool calls.
+
+    Example::
+
+        @hookimpl
+        def delf_strategies():
+            yield StrategySpec(
+                name="debate",
+                summary="Two models argue, a third decides.",
+                factory="delf_strategy_debate.strategy:Debate",
+            )
+
+    The factory makes a :class:`delf.protocols.strategy.Strategy`.
+    """
+
+
+@hookspec
+def delf_observers() -> Iterable[ObserverSpec]:  # pyright: ignore[reportReturnType]
+    """Observers: see every event.
+
+    Example::
+
+        @hookimpl
+        def delf_observers():
+            yield ObserverSpec(
+                name="audit",
+                summary="Writes every call to the audit log.",
+                factory="delf_audit.observer:AuditObserver",
+            )
+
+    The factory makes a :class:`delf.protocols.observer.Observer`.
+    """
+
+
+@hookspec
+def delf_commands() -> Iterable[CommandSpec]:  # pyright: ignore[reportReturnType]
+    """Commands of the ``delf`` program.
+
+    Example::
+
+        @hookimpl
+        def delf_commands():
+            yield CommandSpec(
+                name="hello",
+                summary="Says hello.",
+                factory="delf_hello.command:hello",
+            )
+
+    The factory is a ``click.Command``, imported when the command is typed.
+    """
+
+
+HOOKS: Final[dict[str, type[Spec]]] = {
+    "delf_connections": ConnectionSpec,
+    "delf_sandbox_backends": SandboxSpec,
+    "delf_memory_stores": MemorySpec,
+    "delf_prefilters": PrefilterSpec,
+    "delf_approval_channels": ApprovalSpec,
+    "delf_models": ModelSpec,
+    "delf_journals": JournalSpec,
+    "delf_strategies": StrategySpec,
+    "delf_observers": ObserverSpec,
+    "delf_commands": CommandSpec,
+}
+"""Every hook with the spec that it returns."""

@@ -1,0 +1,87 @@
+"""``LLMConfig``: which model to ask, where, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+from delf.errors import ModelConfigurationError, did_you_mean
+
+Provider = Literal["auto", "google", "openai", "anthropic"]
+PROVIDERS: Final = ("auto", "google", "openai", "anthropic")
+
+SETTINGS: Final = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "max_tokens",
+    "presence_penalty",
+    "frequency_penalty",
+    "stop",
+    "seed",
+    "timeout",
+)
+
+
+@dataclass(frozen=True)
+class LLMConfig:
+    """A model with its endpoint and settings; works wherever a model's name does.
+
+    Args:
+        model: The name as the endpoint expects it.
+        base_url: Root of an OpenAI-compatible API, with its version (``http://host/v1``).
+        api_key: The key; the provider's environment variable when omitted. Never shown.
+        headers: Extra HTTP headers for every request. Never shown.
+        settings: Generation settings: ``temperature``, ``top_p``, ``top_k``, ``max_tokens``,
+            ``presence_penalty``, ``frequency_penalty``, ``stop``, ``seed`` and ``timeout``
+            (seconds for one request). ``top-k`` and ``max-tokens`` mean the same.
+        provider: The protocol to speak; ``auto`` infers it from the name.
+
+    Raises:
+        ModelConfigurationError: For an empty name, an unknown setting or provider.
+    """
+
+    model: str
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    provider: Provider = "auto"
+
+    def __post_init__(self) -> None:
+        model: Any = self.model
+        if not isinstance(model, str) or not model.strip():
+            raise ModelConfigurationError(f"model must be a name, got {model!r}")
+        if self.provider not in PROVIDERS:
+            raise ModelConfigurationError(
+                f"unknown provider {self.provider!r}; one of: {', '.join(PROVIDERS)}"
+            )
+        object.__setattr__(self, "settings", normalise_settings(self.settings or {}))
+
+    def with_settings(self, **settings: Any) -> LLMConfig:
+        """A copy with these settings added or changed."""
+        return replace(self, settings={**self.settings, **settings})
+
+
+def normalise_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings under their canonical names.
+
+    Raises:
+        ModelConfigurationError: For a name that is not a setting.
+    """
+    result: dict[str, Any] = {}
+    for name, value in settings.items():
+        canonical = name.replace("-", "_").lower()
+        if canonical not in SETTINGS:
+            raise ModelConfigurationError(
+                f"unknown model setting {name!r}{did_you_mean(canonical, SETTINGS)}",
+                hint=f"known settings: {', '.join(SETTINGS)}",
+            )
+        result[canonical] = value
+    return result
+
+
+def as_llm_config(value: str | LLMConfig) -> LLMConfig:
+    """A model given by name or by configuration, as a configuration."""
+    return value if isinstance(value, LLMConfig) else LLMConfig(value)

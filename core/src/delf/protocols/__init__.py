@@ -1,0 +1,1 @@
+"""What each kind of plugin must be able to do: one small async protocol a file."""

@@ -1,0 +1,90 @@
+"""An approval channel: someone who may say yes or no to a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from delf.types import Effect
+
+Remember = Literal["no", "task", "session"]
+"""For how long the same action with the same arguments passes without asking."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequest:
+    """A call that waits for a decision; bound to its action and arguments by ``digest``.
+
+    Args:
+        request_id: Names the request; used once.
+        task_id: The task that makes the call.
+        task: The task in plain words.
+        action: ``connection.method``.
+        permission: The unit of ``allow`` and ``confirm`` that the action belongs to.
+        effect: What the action does to the world.
+        arguments: The real, validated arguments.
+        description: The script's own ``desc=``, if any. The script's word, not a fact.
+        digest: SHA-256 over action and arguments.
+    """
+
+    request_id: str
+    task_id: str
+    task: str
+    action: str
+    permission: str
+    effect: Effect
+    arguments: Mapping[str, Any]
+    description: str | None
+    digest: str
+
+    @property
+    def message(self) -> str:
+        """The request in one line."""
+        shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments.items())
+        return f"{self.action}({shown})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approved:
+    """Yes; for the same action and arguments perhaps also later."""
+
+    remember: Remember = "no"
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """Yes, with other arguments; they pass the gate again."""
+
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """No, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expired:
+    """Nobody answered in time; counts as no."""
+
+    after_seconds: float
+
+
+Decision = Approved | Edited | Rejected | Expired
+
+
+class ApprovalChannel(Protocol):
+    """Asks somebody."""
+
+    async def decide(self, request: ApprovalRequest) -> Decision | None:
+        """The decision, or None to leave it to the next channel."""
+        ...
+
+
+def _short(value: Any, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

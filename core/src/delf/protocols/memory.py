@@ -1,0 +1,51 @@
+"""A memory store: facts that outlive a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A remembered fact."""
+
+    content: str
+    saved_at: datetime
+    namespace: str = "default"
+
+
+class MemoryStore(Protocol):
+    """Saves facts and finds those that matter for a task."""
+
+    async def save(self, facts: Sequence[str]) -> None:
+        """Remember facts.
+
+        Raises:
+            MemorySetupError: When the store cannot be opened.
+        """
+        ...
+
+    async def search(self, query: str, top_k: int = 5, threshold: float = 0.3) -> Sequence[Fact]:
+        """The facts nearest to a query, best first.
+
+        Args:
+            query: What is looked for, in plain words.
+            top_k: How many at the most.
+            threshold: The least similarity, from 0 to 1.
+        """
+        ...
+
+    async def list(self) -> Sequence[Fact]:
+        """All facts, oldest first."""
+        ...
+
+    async def clear(self) -> None:
+        """Forget everything in this namespace."""
+        ...
+
+    async def aclose(self) -> None:
+        """Free what is held. Safe to call twice."""
+        ...

@@ -1,0 +1,46 @@
+"""A language model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from delf.messages import ModelDelta, ModelReply, ModelRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelContext:
+    """What a model's factory is given beside its configuration.
+
+    Args:
+        environ: Where keys are looked up: the process environment over ``.env``.
+        providers: Keys given in code, by provider (``openai``, ``google``, ``anthropic``).
+    """
+
+    environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    providers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+
+class Model(Protocol):
+    """One model at one endpoint. Used by many tasks at once.
+
+    Retries with back-off are the model's own business; what it raises is final.
+    """
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The whole answer.
+
+        Raises:
+            EnvironmentKeyError: When the key is missing.
+            LLMExecutionError: When the call failed for good.
+        """
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        """The answer in pieces as they come, then once as a whole, with its usage."""
+        ...
+
+    async def aclose(self) -> None:
+        """Free connections. Safe to call twice."""
+        ...

@@ -1,0 +1,256 @@
+"""A sandbox: where a script runs, away from the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from delf.types import Isolation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one session may use. Each breach ends the script with a clear error.
+
+    Args:
+        cpu_seconds: Processor time of the whole session.
+        memory_bytes: Address space of the script's process.
+        output_bytes: Text printed by one script.
+        file_bytes: One output file, and each file written to scratch space.
+        total_file_bytes: All output files of a session together.
+        frame_bytes: One message on the wire: a call's arguments or result.
+        open_files: File descriptors.
+        processes: Processes beside the script's own.
+    """
+
+    cpu_seconds: float = 60.0
+    memory_bytes: int = 512 * 1024 * 1024
+    output_bytes: int = 10 * 1024 * 1024
+    file_bytes: int = 50 * 1024 * 1024
+    total_file_bytes: int = 200 * 1024 * 1024
+    frame_bytes: int = 64 * 1024 * 1024
+    open_files: int = 64
+    processes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolNames:
+    """The names under which a script finds one connection.
+
+    Args:
+        name: The variable's name.
+        methods: Its methods; empty when the connection itself is called.
+        parameters: Parameter names in order, by method (``""`` for a function).
+    """
+
+    name: str
+    methods: tuple[str, ...] = ()
+    parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSpec:
+    """What a session is opened with.
+
+    Args:
+        tools: What the script can call.
+        modules: Top-level modules that it may import.
+        libraries: Third-party packages among them, by their distribution's name.
+        limits: What it may use.
+    """
+
+    tools: tuple[ToolNames, ...]
+    modules: tuple[str, ...]
+    libraries: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRequest:
+    """A call that a script makes. Everything in it is the script's word, to be checked."""
+
+    call_id: int
+    connection: str
+    method: str
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The call's result."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The call raises in the script.
+
+    Args:
+        kind: The exception's name in the script: ``ToolError``, ``ToolException``,
+            ``ToolNotAllowed``, ``ApprovalRejected`` or ``ToolArgumentError``.
+        message: What the script and the model read.
+    """
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The call returns a tool's own error message as text (``handle_error``)."""
+
+    message: str
+
+
+CallAnswer = Returned | Raised | Told
+
+
+class ScriptHost(Protocol):
+    """What a session calls while a script runs. All of it runs on the host's event loop."""
+
+    async def call(self, request: CallRequest) -> CallAnswer:
+        """Make a call on the script's behalf. Cancelled when the script gives it up."""
+        ...
+
+    def printed(self, text: str) -> None:
+        """The script printed."""
+        ...
+
+    def wrote_file(self, name: str, data: bytes) -> None:
+        """The script handed over a whole output file.
+
+        Raises:
+            ValueError: When the name or the size is not acceptable; the script sees it.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The script came to its end.
+
+    Args:
+        value: What it returned or left as its last expression, if it can be passed on.
+        variables: The names alive afterwards, with their types.
+    """
+
+    value: Any = None
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The script raised.
+
+    Args:
+        kind: The exception's type.
+        message: Its message.
+        line: The failing line of the script, from 1.
+        source: That line's text.
+        variables: The names alive, with their types.
+    """
+
+    kind: str
+    message: str
+    line: int | None = None
+    source: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rerun:
+    """The script asked for another pass."""
+
+    context: str
+    remaining: str
+    carry: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitReached:
+    """The script went over a limit: ``cpu``, ``memory``, ``output``, ``file``, ``frame``."""
+
+    limit: str
+    message: str
+    line: int | None = None
+    source: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crashed:
+    """The sandbox died or broke the protocol; the session is of no more use."""
+
+    message: str
+
+
+Outcome = Done | Failed | Rerun | LimitReached | Crashed
+
+
+class SandboxSession(Protocol):
+    """One confined interpreter, for one task. Variables live on between scripts."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether another script can run here."""
+        ...
+
+    async def execute(self, code: str, host: ScriptHost) -> Outcome:
+        """Run a whole script. Cancelling this kills the session with all it started."""
+        ...
+
+    async def aclose(self) -> None:
+        """Kill whatever still runs and free everything. Safe to call twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Available:
+    """The backend works here; ``detail`` says how well."""
+
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """The backend does not work here, why, and what would make it."""
+
+    reason: str
+    hint: str = ""
+
+
+Availability = Available | Unavailable
+
+
+class SandboxBackend(Protocol):
+    """A way to confine scripts."""
+
+    isolation: Isolation
+
+    async def available(self) -> Availability:
+        """Whether sessions can be opened on this machine. Never raises."""
+        ...
+
+    async def open(self, spec: SessionSpec) -> SandboxSession:
+        """A fresh session that no other task has used.
+
+        Raises:
+            SandboxUnavailableError: When it cannot be had.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """End every session and free everything. Safe to call twice."""
+        ...
+
+
+class SupportsWarmUp(Protocol):
+    """A backend that can prepare sessions before they are asked for."""
+
+    async def warm_up(self, spec: SessionSpec) -> None:
+        """Prepare for sessions of this kind."""
+        ...

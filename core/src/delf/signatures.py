@@ -1,0 +1,310 @@
+"""Reads a Python signature: parameters, their types as stub text, and a validator."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import keyword
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from delf.errors import ToolDefinitionError, ToolRefusedError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+_MAX_DEPTH = 3
+_MAX_LITERALS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter as a model reads it.
+
+    Args:
+        name: Its name.
+        type_text: Its type in stub notation.
+        default_text: Its default in stub notation, or None when it is required.
+        doc: What the docstring says about it.
+    """
+
+    name: str
+    type_text: str = "Any"
+    default_text: str | None = None
+    doc: str = ""
+
+    @property
+    def required(self) -> bool:
+        """Whether a call must give it."""
+        return self.default_text is None
+
+    def __str__(self) -> str:
+        text = f"{self.name}: {self.type_text}"
+        return text if self.default_text is None else f"{text} = {self.default_text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """What a function takes and gives, with what its docstring says."""
+
+    parameters: tuple[Parameter, ...]
+    returns: str
+    summary: str
+    doc: str
+    hints: Mapping[str, Any]
+    defaults: Mapping[str, Any]
+
+
+def read_signature(function: Callable[..., Any], *, skip_first: bool = False) -> Signature:
+    """Read a function.
+
+    Args:
+        function: A plain or async function with type hints.
+        skip_first: Leave out ``self``.
+
+    Raises:
+        ToolDefinitionError: When a script could not call it by keywords.
+    """
+    where = getattr(function, "__qualname__", repr(function))
+    try:
+        raw = inspect.signature(function)
+        hints = typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError, ValueError, AttributeError) as error:
+        raise ToolDefinitionError(
+            f"cannot read the signature of {where}: {error}",
+            hint="annotate its parameters with types that are importable where it is defined",
+        ) from error
+    listed = list(raw.parameters.values())[1 if skip_first else 0 :]
+    doc = inspect.getdoc(function) or ""
+    docs = _parameter_docs(doc)
+    parameters: list[Parameter] = []
+    for item in listed:
+        _check_parameter(item, where)
+        default = None if item.default is item.empty else _default_text(item.default)
+        parameters.append(
+            Parameter(
+                name=item.name,
+                type_text=type_text(hints.get(item.name, Any)),
+                default_text=default,
+                doc=docs.get(item.name, ""),
+            )
+        )
+    return Signature(
+        parameters=tuple(parameters),
+        returns=type_text(hints["return"]) if "return" in hints else "Any",
+        summary=_first_paragraph(doc),
+        doc=doc,
+        hints={item.name: hints.get(item.name, Any) for item in listed},
+        defaults={i.name: i.default for i in listed if i.default is not i.empty},
+    )
+
+
+def _check_parameter(item: inspect.Parameter, where: str) -> None:
+    if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD):
+        raise ToolDefinitionError(
+            f"{where} takes {'*' if item.kind is item.VAR_POSITIONAL else '**'}{item.name}",
+            hint="name every parameter, or take one list or dict",
+        )
+    if item.kind is item.POSITIONAL_ONLY:
+        raise ToolDefinitionError(
+            f"{where} has the positional-only parameter {item.name!r}",
+            hint="remove the '/' so that it can be given by name",
+        )
+
+
+def _default_text(value: Any) -> str:
+    if isinstance(value, enum.Enum):
+        value = value.value
+    text = repr(value)
+    return text if len(text) <= 40 and "<" not in text else "..."
+
+
+def _first_paragraph(doc: str) -> str:
+    return " ".join(doc.split("\n\n", 1)[0].split())
+
+
+def _parameter_docs(doc: str) -> dict[str, str]:
+    """The ``Args:`` section of a Google-style docstring, by parameter."""
+    found: dict[str, str] = {}
+    inside, current = False, ""
+    for line in doc.splitlines():
+        stripped = line.strip()
+        if stripped in ("Args:", "Arguments:", "Parameters:"):
+            inside = True
+        elif inside and stripped and not line.startswith((" ", "\t")):
+            break
+        elif inside and stripped:
+            name, colon, text = stripped.partition(":")
+            name = name.split("(")[0].strip()
+            if colon and name.isidentifier():
+                current = name
+                found[current] = text.strip()
+            elif current:
+                found[current] = f"{found[current]} {stripped}"
+    return found
+
+
+def type_text(hint: Any, depth: int = 0) -> str:
+    """A type in compact stub notation, as ``list[{"id": int, "name": str}]``.
+
+    Records (TypedDict, dataclass, pydantic model) are written as their fields, down to
+    three levels; enums as the Literal of their values.
+    """
+    if hint is None or hint is type(None):
+        return "None"
+    if hint is Any or hint is inspect.Parameter.empty:
+        return "Any"
+    if isinstance(hint, str):
+        return hint
+    origin = typing.get_origin(hint)
+    if origin is not None:
+        return _generic_text(origin, typing.get_args(hint), depth)
+    supertype = getattr(hint, "__supertype__", None)
+    if supertype is not None:
+        return type_text(supertype, depth)
+    if isinstance(hint, type):
+        return _class_text(hint, depth)
+    return getattr(hint, "__name__", None) or str(hint).replace("typing.", "")
+
+
+def _generic_text(origin: Any, args: tuple[Any, ...], depth: int) -> str:
+    if origin is typing.Annotated or origin in (typing.Required, typing.NotRequired):
+        return type_text(args[0], depth)
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(dict.fromkeys(type_text(arg, depth) for arg in args))
+    if origin is typing.Literal:
+        return _literal_text(args)
+    name = getattr(origin, "__name__", str(origin))
+    if name in ("Callable", "AsyncIterator", "Iterator", "Generator"):
+        return name
+    shown = [("..." if arg is Ellipsis else type_text(arg, depth)) for arg in args]
+    names = {"Sequence": "list", "Iterable": "list", "Mapping": "dict", "MutableMapping": "dict"}
+    return f"{names.get(name, name)}[{', '.join(shown)}]"
+
+
+def _literal_text(values: tuple[Any, ...]) -> str:
+    if len(values) > _MAX_LITERALS:
+        shown = ", ".join(repr(value) for value in values[:_MAX_LITERALS])
+        return f"Literal[{shown}, ...]"
+    return f"Literal[{', '.join(repr(value) for value in values)}]"
+
+
+def _class_text(hint: type, depth: int) -> str:
+    if issubclass(hint, enum.Enum):
+        return _literal_text(tuple(member.value for member in hint))
+    fields = _record_fields(hint)
+    if fields is None:
+        return hint.__name__
+    if depth >= _MAX_DEPTH:
+        return "dict"
+    shown = [
+        f'"{name}"{"" if required else "?"}: {type_text(field, depth + 1)}'
+        for name, field, required in fields
+    ]
+    return "{" + ", ".join(shown) + "}"
+
+
+def _record_fields(hint: type) -> list[tuple[str, Any, bool]] | None:
+    """The fields of a record type as name, type and whether it is always there."""
+    if typing.is_typeddict(hint):
+        required: frozenset[str] = getattr(hint, "__required_keys__", frozenset())
+        hints = typing.get_type_hints(hint)
+        return [(name, field, name in required) for name, field in hints.items()]
+    if dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        return [(f.name, hints.get(f.name, Any), True) for f in dataclasses.fields(hint)]
+    model_fields = getattr(hint, "model_fields", None)
+    if isinstance(model_fields, dict):
+        items = typing.cast("dict[str, Any]", model_fields).items()
+        return [(name, field.annotation, True) for name, field in items]
+    return None
+
+
+class ArgumentValidator:
+    """Checks and converts a call's arguments with pydantic; its model is built on first use.
+
+    Args:
+        where: The action's name, for messages.
+        signature: What it takes.
+    """
+
+    def __init__(self, where: str, signature: Signature) -> None:
+        self._where = where
+        self._signature = signature
+        self._model: type[BaseModel] | None = None
+
+    def build(self) -> type[BaseModel]:
+        """The pydantic model behind the validator.
+
+        Raises:
+            ToolDefinitionError: When a parameter's type cannot be validated.
+        """
+        if self._model is None:
+            self._model = self._make_model()
+        return self._model
+
+    def json_schema(self) -> dict[str, Any]:
+        """The arguments as a JSON schema."""
+        return self.build().model_json_schema(by_alias=True)
+
+    def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Converted arguments; what was not given stays away, so that defaults apply.
+
+        Raises:
+            ToolRefusedError: Naming each argument that does not fit and the right signature.
+        """
+        from pydantic import ValidationError
+
+        model = self.build()
+        try:
+            checked = model.model_validate(dict(arguments))
+        except ValidationError as error:
+            raise ToolRefusedError(self._explain(error)) from None
+        fields = model.model_fields
+        return {str(fields[key].alias): getattr(checked, key) for key in checked.model_fields_set}
+
+    def _make_model(self) -> type[BaseModel]:
+        from pydantic import ConfigDict, Field, create_model
+        from pydantic.errors import PydanticUserError
+
+        fields: dict[str, Any] = {}
+        for index, (name, hint) in enumerate(self._signature.hints.items()):
+            default = self._signature.defaults.get(name, ...)
+            fields[f"p{index}"] = (hint, Field(default=default, alias=name))
+        config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True)
+        try:
+            return create_model(self._where.replace(".", "_"), __config__=config, **fields)
+        except (PydanticUserError, TypeError, NameError) as error:
+            reason = str(error).split("\n", 1)[0]
+            raise ToolDefinitionError(f"{self._where}: {reason}") from error
+
+    def _explain(self, error: Any) -> str:
+        problems: list[str] = []
+        for item in error.errors(include_url=False, include_input=False):
+            place = ".".join(str(part) for part in item["loc"])
+            if item["type"] == "extra_forbidden":
+                problems.append(f"unknown argument {place!r}")
+            elif item["type"] == "missing" and len(item["loc"]) == 1:
+                problems.append(f"missing argument {place!r}")
+            else:
+                problems.append(f"argument {place!r}: {item['msg']}")
+        shown = ", ".join(str(parameter) for parameter in self._signature.parameters)
+        return f"{self._where}: {'; '.join(problems)}. Expected {self._where}({shown})"
+
+
+def check_name(name: str, what: str) -> str:
+    """A name that a script can use as a variable.
+
+    Raises:
+        ToolDefinitionError: When it is no Python identifier.
+    """
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+        raise ToolDefinitionError(
+            f"{what} {name!r} cannot be called from a script",
+            hint="use letters, digits and underscores, not starting with an underscore or digit",
+        )
+    return name

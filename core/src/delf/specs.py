@@ -1,0 +1,117 @@
+"""What hooks return: frozen records that name a capability and say where its code is.
+
+``factory`` is ``"module:attribute"`` and is resolved on first use, so that listing plugins
+imports no vendor package. Growth is a new optional field, never a new required one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from delf.types import Isolation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What every spec has.
+
+    Args:
+        name: What users type; unique among the specs of its kind.
+        summary: One line for lists.
+        factory: ``"module:attribute"``, resolved on first use.
+    """
+
+    kind: ClassVar[str] = "spec"
+
+    name: str
+    summary: str
+    factory: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionSpec(Spec):
+    """A type of connection; the factory is a :class:`delf.connection.Connection` subclass."""
+
+    kind: ClassVar[str] = "connection"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxSpec(Spec):
+    """A sandbox backend; the factory is called with its options as keywords.
+
+    Args:
+        isolation: How far it keeps a script from the host.
+    """
+
+    kind: ClassVar[str] = "sandbox"
+
+    isolation: Isolation
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemorySpec(Spec):
+    """A memory store; the factory is called with its options as keywords."""
+
+    kind: ClassVar[str] = "memory"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefilterSpec(Spec):
+    """A prefilter; the factory is called with its options as keywords.
+
+    Args:
+        modes: The values of ``prefilter_mode`` that it implements.
+    """
+
+    kind: ClassVar[str] = "prefilter"
+
+    modes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalSpec(Spec):
+    """An approval channel; the factory is called with its options as keywords."""
+
+    kind: ClassVar[str] = "approval"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec(Spec):
+    """Language models; the factory is called as ``factory(config, context)``.
+
+    Args:
+        serves: Patterns of model names (``fnmatch``); the longest that matches wins.
+    """
+
+    kind: ClassVar[str] = "model"
+
+    serves: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalSpec(Spec):
+    """A journal; the factory is called with its options as keywords."""
+
+    kind: ClassVar[str] = "journal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrategySpec(Spec):
+    """A strategy; the factory is called without arguments."""
+
+    kind: ClassVar[str] = "strategy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObserverSpec(Spec):
+    """An observer; the factory is called with its options as keywords."""
+
+    kind: ClassVar[str] = "observer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandSpec(Spec):
+    """A command of the ``delf`` program; the factory is a ``click.Command``."""
+
+    kind: ClassVar[str] = "command"

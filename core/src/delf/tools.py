@@ -1,0 +1,122 @@
+"""``@tool``: a Python function as a tool."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from delf.actions import EFFECTS, Action, action_from_function
+from delf.connection import describe_actions
+from delf.errors import ToolDefinitionError
+from delf.signatures import ArgumentValidator
+from delf.types import Effect, Permission
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+HandleError = bool | str | Callable[[Exception], str] | None
+
+
+class Tool(Generic[P, R]):
+    """A function that scripts can call by its name; still callable as before in Python.
+
+    Made by :func:`tool`. As a connection it has one action, named like itself.
+    """
+
+    is_function = True
+
+    def __init__(self, function: Callable[P, R], action: Action, confirm: bool) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.action = action
+        self.name = action.name
+        self.summary = action.summary
+        self.description = action.summary
+        self.allow: Permission = None
+        self.confirm: Permission = confirm
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    async def actions(self) -> Sequence[Action]:
+        """The one action."""
+        return (self.action,)
+
+    def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
+        """The tool as data; with ``verbose`` its description and parameters."""
+        return describe_actions(self.name, self.summary, (self.action,), verbose=verbose)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name}{self.action.signature}>"
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    handle_error: HandleError = True,
+    confirm: bool = True,
+    effect: Effect = "irreversible",
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    handle_error: HandleError = True,
+    confirm: bool = True,
+    effect: Effect = "irreversible",
+) -> Any:
+    """Make a function a tool.
+
+    Args:
+        function: A plain or async function with type hints and a docstring.
+        name: Its name in scripts; the function's when omitted.
+        description: What the model reads; the docstring's first paragraph when omitted.
+        handle_error: What a call gives when the function raises ``ToolException``: True
+            returns the message to the script, a text returns that text, a callable gets the
+            exception and returns the text, False raises in the script.
+        confirm: Whether a person is asked before each call.
+        effect: ``read``, ``write`` or ``irreversible``; decides how a call that was
+            interrupted is settled when a task is resumed.
+
+    Raises:
+        ToolDefinitionError: When the function cannot be called from a script.
+    """
+
+    def make(target: Callable[..., Any]) -> Tool[Any, Any]:
+        _check(target, handle_error, confirm, effect)
+        made = action_from_function(
+            target,
+            name=name,
+            summary=description,
+            effect=effect,
+            handle_error=False if handle_error is None else handle_error,
+        )
+        if isinstance(made.validate, ArgumentValidator):
+            made.validate.build()
+        return Tool(target, made, confirm)
+
+    return make(function) if function is not None else make
+
+
+def _check(target: Any, handle_error: Any, confirm: Any, effect: Any) -> None:
+    if not callable(target) or not hasattr(target, "__name__"):
+        raise ToolDefinitionError(
+            f"@tool needs a function, got {type(target).__name__}",
+            hint="use keywords for options: @tool(name=…, confirm=False)",
+        )
+    if not (handle_error is None or isinstance(handle_error, (bool, str)) or callable(handle_error)):
+        raise ToolDefinitionError(
+            f"handle_error of {target.__name__} is a {type(handle_error).__name__}",
+            hint="it can be True, False, a text or a callable",
+        )
+    if not isinstance(confirm, bool):
+        raise ToolDefinitionError(f"confirm of {target.__name__} must be True or False")
+    if effect not in EFFECTS:
+        raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")

@@ -1,0 +1,30 @@
+"""Small shared types: literals and identifiers that every layer speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, NewType
+
+JSON = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]
+
+Effect = Literal["read", "write", "irreversible"]
+"""What an action does to the world: looks, changes what can be changed back, or neither."""
+
+Isolation = Literal["process", "interpreter", "container", "vm"]
+"""How far a sandbox keeps a script from the host, weakest first."""
+
+ISOLATION_ORDER: Final[tuple[Isolation, ...]] = ("process", "interpreter", "container", "vm")
+
+Permission = bool | str | Sequence[str] | None
+"""The form of ``allow`` and ``confirm``: a switch, one action name, or several."""
+
+ApprovalMode = Literal["interactive", "approve_all", "strict"]
+
+TaskId = NewType("TaskId", str)
+CallId = NewType("CallId", int)
+RequestId = NewType("RequestId", str)
+
+
+def isolation_rank(isolation: Isolation) -> int:
+    """The place of an isolation level in the order from weakest (0) to strongest."""
+    return ISOLATION_ORDER.index(isolation)

@@ -1,0 +1,202 @@
+"""Values as they cross between processes: JSON with tags for what JSON lacks.
+
+A tagged value is ``{"$t": TAG, "v": …}``. The same file runs on the host and inside every
+sandbox, so it uses the standard library only. Nothing here is ever unpickled, and decoding
+builds plain values only: a hostile sender can choose data, never code.
+
+========== ==========================================
+tag        value
+========== ==========================================
+datetime   ISO 8601 text (also ``date`` and ``time``)
+timedelta  seconds as a number
+decimal    text
+bytes      base64 text
+set        list (also ``frozenset`` and ``tuple``)
+uuid       text
+path       text
+complex    ``[real, imag]``
+dict       list of pairs: keys that are not text, or text that looks like a tag
+========== ==========================================
+
+Enums become their value; dataclasses, pydantic models, mappings and other iterables of the
+standard kinds become plain mappings and lists.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import json
+import pathlib
+import uuid
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+TAG = "$t"
+_TAG_BYTES = b'"$t"'
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+class UnsupportedValueError(TypeError):
+    """A value of this type, size or depth cannot cross between processes."""
+
+
+def dumps(value: Any) -> bytes:
+    """Encode a value as UTF-8 JSON.
+
+    Args:
+        value: Plain data; see the module's table.
+
+    Raises:
+        UnsupportedValueError: For another type, or when nested too deeply.
+    """
+    try:
+        text = json.dumps(_encode(value), ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        raise UnsupportedValueError("the value is nested too deeply or contains itself") from None
+    return text.encode("utf-8", "surrogatepass")
+
+
+def loads(data: bytes | bytearray | memoryview) -> Any:
+    """Decode what :func:`dumps` made.
+
+    Raises:
+        ValueError: When the bytes are not such a document.
+    """
+    raw = bytes(data)
+    hook = _decode_tag if _TAG_BYTES in raw else None
+    try:
+        return json.loads(raw.decode("utf-8", "surrogatepass"), object_hook=hook)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def to_jsonable(value: Any) -> Any:
+    """The value in tagged form: only what the json module writes as it stands."""
+    try:
+        return _encode(value)
+    except RecursionError:
+        raise UnsupportedValueError("the value is nested too deeply or contains itself") from None
+
+
+def from_jsonable(value: Any) -> Any:
+    """The inverse of :func:`to_jsonable`."""
+    if isinstance(value, list):
+        return [from_jsonable(item) for item in value]
+    if isinstance(value, dict):
+        return _decode_tag({key: from_jsonable(item) for key, item in value.items()})
+    return value
+
+
+def _encode(value: Any) -> Any:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list:
+        return [item if type(item) in _PLAIN else _encode(item) for item in value]
+    if kind is dict:
+        return _encode_mapping(value)
+    encoder = _ENCODERS.get(kind)
+    if encoder is not None:
+        return encoder(value)
+    return _encode_other(value)
+
+
+def _encode_mapping(value: Mapping[Any, Any]) -> Any:
+    plain: dict[str, Any] = {}
+    for key, item in value.items():
+        if type(key) is not str or key == TAG:
+            pairs = [[_encode(k), _encode(v)] for k, v in value.items()]
+            return {TAG: "dict", "v": pairs}
+        plain[key] = item if type(item) in _PLAIN else _encode(item)
+    return plain
+
+
+def _encode_other(value: Any) -> Any:
+    if isinstance(value, enum.Enum):
+        return _encode(value.value)
+    for base, encoder in _ENCODERS.items():
+        if isinstance(value, base):
+            return encoder(value)
+    for base in (bool, int, float, str):
+        if isinstance(value, base):
+            return base(value)
+    if isinstance(value, pathlib.PurePath):
+        return {TAG: "path", "v": str(value)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = (field.name for field in dataclasses.fields(value))
+        return {name: _encode(getattr(value, name)) for name in names}
+    dump = getattr(value, "model_dump", None)
+    if callable(dump) and not isinstance(value, type):
+        return _encode(dump())
+    if isinstance(value, Mapping):
+        return _encode_mapping(value)
+    if isinstance(value, AbstractSet):
+        return _tagged_items("set", value)
+    if isinstance(value, list) or kind_name(value) in _LIST_LIKE:
+        return [_encode(item) for item in value]
+    raise UnsupportedValueError(
+        f"a value of type {kind_name(value)} cannot be passed; use plain data: numbers, text, "
+        "bytes, dates, lists, sets, tuples or dicts"
+    )
+
+
+def kind_name(value: Any) -> str:
+    """The name of a value's type, as it is shown to people and models."""
+    return type(value).__name__
+
+
+def _tagged_items(tag: str, items: Any) -> dict[str, Any]:
+    return {TAG: tag, "v": [_encode(item) for item in items]}
+
+
+_LIST_LIKE = frozenset({"deque", "dict_keys", "dict_values", "dict_items", "range"})
+
+_ENCODERS: dict[type, Callable[[Any], Any]] = {
+    tuple: lambda v: _tagged_items("tuple", v),
+    dt.datetime: lambda v: {TAG: "datetime", "v": v.isoformat()},
+    dt.date: lambda v: {TAG: "date", "v": v.isoformat()},
+    dt.time: lambda v: {TAG: "time", "v": v.isoformat()},
+    dt.timedelta: lambda v: {TAG: "timedelta", "v": v.total_seconds()},
+    decimal.Decimal: lambda v: {TAG: "decimal", "v": str(v)},
+    bytes: lambda v: {TAG: "bytes", "v": base64.b64encode(v).decode("ascii")},
+    bytearray: lambda v: {TAG: "bytes", "v": base64.b64encode(v).decode("ascii")},
+    memoryview: lambda v: {TAG: "bytes", "v": base64.b64encode(v).decode("ascii")},
+    set: lambda v: _tagged_items("set", v),
+    frozenset: lambda v: _tagged_items("frozenset", v),
+    uuid.UUID: lambda v: {TAG: "uuid", "v": str(v)},
+    complex: lambda v: {TAG: "complex", "v": [v.real, v.imag]},
+}
+
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "tuple": tuple,
+    "datetime": dt.datetime.fromisoformat,
+    "date": dt.date.fromisoformat,
+    "time": dt.time.fromisoformat,
+    "timedelta": lambda v: dt.timedelta(seconds=v),
+    "decimal": decimal.Decimal,
+    "bytes": base64.b64decode,
+    "set": set,
+    "frozenset": frozenset,
+    "uuid": uuid.UUID,
+    "path": pathlib.Path,
+    "complex": lambda v: complex(*v),
+    "dict": lambda v: {key: item for key, item in v},  # noqa: C416 - pairs arrive as lists
+}
+
+
+def _decode_tag(value: dict[str, Any]) -> Any:
+    tag = value.get(TAG)
+    if tag is None:
+        return value
+    decoder = _DECODERS.get(tag) if isinstance(tag, str) else None
+    if decoder is None:
+        raise ValueError(f"unknown value tag {str(tag)[:40]!r}")
+    try:
+        return decoder(value["v"])
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise ValueError(f"malformed {tag} value: {type(error).__name__}") from None
