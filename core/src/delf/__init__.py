@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-__version__: Final = "0.1.0"
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from delf.actions import Action, action
