@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         UnknownTaskError,
     )
     from delf.llm import LLMConfig
-    from delf.protocols.approval import Approved, ApprovalRequest, Edited, Rejected
+    from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected
     from delf.response import Response
     from delf.tools import Tool, tool
 

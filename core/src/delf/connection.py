@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 class _Inspect:
     """``inspect`` works on the class, without credentials, and on an instance."""
 
-    def __get__(self, instance: Connection | None, owner: type[Connection]) -> Callable[..., dict[str, Any]]:
+    def __get__(
+        self, instance: Connection | None, owner: type[Connection]
+    ) -> Callable[..., dict[str, Any]]:
         def inspect(*, verbose: bool = False) -> dict[str, Any]:
             """The connection's actions as data: names, or with ``verbose`` everything."""
             name = instance.name if instance is not None else owner.type_name()
             actions = actions_of(owner, instance, name)
-            return describe_actions(name, owner.summary or _first_line(owner), actions, verbose=verbose)
+            return describe_actions(
+                name, owner.summary or _first_line(owner), actions, verbose=verbose
+            )
 
         return inspect
 
@@ -95,7 +99,7 @@ class Connection:
             return self.Settings.for_instance(self.name, settings)
         if settings:
             raise ConnectionConfigurationError(
-                f"connection {self.name!r} has no setting {sorted(settings)[0]!r}",
+                f"connection {self.name!r} has no setting {min(settings)!r}",
                 hint="this type of connection takes name, allow and confirm only",
             )
         return None

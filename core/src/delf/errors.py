@@ -32,7 +32,7 @@
     ├── BudgetExceededError                AGT-006
     ├── TaskTimeoutError                   ERR-AGENT-002
     ├── UnknownTaskError                   ERR-AGENT-003
-    ├── AgentStateError                    ERR-AGENT-004    used after stop, or where it cannot block
+    ├── AgentStateError                    ERR-AGENT-004    after stop, or where it cannot block
     └── ReplayMismatch                     ERR-REPLAY-001
 
 An error carries data and never logs or draws. ``code`` is stable, ``hint`` says what to do

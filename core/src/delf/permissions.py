@@ -37,7 +37,9 @@ def check_permission(value: Any, which: str, where: str) -> Permission:
     )
 
 
-def check_permission_names(value: Permission, which: str, where: str, actions: Sequence[Action]) -> None:
+def check_permission_names(
+    value: Permission, which: str, where: str, actions: Sequence[Action]
+) -> None:
     """Refuse names that no action has.
 
     Raises:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Self
 
 from pydantic import SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
+from delf.environment import current_environ
 from delf.errors import ConnectionConfigurationError, did_you_mean
-
-S = TypeVar("S", bound="PluginSettings")
 
 __all__ = ["PluginSettings", "SecretStr"]
 
@@ -19,20 +24,35 @@ class PluginSettings(BaseSettings):
     """The base class of a plugin's settings.
 
     Give every field a description; make passwords, tokens and URLs with credentials
-    ``SecretStr``. A field that is not given in code or in ``delf.toml`` is read from
-    ``DELF_<INSTANCE>_<FIELD>``, then from ``.env``.
+    ``SecretStr``. A field that is not given in code is read from ``DELF_<INSTANCE>_<FIELD>``
+    in the environment, then in ``.env``; ``delf.toml`` comes last.
     """
 
     model_config = SettingsConfigDict(
-        extra="forbid",
-        hide_input_in_errors=True,
-        frozen=True,
-        env_ignore_empty=True,
-        env_file=".env",
+        extra="forbid", hide_input_in_errors=True, frozen=True, env_ignore_empty=True
     )
 
     @classmethod
-    def for_instance(cls: type[S], name: str, values: Mapping[str, Any]) -> S:
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What was given, then :func:`delf.environment.current_environ`.
+
+        pydantic-settings' own source for ``.env`` is left out: it looks in the working
+        directory only, and takes every foreign variable in the file for an unknown setting.
+        """
+        if isinstance(env_settings, EnvSettingsSource):
+            variables = current_environ().items()
+            env_settings.env_vars = {name.lower(): value for name, value in variables if value}
+        return init_settings, env_settings
+
+    @classmethod
+    def for_instance(cls, name: str, values: Mapping[str, Any]) -> Self:
         """Settings of a named instance.
 
         Args:
@@ -47,11 +67,22 @@ class PluginSettings(BaseSettings):
         try:
             return cls(_env_prefix=prefix, **given)  # pyright: ignore[reportCallIssue]
         except ValidationError as error:
-            raise _explain(cls, name, prefix, error) from None
+            raise _explain(cls, name, prefix, given, error) from None
+        except SettingsError as error:
+            # A list or a table in a variable that is not JSON; its cause holds the value.
+            field = str(error).partition('"')[2].partition('"')[0]
+            raise ConnectionConfigurationError(
+                f"{name}: {prefix}{field.upper()} is not valid JSON",
+                hint='a list is written as ["a", "b"]',
+            ) from None
 
 
 def _explain(
-    cls: type[PluginSettings], name: str, prefix: str, error: ValidationError
+    cls: type[PluginSettings],
+    name: str,
+    prefix: str,
+    given: Mapping[str, Any],
+    error: ValidationError,
 ) -> ConnectionConfigurationError:
     known = tuple(cls.model_fields)
     problems: list[str] = []
@@ -63,7 +94,9 @@ def _explain(
             problems.append(f"setting {place!r} is missing (or set {prefix}{place.upper()})")
         else:
             message = item["msg"].removeprefix("Value error, ")
-            problems.append(f"{place}: {message}" if item["loc"] else message)
+            top = str(item["loc"][0]) if item["loc"] else ""
+            shown = place if not top or top in given else f"{prefix}{place.upper()}"
+            problems.append(f"{shown}: {message}" if item["loc"] else message)
     return ConnectionConfigurationError(
         f"{name}: {'; '.join(problems)}", hint=f"its settings: {', '.join(known)}"
     )

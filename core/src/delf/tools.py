@@ -37,6 +37,7 @@ class Tool(Generic[P, R]):
         self.confirm: Permission = confirm
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, as if it were no tool."""
         return self.function(*args, **kwargs)
 
     async def actions(self) -> Sequence[Action]:
@@ -111,7 +112,9 @@ def _check(target: Any, handle_error: Any, confirm: Any, effect: Any) -> None:
             f"@tool needs a function, got {type(target).__name__}",
             hint="use keywords for options: @tool(name=…, confirm=False)",
         )
-    if not (handle_error is None or isinstance(handle_error, (bool, str)) or callable(handle_error)):
+    if not (
+        handle_error is None or isinstance(handle_error, (bool, str)) or callable(handle_error)
+    ):
         raise ToolDefinitionError(
             f"handle_error of {target.__name__} is a {type(handle_error).__name__}",
             hint="it can be True, False, a text or a callable",

@@ -1,0 +1,1 @@
+"""Configuration: flags over ``--set`` over ``DELF_*`` over ``.env`` over ``delf.toml``."""

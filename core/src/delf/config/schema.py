@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import (
     BaseModel,
@@ -21,19 +22,44 @@ from delf.errors import (
     ModelConfigurationError,
     did_you_mean,
 )
-from delf.llm import LLMConfig, as_llm_config
+from delf.llm import SETTINGS, LLMConfig, as_llm_config
 from delf.types import ApprovalMode, Isolation
 
+LLM_FIELDS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
+"""The fields that hold a model."""
 
-def _llm(value: Any) -> Any:
+LLM_KEYS: Final = tuple(item.name for item in dataclasses.fields(LLMConfig))
+"""What a model's table may hold."""
+
+
+def llm_config(value: Any) -> Any:
+    """A model given by name or as a table, as a configuration; anything else as it is.
+
+    Raises:
+        ModelConfigurationError: For a table with an unknown or missing key, or a wrong type.
+    """
     if isinstance(value, str):
         return as_llm_config(value)
-    if isinstance(value, Mapping):
-        return LLMConfig(**value)  # pyright: ignore[reportUnknownArgumentType]
-    return value
+    if not isinstance(value, Mapping):
+        return value
+    table = cast("Mapping[str, Any]", value)
+    for key, item in table.items():
+        if key not in LLM_KEYS:
+            close = f"; did you mean 'settings.{key}'?" if key in SETTINGS else ""
+            raise ModelConfigurationError(
+                f"unknown key {key!r}{close or did_you_mean(key, LLM_KEYS)}",
+                hint=f"known keys: {', '.join(LLM_KEYS)}",
+            )
+        expected = Mapping if key in ("headers", "settings") else str
+        if item is not None and not isinstance(item, expected):
+            word = "a table" if expected is Mapping else "text"
+            raise ModelConfigurationError(f"{key} must be {word}, got {type(item).__name__}")
+    if "model" not in table:
+        raise ModelConfigurationError("model is missing")
+    return LLMConfig(**table)
 
 
-LLM = Annotated[LLMConfig | None, BeforeValidator(_llm)]
+LLM = Annotated[LLMConfig | None, BeforeValidator(llm_config)]
 
 
 class AgentConfig(BaseModel):
@@ -73,9 +99,6 @@ class AgentConfig(BaseModel):
         default=False, description="Let models without a known price run under a budget."
     )
     strategy: str = Field(default="codegen", description="How a task becomes tool calls.")
-    confirm_mode: Literal["call", "plan"] = Field(
-        default="call", description="Ask at each call, or once for the whole script."
-    )
     approval_mode: ApprovalMode = Field(
         default="interactive", description="Ask, approve everything, or deny everything."
     )
@@ -85,6 +108,7 @@ class AgentConfig(BaseModel):
     approval_timeout: float = Field(
         default=300.0, gt=0, description="Seconds until a request expires, which means no."
     )
+    stream: bool = Field(default=False, description="Take model answers in pieces.")
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one task.")
     journal: str = Field(default="memory", description="Where events are kept.")
     output_dir: str | None = Field(default=None, description="Where output files go.")
@@ -122,33 +146,57 @@ class AgentConfig(BaseModel):
         return self.light_llm or self.main_llm
 
 
-def make_config(values: Mapping[str, Any], *, where: str = "Agent") -> AgentConfig:
+def make_config(
+    values: Mapping[str, Any],
+    *,
+    where: str = "Agent",
+    origin: Callable[[tuple[str, ...]], str | None] = lambda _: None,
+) -> AgentConfig:
     """An ``AgentConfig`` from values, with errors that name the field and what it allows.
 
     Args:
         values: Field values.
         where: Where they come from, for messages: ``Agent``, a file with its section.
+        origin: Where the value at a path comes from, key included, where that is known
+            more precisely.
 
     Raises:
         ConfigurationError: For an unknown field or a value that does not fit.
     """
+    checked = dict(values)
+    for field in LLM_FIELDS:
+        if field in checked:
+            try:
+                checked[field] = llm_config(checked[field])
+            except ModelConfigurationError as error:
+                place = origin((field,)) or f"{where}: {field}"
+                raise ModelConfigurationError(
+                    f"{place}: {error.message}", hint=error.hint
+                ) from None
     try:
-        return AgentConfig.model_validate(dict(values))
+        return AgentConfig.model_validate(checked)
     except ValidationError as error:
-        raise explain(error, AgentConfig, where) from None
+        raise explain(error, AgentConfig, where, origin) from None
 
 
-def explain(error: ValidationError, model: type[BaseModel], where: str) -> ConfigurationError:
+def explain(
+    error: ValidationError,
+    model: type[BaseModel],
+    where: str,
+    origin: Callable[[tuple[str, ...]], str | None] = lambda _: None,
+) -> ConfigurationError:
     """A validation error as one line: place, field, problem, suggestion."""
     known = tuple(model.model_fields)
     problems: list[str] = []
     kind: type[ConfigurationError] = ConfigurationError
     for item in error.errors(include_url=False, include_input=False):
-        place = ".".join(str(part) for part in item["loc"])
+        path = tuple(str(part) for part in item["loc"])
+        place = ".".join(path)
+        message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
-            problems.append(f"unknown key {place!r}{did_you_mean(place, known)}")
+            problems.append(f"{where}: unknown key {place!r}{did_you_mean(place, known)}")
         else:
-            problems.append(f"{place}: {item['msg']}")
+            problems.append(f"{origin(path) or f'{where}: {place}'}: {message}")
         if place.startswith(("confirm", "approval")):
             kind = AgentConfirmationError
-    return kind(f"{where}: {'; '.join(problems)}", hint=f"known keys: {', '.join(known)}")
+    return kind("; ".join(problems), hint=f"known keys: {', '.join(known)}")

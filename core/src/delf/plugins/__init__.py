@@ -1,0 +1,1 @@
+"""The plugin runtime: found by metadata, checked before an import, loaded one by one."""

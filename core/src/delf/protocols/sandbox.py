@@ -41,12 +41,10 @@ class ToolNames:
     Args:
         name: The variable's name.
         methods: Its methods; empty when the connection itself is called.
-        parameters: Parameter names in order, by method (``""`` for a function).
     """
 
     name: str
     methods: tuple[str, ...] = ()
-    parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +56,14 @@ class SessionSpec:
         modules: Top-level modules that it may import.
         libraries: Third-party packages among them, by their distribution's name.
         limits: What it may use.
+        files: Input files that it may read, as absolute paths of the host.
     """
 
     tools: tuple[ToolNames, ...]
     modules: tuple[str, ...]
     libraries: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +79,15 @@ class CallRequest:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The call's result."""
+    """The call's result.
+
+    Args:
+        value: The result itself.
+        encoded: The same in tagged JSON, for backends that speak the wire.
+    """
 
     value: Any
+    encoded: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +246,14 @@ class SandboxBackend(Protocol):
 
         Raises:
             SandboxUnavailableError: When it cannot be had.
+        """
+        ...
+
+    def visible_path(self, path: str) -> str:
+        """How a script calls an input file.
+
+        Args:
+            path: Its absolute path on the host.
         """
         ...
 

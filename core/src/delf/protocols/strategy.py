@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from delf.messages import Message, ModelReply
-    from delf.protocols.sandbox import CallAnswer, CallRequest
+    from delf.protocols.sandbox import CallAnswer, CallRequest, Outcome
 
 
 class StrategyHost(Protocol):
     """What a strategy may do for a task; every call passes the same gate as a script's."""
 
-    task: str
-    """The user's task, with recalled facts and live context ahead of it."""
-
-    stubs: str
-    """The allowed tools as typed Python stubs."""
+    async def begin(self) -> tuple[Message, ...]:
+        """The conversation's start: rules and tools, then context and task."""
+        ...
 
     async def ask(self, messages: Sequence[Message]) -> ModelReply:
         """Ask the main model; counted in cost and budget."""
@@ -27,7 +25,11 @@ class StrategyHost(Protocol):
         """Make a tool call through the gate."""
         ...
 
-    def say(self, text: str) -> None:
+    async def execute(self, code: str) -> Outcome:
+        """Run a script in the task's sandbox."""
+        ...
+
+    def printed(self, text: str) -> None:
         """Add to the task's output."""
         ...
 
@@ -35,7 +37,7 @@ class StrategyHost(Protocol):
 class Strategy(Protocol):
     """Works a task until it is done."""
 
-    async def solve(self, host: StrategyHost, options: Mapping[str, Any]) -> str:
+    async def solve(self, host: StrategyHost) -> str:
         """The answer's text.
 
         Raises:

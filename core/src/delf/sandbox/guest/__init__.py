@@ -1,0 +1,1 @@
+"""What runs inside a sandbox: standard library only, and nothing of the host."""

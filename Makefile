@@ -1,0 +1,88 @@
+# Every target sets up what it needs, and does nothing where nothing changed.
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+DEMO_VENV := .venv-demo
+BIN := $(VENV)/bin
+
+# Every package, and those that the demo needs: nothing heavy, no model provider.
+PACKAGES := core $(patsubst %/pyproject.toml,%,$(sort $(wildcard plugins/*/pyproject.toml)))
+DEMO_PACKAGES := core $(addprefix plugins/,sandbox-local model-recorded sql approval-terminal) \
+	$(patsubst %/pyproject.toml,%,$(wildcard plugins/demo/pyproject.toml))
+
+# An environment is up to date while these files are as they were when it was made.
+digest = $(shell { pwd; cat Makefile scripts/install constraints.txt $(1); } 2>/dev/null | cksum | cut -d' ' -f1)
+DEV_STAMP := $(VENV)/.made-$(call digest,requirements-dev.txt $(PACKAGES:%=%/pyproject.toml))
+DEMO_STAMP := $(DEMO_VENV)/.made-$(call digest,$(DEMO_PACKAGES:%=%/pyproject.toml))
+
+# With it, every start of delf would compile its modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/make \1\t\2/' | expand -t 16
+
+.PHONY: demo
+demo: $(DEMO_STAMP) ## run two tasks on a small shop, without any key
+	@$(DEMO_VENV)/bin/delf demo $(ARGS)
+
+.PHONY: test
+test: $(DEV_STAMP) ## run the tests; ARGS="tests/core -k name" for some of them
+	$(BIN)/pytest $(ARGS)
+
+.PHONY: dev
+dev: $(DEV_STAMP) ## make .venv: every package editable, and the tools
+	@:
+
+.PHONY: lint
+lint: $(DEV_STAMP) ## check style, formatting and layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports --no-logo
+
+.PHONY: fix
+fix: $(DEV_STAMP) ## mend style and formatting
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: types
+types: $(DEV_STAMP) ## check the types
+	$(BIN)/pyright
+
+.PHONY: docs
+docs: $(DEV_STAMP) ## check the documentation
+	$(BIN)/pytest -m docs $(ARGS)
+
+.PHONY: bench
+bench: $(DEV_STAMP) ## measure: benchmarks/bench_*.py
+	@for script in $(sort $(wildcard benchmarks/bench_*.py)); do \
+		$(BIN)/python $$script $(ARGS) || exit 1; \
+	done
+
+.PHONY: coverage
+coverage: $(DEV_STAMP) ## run the tests and say which lines they miss
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(ARGS)
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report
+
+.PHONY: clean
+clean: ## remove environments and caches
+	rm -rf $(VENV) $(DEMO_VENV) .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	find . -name .git -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+$(DEV_STAMP):
+	@echo "installing into $(VENV)"
+	@PYTHON=$(PYTHON) scripts/install $(VENV) --all-extras \
+		-r requirements-dev.txt $(PACKAGES:%=-r %/pyproject.toml) $(PACKAGES:%=-e %)
+	@rm -f $(VENV)/.made-* && touch $@
+
+$(DEMO_STAMP):
+	@echo "installing into $(DEMO_VENV)"
+	@PYTHON=$(PYTHON) scripts/install $(DEMO_VENV) $(DEMO_PACKAGES:%=-e %)
+	@rm -f $(DEMO_VENV)/.made-* && touch $@

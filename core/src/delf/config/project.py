@@ -1,0 +1,303 @@
+"""``Project``: everything that was configured where a command runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from delf.config import texts
+from delf.config.files import find_config, read_config
+from delf.config.schema import LLM_FIELDS, AgentConfig, make_config
+from delf.config.values import Values
+from delf.environment import ENV_FILE, read_env_file
+from delf.errors import ConfigurationError, did_you_mean
+from delf.types import Permission
+
+_OWN_KEYS: Final = ("type", "allow", "confirm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionEntry:
+    """A named instance, ``[connections.NAME]``.
+
+    Args:
+        name: The variable's name in scripts.
+        type: The name of its type.
+        allow: As it was written; checked when the connection is made.
+        confirm: As it was written; checked when the connection is made.
+        where: Where it was configured, for messages.
+        values: Its settings with their origins.
+        environ: Where references are looked up.
+    """
+
+    name: str
+    type: str
+    allow: Permission = None
+    confirm: Permission = None
+    where: str
+    values: Values = field(repr=False)
+    environ: Mapping[str, str] = field(repr=False)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Its settings, with references looked up.
+
+        Raises:
+            EnvironmentKeyError: When a variable that it refers to is not set.
+        """
+        return self.values.resolve(self.environ)
+
+    def settings_under(self, fields: Collection[str]) -> dict[str, Any]:
+        """Its settings without those of the file that a ``DELF_<NAME>_…`` variable replaces.
+
+        Args:
+            fields: The fields that are read from such variables.
+        """
+        prefix = f"{texts.PREFIX}{self.name.upper()}_"
+        set_there = {key for key in fields if self.environ.get(f"{prefix}{key.upper()}")}
+        kept = {path[0] for path, given in self.values.leaves() if not given.from_file}
+        return self.values.resolve(self.environ, without=set_there - kept)
+
+
+class PluginOptions(Mapping[str, Mapping[str, Any]]):
+    """``[plugins.NAME]`` by name; references are looked up when a section is read."""
+
+    def __init__(self, sections: Mapping[str, Values], environ: Mapping[str, str]) -> None:
+        self._sections = sections
+        self._environ = environ
+
+    def __getitem__(self, name: str) -> Mapping[str, Any]:
+        return self._sections[name].resolve(self._environ)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sections)
+
+    def __len__(self) -> int:
+        return len(self._sections)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """What flags, ``--set``, ``DELF_*``, ``.env`` and ``delf.toml`` say together.
+
+    Args:
+        root: The directory of ``delf.toml``, or where the search for one began.
+        file: The ``delf.toml``, if there is one.
+        connections: The named instances.
+        plugin_options: Options by plugin.
+        environ: All variables, the process's over those of ``.env``.
+        warnings: What the user should know, though nothing is wrong for sure.
+        agent_values: The agent's settings with their origins.
+    """
+
+    root: Path
+    file: Path | None
+    connections: Mapping[str, ConnectionEntry]
+    plugin_options: Mapping[str, Mapping[str, Any]]
+    environ: Mapping[str, str] = field(repr=False)
+    warnings: tuple[str, ...] = ()
+    agent_values: Values = field(repr=False)
+
+    @cached_property
+    def agent(self) -> AgentConfig:
+        """The agent's configuration.
+
+        Made when it is asked for: a missing key does not stop a look at a connection.
+
+        Raises:
+            EnvironmentKeyError: When a variable that it refers to is not set.
+            ConfigurationError: When a value does not fit, naming where it was given.
+        """
+        values = self.agent_values.resolve(self.environ)
+        where = f"{self.file} [agent]" if self.file else "configuration"
+        config = make_config(values, where=where, origin=self.agent_values.origin)
+        return self._with_paths(config)
+
+    def _with_paths(self, config: AgentConfig) -> AgentConfig:
+        """Paths in ``delf.toml`` are relative to it, wherever the command runs."""
+        written = {path[0] for path, given in self.agent_values.leaves() if given.from_file}
+        update: dict[str, Any] = {}
+        if "files" in written:
+            update["files"] = [str(self.root / name) for name in config.files]
+        if "output_dir" in written and config.output_dir is not None:
+            update["output_dir"] = str(self.root / config.output_dir)
+        return config.model_copy(update=update) if update else config
+
+
+def load_project(
+    start: str | os.PathLike[str] | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    file: str | os.PathLike[str] | None = None,
+) -> Project:
+    """Read the configuration that applies in a directory.
+
+    What is wrong with the form (TOML, sections, keys) is an error here; values are checked
+    when they are used.
+
+    Args:
+        start: Where the search for ``delf.toml`` begins, upwards; the working directory when
+            omitted.
+        overrides: ``KEY=VALUE`` texts, as from ``--set``.
+        flags: Fields of ``AgentConfig``, as from the command line; None means not given.
+        environ: The process's environment; ``os.environ`` when omitted.
+        file: The file to use instead of searching.
+
+    Raises:
+        ConfigurationError: Naming file or variable, key and what is allowed.
+    """
+    begin = _directory(start)
+    path = Path(file).expanduser().absolute() if file is not None else find_config(begin)
+    document = read_config(path) if path is not None else {}
+    root = path.parent if path is not None else begin
+    process = dict(os.environ if environ is None else environ)
+    env_file = next((p for p in (root / ENV_FILE, begin / ENV_FILE) if p.is_file()), None)
+    dotenv, warnings = read_env_file(env_file, process) if env_file is not None else ({}, [])
+    merged = {**dotenv, **process}
+
+    agent, connections, plugins = _from_file(path, document)
+    _put_layer(
+        agent,
+        [
+            (key, value, name if name in process else f"{env_file}: {name}")
+            for name, key, value in texts.from_environ(merged)
+        ],
+    )
+    chosen: list[_Setting] = []
+    for section, key, value in map(texts.from_override, overrides):
+        label = f"--set {section}.{'.'.join(key)}"
+        if section == "agent":
+            chosen.append((key, value, label))
+        else:
+            group = connections if section == "connections" else plugins
+            group.setdefault(key[0], Values()).put(key[1:], value, lambda _, at=label: at)
+    _put_layer(agent, chosen)
+    named = [(key, value) for key, value in (flags or {}).items() if value is not None]
+    _put_layer(agent, [((key,), value, f"{key} on the command line") for key, value in named])
+
+    entries = _entries(path, document, connections, merged)
+    return Project(
+        root=root,
+        file=path,
+        connections=entries,
+        plugin_options=PluginOptions(plugins, merged),
+        environ=merged,
+        warnings=(*warnings, *texts.stray(merged, entries)),
+        agent_values=agent,
+    )
+
+
+_Setting = tuple[tuple[str, ...], Any, str]
+"""Path, value and origin."""
+
+
+def _directory(start: str | os.PathLike[str] | None) -> Path:
+    try:
+        return Path(start or ".").expanduser().absolute()
+    except FileNotFoundError as error:
+        raise ConfigurationError("the working directory does not exist any more") from error
+
+
+def _from_file(
+    path: Path | None, document: Mapping[str, Any]
+) -> tuple[Values, dict[str, Values], dict[str, Values]]:
+    """The sections ``agent``, ``connections`` and ``plugins``."""
+    agent = Values()
+    for key, value in document.get("agent", {}).items():
+        _put_from_file(agent, f"{path} [agent]", key, value)
+    groups: list[dict[str, Values]] = []
+    for section in ("connections", "plugins"):
+        group: dict[str, Values] = {}
+        for name, content in document.get(section, {}).items():
+            group[name] = Values()
+            for key, value in content.items():
+                _put_from_file(group[name], f"{path} [{section}.{name}]", key, value)
+        groups.append(group)
+    return agent, groups[0], groups[1]
+
+
+def _put_from_file(values: Values, where: str, key: str, value: Any) -> None:
+    if _is_model((key,), value):
+        value = {"model": value}
+    values.put((key,), value, lambda at: f"{where} {'.'.join(at)}", from_file=True)
+
+
+def _put_layer(agent: Values, settings: Sequence[_Setting]) -> None:
+    """Put a source's settings over those of weaker sources.
+
+    A model's name merges with what else is known about the model (its endpoint, its key), so
+    that another ``--llm`` does not send a task to another place. A new ``llm`` is for
+    everything and replaces a weaker source's ``light_llm`` and ``heavy_llm``.
+    """
+    prepared = [
+        (path, {"model": value} if _is_model(path, value) else value, origin)
+        for path, value, origin in settings
+    ]
+    if any(_names_llm(path, value) for path, value, _ in prepared):
+        agent.drop(("light_llm",))
+        agent.drop(("heavy_llm",))
+    for path, value, origin in prepared:
+        agent.put(path, value, lambda _, at=origin: at)
+
+
+def _is_model(path: tuple[str, ...], value: object) -> bool:
+    return len(path) == 1 and path[0] in LLM_FIELDS and isinstance(value, str)
+
+
+def _names_llm(path: tuple[str, ...], value: object) -> bool:
+    if path == ("llm", "model"):
+        return True
+    return path == ("llm",) and (not isinstance(value, Mapping) or "model" in value)
+
+
+def _entries(
+    path: Path | None,
+    document: Mapping[str, Any],
+    connections: Mapping[str, Values],
+    environ: Mapping[str, str],
+) -> dict[str, ConnectionEntry]:
+    written: Collection[str] = document.get("connections", {})
+    entries: dict[str, ConnectionEntry] = {}
+    for name, values in connections.items():
+        where = f"{path} [connections.{name}]" if name in written else f"--set connections.{name}"
+        own = {key: _take(values, key, where) for key in _OWN_KEYS}
+        close = did_you_mean(name, written)
+        if name not in written and close and own["type"] is None:
+            raise ConfigurationError(
+                f"{where}: there is no such connection{close}",
+                hint=f"a new one needs its type: --set connections.{name}.type=…",
+            )
+        kind: Any = name if own["type"] is None else own["type"]
+        if not isinstance(kind, str):
+            raise ConfigurationError(
+                f"{where} type: it is {type(kind).__name__}, not a name",
+                hint='the name of a type of connection, as in type = "sql"',
+            )
+        entries[name] = ConnectionEntry(
+            name=name,
+            type=kind,
+            allow=own["allow"],
+            confirm=own["confirm"],
+            where=where,
+            values=values,
+            environ=environ,
+        )
+    return entries
+
+
+def _take(values: Values, key: str, where: str) -> Any:
+    """Take a value out that is not one of the type's settings."""
+    found = [(path, given) for path, given in values.leaves() if path[0] == key]
+    values.drop((key,))
+    if any(len(path) > 1 for path, _ in found):
+        raise ConfigurationError(
+            f"{where} {key}: it cannot be a table",
+            hint="a name" if key == "type" else "true, false, an action's name or a list of names",
+        )
+    return found[0][1].value if found else None

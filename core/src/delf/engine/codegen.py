@@ -1,0 +1,110 @@
+"""The strategy ``codegen``: steps 4 to 8, from a conversation to an answer.
+
+generate → preview → execute, again with what was learned (7, rerun) or with what went
+wrong (8, retry), until the script is done or the passes are used up.
+"""
+
+from __future__ import annotations
+
+from delf.engine.compose import compose
+from delf.engine.execute import describe_outcome, execute
+from delf.engine.generate import generate
+from delf.engine.prompt import crash_messages, rerun_messages, retry_messages
+from delf.engine.task import TaskRun
+from delf.errors import (
+    ApprovalRejectedError,
+    DelfError,
+    SandboxExecutionError,
+    SandboxLimitError,
+)
+from delf.events import RerunRequested, RetryScheduled
+from delf.messages import Message
+from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome, Rerun
+
+
+class CodegenStrategy:
+    """Scripts that the model writes. Implements :class:`delf.protocols.strategy.Strategy`."""
+
+    async def solve(self, host: TaskRun) -> str:
+        """Write and run scripts until one is done.
+
+        Raises:
+            SandboxExecutionError: When the last allowed script failed, too.
+            CodeGenerationError: When the model wrote none.
+            DelfError: When the model, the budget or the sandbox gave up.
+        """
+        messages = await host.begin()
+        answer = ""
+        attempt, retries, reruns = 1, 0, 0
+        while True:
+            code = await generate(host, messages, attempt)
+            outcome = await execute(host, code, attempt)
+            printed = host.take_printed()
+            match outcome:
+                case Done(value=value):
+                    return compose(answer + printed, value)
+                case Rerun():
+                    if reruns >= host.config.rerun_count:
+                        raise _too_many_reruns(host, outcome)
+                    reruns, retries = reruns + 1, 0
+                    answer += printed
+                    await _record_rerun(host, outcome, reruns)
+                    messages = (*messages, *rerun_messages(code, outcome, printed))
+                case _:
+                    if retries >= host.config.retry_count:
+                        raise as_error(outcome)
+                    retries += 1
+                    await _record_retry(host, outcome, attempt)
+                    messages = (*messages, *_what_went_wrong(host, code, outcome, printed))
+            attempt += 1
+
+
+def _what_went_wrong(
+    run: TaskRun, code: str, outcome: Outcome, printed: str
+) -> tuple[Message, ...]:
+    if isinstance(outcome, (Failed, LimitReached)):
+        return retry_messages(code, outcome, printed, fresh=not run.session_alive)
+    return crash_messages(code, describe_outcome(outcome)[1] or "it is gone")
+
+
+async def _record_rerun(run: TaskRun, outcome: Rerun, number: int) -> None:
+    async with run.step("rerun", number):
+        await run.log.record(
+            RerunRequested,
+            attempt=number,
+            context=outcome.context,
+            remaining=outcome.remaining,
+            variables=outcome.variables,
+        )
+
+
+async def _record_retry(run: TaskRun, outcome: Outcome, attempt: int) -> None:
+    async with run.step("retry", attempt):
+        error = describe_outcome(outcome)[1] or "failed"
+        await run.log.record(RetryScheduled, attempt=attempt, error=error)
+
+
+def _too_many_reruns(run: TaskRun, outcome: Rerun) -> DelfError:
+    return SandboxExecutionError(
+        f"the script asked for another pass after {run.config.rerun_count} of them; "
+        f"left to do: {outcome.remaining}",
+        hint="raise rerun_count, or split the task",
+    )
+
+
+def as_error(outcome: Outcome) -> DelfError:
+    """The error that a task fails with when its last script ended like this."""
+    if isinstance(outcome, LimitReached):
+        return SandboxLimitError(
+            outcome.message,
+            limit=outcome.limit,
+            hint=f"sandbox_config sets the limits; this one was {outcome.limit!r}",
+        )
+    if isinstance(outcome, Crashed):
+        return SandboxExecutionError(outcome.message)
+    if isinstance(outcome, Failed):
+        if outcome.kind == "ApprovalRejected":
+            return ApprovalRejectedError(outcome.message)
+        where = f" (line {outcome.line}: {outcome.source})" if outcome.line else ""
+        return SandboxExecutionError(f"the script failed: {outcome.kind}: {outcome.message}{where}")
+    return SandboxExecutionError("the script did not end as expected")

@@ -1,0 +1,97 @@
+"""The journal ``memory``: events kept in this process, the newest tasks only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+
+from delf.errors import UnknownTaskError
+from delf.events import Event, TaskFinished, TaskStarted
+from delf.protocols.journal import TaskRecord
+
+
+@dataclass
+class _Entry:
+    events: list[Event] = field(default_factory=list[Event])
+    finished: bool = False
+
+
+class MemoryJournal:
+    """Implements :class:`delf.protocols.journal.Journal`.
+
+    Args:
+        max_tasks: How many finished tasks are kept; the oldest are forgotten first. Running
+            tasks are always kept.
+    """
+
+    def __init__(self, *, max_tasks: int = 1000) -> None:
+        self._max_tasks = max_tasks
+        self._tasks: OrderedDict[str, _Entry] = OrderedDict()
+        self._queues: dict[asyncio.Queue[Event], str | None] = {}
+
+    async def append(self, event: Event) -> None:
+        """Keep an event."""
+        entry = self._tasks.get(event.task_id)
+        if entry is None:
+            entry = self._tasks[event.task_id] = _Entry()
+            self._forget_old()
+        entry.events.append(event)
+        if isinstance(event, TaskFinished):
+            entry.finished = True
+        for queue, wanted in self._queues.items():
+            if wanted is None or wanted == event.task_id:
+                queue.put_nowait(event)
+
+    async def read(self, task_id: str, after: int = 0) -> Sequence[Event]:
+        """A task's events after a sequence number, in order."""
+        entry = self._tasks.get(task_id)
+        if entry is None:
+            raise UnknownTaskError(
+                f"no task {task_id!r} is known",
+                hint=f"this journal keeps the last {self._max_tasks} tasks of this process",
+            )
+        events = entry.events
+        if after <= 0:
+            return tuple(events)
+        return tuple(event for event in events if event.seq > after)
+
+    async def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
+        """Events from now on."""
+        queue: asyncio.Queue[Event] = asyncio.Queue()
+        self._queues[queue] = task_id
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            del self._queues[queue]
+
+    async def find(self, limit: int = 100) -> Sequence[TaskRecord]:
+        """The newest tasks first."""
+        records: list[TaskRecord] = []
+        for task_id, entry in reversed(self._tasks.items()):
+            if len(records) >= limit:
+                break
+            first, last = entry.events[0], entry.events[-1]
+            if isinstance(first, TaskStarted):
+                state = "running"
+                if isinstance(last, TaskFinished):
+                    state = "done" if last.status else "error"
+                records.append(
+                    TaskRecord(
+                        task_id=task_id, task=first.task, started_at=first.at, state=state
+                    )
+                )
+        return records
+
+    async def aclose(self) -> None:
+        """Nothing is held outside of memory."""
+
+    def _forget_old(self) -> None:
+        excess = len(self._tasks) - self._max_tasks
+        if excess <= 0:
+            return
+        finished = [task_id for task_id, entry in self._tasks.items() if entry.finished]
+        for task_id in finished[:excess]:
+            del self._tasks[task_id]

@@ -1,0 +1,140 @@
+"""Models of an agent: opened once, asked with every call counted and recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from delf.engine.log import TaskLog
+from delf.engine.usage import Ledger, Pricing
+from delf.errors import DelfError
+from delf.events import ModelCalled, ModelFailed, ModelReplied
+from delf.llm import LLMConfig
+from delf.messages import ModelDelta, ModelReply, ModelRequest, system
+from delf.plugins.host import PluginHost
+from delf.protocols.model import Model, ModelContext
+
+OnDelta = Callable[[str], None]
+
+
+class ModelPool:
+    """The models of an agent, made when first asked.
+
+    Args:
+        host: Where models come from.
+        context: Keys and environment.
+    """
+
+    def __init__(self, host: PluginHost, context: ModelContext) -> None:
+        self._host = host
+        self._context = context
+        self._open: dict[str, Model] = {}
+
+    def get(self, config: LLMConfig) -> Model:
+        """The model for a configuration.
+
+        Raises:
+            PluginError: When no plugin serves it.
+            ModelConfigurationError: When its plugin refuses the configuration.
+        """
+        key = _key(config)
+        model = self._open.get(key)
+        if model is None:
+            spec = self._host.model_spec(config.model)
+            model = self._open[key] = self._host.resolve(spec)(config, self._context)
+        return model
+
+    async def aclose(self) -> None:
+        """Close every model."""
+        models = list(self._open.values())
+        self._open.clear()
+        for model in models:
+            await model.aclose()
+
+
+def _key(config: LLMConfig) -> str:
+    return repr((config, config.api_key, sorted((config.headers or {}).items())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Asks models on behalf of one task.
+
+    Args:
+        pool: The models.
+        ledger: Counts tokens and money, and holds the budget.
+        pricing: The user's own prices.
+        log: Where calls are recorded.
+        system_prompt: Added to every call.
+        stream: Take answers in pieces.
+        on_delta: Sees the pieces.
+    """
+
+    pool: ModelPool
+    ledger: Ledger
+    pricing: Pricing
+    log: TaskLog
+    system_prompt: str | None = None
+    stream: bool = False
+    on_delta: OnDelta | None = None
+
+    async def ask(self, config: LLMConfig, request: ModelRequest, attempt: int = 1) -> ModelReply:
+        """Ask once; retries of failed requests are the model's own business.
+
+        Raises:
+            BudgetExceededError: Before anything is spent.
+            DelfError: When the model failed for good.
+        """
+        self.ledger.check()
+        settings: Mapping[str, Any] = {**config.settings, **request.settings}
+        messages = request.messages
+        if self.system_prompt:
+            messages = (messages[0], system(self.system_prompt), *messages[1:])
+        request = replace(request, messages=messages, settings=settings)
+        await self.log.record(
+            ModelCalled, model=config.model, purpose=request.purpose, attempt=attempt
+        )
+        started = time.perf_counter()
+        try:
+            reply = await self._complete(self.pool.get(config), request)
+        except DelfError as error:
+            await self.log.record(
+                ModelFailed,
+                model=config.model,
+                purpose=request.purpose,
+                error=error.message,
+                duration_ms=_ms_since(started),
+            )
+            raise
+        cost = self.pricing.cost(reply)
+        self.ledger.add(reply.usage, cost)
+        await self.log.record(
+            ModelReplied,
+            model=config.model,
+            purpose=request.purpose,
+            text=reply.text,
+            usage=reply.usage,
+            cost_usd=cost,
+            duration_ms=_ms_since(started),
+        )
+        return replace(reply, cost_usd=cost)
+
+    async def _complete(self, model: Model, request: ModelRequest) -> ModelReply:
+        if not self.stream:
+            return await model.complete(request)
+        final: ModelReply | None = None
+        async for piece in model.stream(request):
+            if isinstance(piece, ModelDelta):
+                if self.on_delta is not None:
+                    self.on_delta(piece.text)
+            else:
+                final = piece
+        if final is None:
+            raise DelfError("the model's stream ended without its answer")
+        return final
+
+
+def _ms_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000

@@ -1,0 +1,47 @@
+"""Passes events on to observers, in order, without holding a task up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from delf.events import Event
+from delf.protocols.observer import Observer
+
+_log = logging.getLogger(__name__)
+
+
+class ObserverFeed:
+    """One observer with its queue; it is dropped when it fails.
+
+    Args:
+        name: The observer's name, for the log.
+        observer: The observer.
+    """
+
+    def __init__(self, name: str, observer: Observer) -> None:
+        self._name = name
+        self._observer = observer
+        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._task = asyncio.get_running_loop().create_task(self._work())
+        self._failed = False
+
+    def __call__(self, event: Event) -> None:
+        """Queue an event."""
+        if not self._failed:
+            self._queue.put_nowait(event)
+
+    async def _work(self) -> None:
+        while (event := await self._queue.get()) is not None:
+            try:
+                await self._observer.observe(event)
+            except Exception:
+                self._failed = True
+                _log.exception("the observer %r failed and is left out from now on", self._name)
+                return
+
+    async def aclose(self) -> None:
+        """Pass on what is queued, then close the observer."""
+        self._queue.put_nowait(None)
+        await self._task
+        await self._observer.aclose()

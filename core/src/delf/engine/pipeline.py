@@ -1,0 +1,115 @@
+"""The loop, step by step.
+
+1 recall → 2 select → 3 context → 4 generate → 5 preview → 6 execute → 7 rerun → 8 retry →
+9 compose. Steps 4 to 8 are the strategy's; each step is skipped when it has nothing to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from delf.engine.context import load_context
+from delf.engine.recall import recall
+from delf.engine.select import select
+from delf.engine.task import TaskRun
+from delf.errors import DelfError, TaskTimeoutError
+from delf.events import ModelReplied, TaskFinished, TaskStarted, Warned
+from delf.protocols.strategy import Strategy
+
+_GRACE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskResult:
+    """How a task ended.
+
+    Args:
+        text: The answer.
+        error: Why there is none.
+        duration_ms: From acceptance to the end.
+    """
+
+    text: str
+    error: DelfError | None
+    duration_ms: float
+
+
+async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str) -> TaskResult:
+    """Work a task to its end within a time.
+
+    Whatever happens, the gate is closed and the sandbox is gone afterwards.
+
+    Args:
+        run: The task.
+        strategy: How it becomes tool calls.
+        timeout: Seconds.
+        origin: The agent's id.
+    """
+    started = time.perf_counter()
+    await run.log.record(TaskStarted, task=run.task, origin=origin)
+    if run.sandbox.warning:
+        await run.log.record(Warned, message=run.sandbox.warning)
+    work = asyncio.ensure_future(_work(run, strategy))
+    try:
+        await asyncio.wait({work}, timeout=timeout)
+        text, error = await _settle(run, work, timeout)
+    except asyncio.CancelledError:
+        await _abandon(run, work)
+        await _finish(run, "", DelfError("the task was cancelled"), started)
+        raise
+    return await _finish(run, text, error, started)
+
+
+async def _work(run: TaskRun, strategy: Strategy) -> str:
+    await recall(run)
+    await select(run)
+    run.open_session()
+    await load_context(run)
+    return await strategy.solve(run)
+
+
+async def _settle(
+    run: TaskRun, work: asyncio.Future[str], timeout: float
+) -> tuple[str, DelfError | None]:
+    """The answer, or the error in its place."""
+    run.gate.close()
+    if not work.done():
+        await _abandon(run, work)
+        return run.take_printed(), TaskTimeoutError(
+            f"Timeout: the task did not end within {timeout:g} s"
+        )
+    await run.close_session()
+    error = work.exception()
+    if error is None:
+        return work.result(), None
+    if isinstance(error, DelfError):
+        return run.take_printed(), error
+    raise error
+
+
+async def _abandon(run: TaskRun, work: asyncio.Future[str]) -> None:
+    """Stop a task that still runs: no call starts, the sandbox dies, the rest is cancelled."""
+    run.gate.close()
+    work.cancel()
+    await run.close_session()
+    await asyncio.wait({work}, timeout=_GRACE_SECONDS)
+
+
+async def _finish(
+    run: TaskRun, text: str, error: DelfError | None, started: float
+) -> TaskResult:
+    duration_ms = (time.perf_counter() - started) * 1000
+    costs = [event.cost_usd for event in run.log.events if isinstance(event, ModelReplied)]
+    await run.log.record(
+        TaskFinished,
+        status=error is None,
+        text=text,
+        duration_ms=duration_ms,
+        error=None if error is None else error.message,
+        code=None if error is None else error.code,
+        cost_usd=None if None in costs else sum(cost or 0.0 for cost in costs),
+        files=dict(run.output.files),
+    )
+    return TaskResult(text=text, error=error, duration_ms=duration_ms)

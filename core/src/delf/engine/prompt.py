@@ -1,0 +1,152 @@
+"""The words that a model gets: a byte-stable beginning, then what belongs to the task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from delf.messages import Message, assistant, system, user
+from delf.protocols.sandbox import Failed, LimitReached, Rerun
+
+_RULES = """\
+You do the user's task by writing one Python script that calls the tools below. \
+Answer with the script alone, in one ```python block.
+
+- The script runs as a whole in a sandbox (Python {python}, no network, no os or sys). \
+Top-level await works. Only harmless standard modules{libraries} can be imported.
+- The tools are in scope; do not import or define them. Every call is awaited: \
+`rows = await name.action(arg=1)`. Make independent calls together with asyncio.gather. \
+Any call takes desc="…", a few words that say why.
+- What the script prints is the answer that the user reads: complete, readable text or \
+Markdown, in the language of the task. Use only what the tools return; invent nothing.
+- A failing call raises ToolError. Let errors rise unless the script can go on without that call.
+- Calls marked [asks] wait for a person, who may refuse: ApprovalRejected is raised.
+- add_to_output_files(name, content) hands a file over: text, bytes, a dict or list for JSON, \
+a list of dicts for .csv.
+- rerun(context, remaining) ends the script so that you can write the next one with its \
+variables kept. Use it only when the next step cannot be written without seeing data first; \
+context says what was found, remaining what is left."""
+
+_PYTHON = "3.11+"
+_MAX_PRINTED = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContext:
+    """What goes ahead of the task.
+
+    Args:
+        facts: Recalled from memory.
+        history: The conversation so far.
+        live: Facts by connection, such as database schemas.
+        files: Input files as scripts find them.
+    """
+
+    facts: Sequence[str] = ()
+    history: Sequence[Message] = ()
+    live: Mapping[str, str] = field(default_factory=dict[str, str])
+    files: Sequence[str] = ()
+
+
+def system_message(stubs: str, libraries: Sequence[str] = ()) -> Message:
+    """The part that is the same for every task with the same tools.
+
+    Args:
+        stubs: The tools.
+        libraries: Packages that scripts may import, too.
+    """
+    extra = f" and {', '.join(libraries)}" if libraries else ""
+    rules = _RULES.format(python=_PYTHON, libraries=extra)
+    tools = f"```python\n{stubs}\n```" if stubs else "There are none; compute the answer."
+    return system(f"{rules}\n\nTools:\n{tools}")
+
+
+def task_message(task: str, context: TaskContext) -> Message:
+    """The task with what belongs to it."""
+    parts: list[str] = []
+    if context.facts:
+        parts.append("Known facts:\n" + "\n".join(f"- {fact}" for fact in context.facts))
+    parts += [f"About {name}:\n{text}" for name, text in context.live.items()]
+    if context.files:
+        parts.append("Input files:\n" + "\n".join(f"- {name}" for name in context.files))
+    parts.append(f"Task:\n{task}")
+    return user("\n\n".join(parts))
+
+
+def first_messages(
+    task: str, context: TaskContext, stubs: str, libraries: Sequence[str]
+) -> tuple[Message, ...]:
+    """The conversation that the first script is written from."""
+    head = system_message(stubs, libraries)
+    return (head, *context.history, task_message(task, context))
+
+
+def no_code_messages(reply: str) -> tuple[Message, ...]:
+    """The follow-up to an answer without a script."""
+    return (
+        assistant(reply or "(nothing)"),
+        user("There was no Python script in that answer. Answer with one ```python block."),
+    )
+
+
+def retry_messages(
+    code: str, outcome: Failed | LimitReached, printed: str, *, fresh: bool
+) -> tuple[Message, ...]:
+    """The follow-up to a script that failed.
+
+    Args:
+        code: The script.
+        outcome: How it failed.
+        printed: What it had printed, which the user will not see.
+        fresh: Whether the next script starts without its variables.
+    """
+    kind = outcome.kind if isinstance(outcome, Failed) else f"{outcome.limit} limit"
+    lines = [f"The script failed: {kind}: {outcome.message}"]
+    if outcome.line is not None:
+        lines.append(f"Line {outcome.line}: {outcome.source or ''}".rstrip())
+    if fresh:
+        lines.append("Its variables are lost; start from the beginning.")
+    else:
+        lines += _alive(outcome.variables)
+    if printed.strip():
+        lines.append(f"It had printed (the user will not see this):\n{_cap(printed)}")
+    lines.append(
+        "Write the script that completes the task now, with the whole answer printed. "
+        "Calls that succeeded before have had their effect; do not repeat those that change things."
+    )
+    return assistant(_fenced(code)), user("\n".join(lines))
+
+
+def crash_messages(code: str, message: str) -> tuple[Message, ...]:
+    """The follow-up to a script that took its sandbox with it."""
+    gone = LimitReached(limit="sandbox", message=message)
+    return retry_messages(code, gone, "", fresh=True)
+
+
+def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, ...]:
+    """The follow-up to a script that asked for another pass."""
+    lines = [f"The script stopped to look at data. It learned:\n{outcome.context}"]
+    variables = dict(outcome.variables)
+    if outcome.carry:
+        lines.append(f"It wants you to use: {', '.join(outcome.carry)}")
+    lines += _alive(variables)
+    if printed.strip():
+        lines.append(f"Printed so far (the user sees it above what comes):\n{_cap(printed)}")
+    lines.append(f"Write the next script, for what remains:\n{outcome.remaining}")
+    return assistant(_fenced(code)), user("\n".join(lines))
+
+
+def _alive(variables: Mapping[str, str]) -> list[str]:
+    if not variables:
+        return ["No variables are alive."]
+    listed = "\n".join(f"- {name}: {kind}" for name, kind in variables.items())
+    return [f"Variables still alive, use them as they are:\n{listed}"]
+
+
+def _fenced(code: str) -> str:
+    return f"```python\n{code}\n```"
+
+
+def _cap(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= _MAX_PRINTED else f"{text[:_MAX_PRINTED]}… (cut)"

@@ -1,0 +1,274 @@
+"""``Runtime``: what an agent holds while it is started, on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from delf.config.schema import AgentConfig
+from delf.engine.approvals import Approvals, CallbackChannel, NamedChannel
+from delf.engine.gate import Gate
+from delf.engine.log import Listener, TaskLog
+from delf.engine.models import Asker, ModelPool, OnDelta
+from delf.engine.observers import ObserverFeed
+from delf.engine.output import OutputFolder
+from delf.engine.pipeline import TaskResult, run_task
+from delf.engine.prefilters import choose_prefilter
+from delf.engine.prompt import TaskContext
+from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
+from delf.engine.task import TaskRun
+from delf.engine.toolset import Toolset, load_toolset
+from delf.engine.usage import Ledger, Pricing, load_pricing
+from delf.errors import AgentStateError, ConfigurationError
+from delf.messages import Message
+from delf.plugins.host import PluginHost
+from delf.protocols.connection import ConnectionLike, SupportsClose
+from delf.protocols.journal import Journal
+from delf.protocols.memory import MemoryStore
+from delf.protocols.model import ModelContext
+from delf.protocols.sandbox import SessionSpec
+from delf.protocols.strategy import Strategy
+from delf.sandbox.policy import allowed_modules
+from delf.specs import ApprovalSpec, JournalSpec, ObserverSpec, Spec, StrategySpec
+
+_log = logging.getLogger(__name__)
+_TOOL_THREADS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeParts:
+    """What a runtime is made of.
+
+    Args:
+        agent_id: The agent's id.
+        config: Its configuration.
+        host: Its plugins.
+        connections: Its tools.
+        plugin_options: Options by plugin name.
+        environ: Where keys are looked up.
+        ledger: What it has spent, which outlives a runtime.
+        memory: Facts from before.
+        on_confirm: Asked first about calls that need approval.
+        pricing_files: Where the user's own prices may be.
+    """
+
+    agent_id: str
+    config: AgentConfig
+    host: PluginHost
+    connections: Sequence[ConnectionLike]
+    plugin_options: Mapping[str, Mapping[str, Any]]
+    environ: Mapping[str, str] = field(repr=False)
+    ledger: Ledger
+    memory: MemoryStore | None = None
+    on_confirm: Callable[[Any], Any] | None = None
+    pricing_files: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedTask:
+    """A task's result with the log that it left."""
+
+    result: TaskResult
+    run: TaskRun
+
+
+class Runtime:
+    """Connections, sandbox, models, journal and threads of a started agent.
+
+    Args:
+        parts: What it is made of.
+    """
+
+    def __init__(self, parts: RuntimeParts) -> None:
+        self._parts = parts
+        self._config = parts.config
+        self._host = parts.host
+        self._models = ModelPool(
+            parts.host, ModelContext(environ=parts.environ, providers=parts.config.providers)
+        )
+        self._executor = ThreadPoolExecutor(_TOOL_THREADS, thread_name_prefix="delf-tool")
+        self._running: set[asyncio.Task[FinishedTask]] = set()
+        self._feeds: list[ObserverFeed] = []
+        self._stopped = False
+        self._toolset: Toolset
+        self._sandbox: ChosenSandbox
+        self._journal: Journal
+        self._approvals: Approvals
+        self._pricing: Pricing
+
+    async def start(self) -> None:
+        """Load tools, choose the sandbox, open the journal.
+
+        Raises:
+            ConfigurationError: When something that was configured cannot be used.
+            SandboxUnavailableError: When no sandbox can.
+        """
+        parts, config = self._parts, self._config
+        self._pricing = load_pricing(parts.pricing_files)
+        self._limits = make_limits(config.sandbox_config)
+        self._toolset = await load_toolset(parts.connections)
+        self._sandbox = await choose_sandbox(parts.host, config, parts.plugin_options)
+        self._journal = self._make(JournalSpec, config.journal)
+        self._approvals = Approvals(
+            config.approval_mode, self._channels(), config.approval_timeout
+        )
+        for spec in parts.host.specs(ObserverSpec):
+            self._feeds.append(ObserverFeed(spec.name, self._make(ObserverSpec, spec.name)))
+        self._spec = SessionSpec(
+            tools=self._toolset.names_for_sandbox(),
+            modules=allowed_modules(config.allowed_libs),
+            libraries=tuple(config.allowed_libs),
+            limits=self._limits,
+            files=_checked_files(config.files),
+        )
+        warm_up = getattr(self._sandbox.backend, "warm_up", None)
+        if warm_up is not None:
+            await warm_up(self._spec)
+
+    def _make(self, kind: type[Spec], name: str) -> Any:
+        spec = self._host.spec(kind, name)
+        plugin = f"{kind.kind}-{name}"
+        options = self._parts.plugin_options.get(plugin, {})
+        try:
+            return self._host.resolve(spec)(**options)
+        except TypeError as error:
+            raise ConfigurationError(f"[plugins.{plugin}]: {error}") from None
+
+    def _channels(self) -> list[NamedChannel]:
+        channels: list[NamedChannel] = []
+        if self._parts.on_confirm is not None:
+            channels.append(NamedChannel("on_confirm", CallbackChannel(self._parts.on_confirm)))
+        installed = {spec.name for spec in self._host.specs(ApprovalSpec)}
+        chosen = "approvals" in self._config.model_fields_set
+        for name in self._config.approvals:
+            if chosen or name in installed:
+                channels.append(NamedChannel(name, self._make(ApprovalSpec, name)))
+        return channels
+
+    async def run(
+        self,
+        task: str,
+        timeout: float,
+        *,
+        history: Sequence[Message] = (),
+        listeners: Sequence[Listener] = (),
+        on_delta: OnDelta | None = None,
+    ) -> FinishedTask:
+        """Work one task to its end; many may be worked at once.
+
+        Args:
+            task: What the user asks, in plain words.
+            timeout: Seconds.
+            history: The conversation so far.
+            listeners: See the events after they were journalled.
+            on_delta: Sees pieces of the model's answers, where the model streams.
+
+        Raises:
+            AgentStateError: When the runtime was stopped.
+        """
+        if self._stopped:
+            raise AgentStateError("the agent was stopped")
+        run = self._prepare(task, history, listeners, on_delta)
+        strategy = cast("Strategy", self._host.resolve(self._strategy_spec())())
+        work = asyncio.ensure_future(self._work(run, strategy, timeout))
+        self._running.add(work)
+        work.add_done_callback(self._running.discard)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self._stopped:
+                raise AgentStateError("the agent was stopped") from None
+            raise
+
+    async def _work(self, run: TaskRun, strategy: Strategy, timeout: float) -> FinishedTask:
+        result = await run_task(run, strategy, timeout, self._parts.agent_id)
+        return FinishedTask(result=result, run=run)
+
+    def _strategy_spec(self) -> StrategySpec:
+        return self._host.spec(StrategySpec, self._config.strategy)
+
+    def _prepare(
+        self,
+        task: str,
+        history: Sequence[Message],
+        listeners: Sequence[Listener],
+        on_delta: OnDelta | None,
+    ) -> TaskRun:
+        config = self._config
+        task_id = f"task_{secrets.token_hex(8)}"
+        log = TaskLog(task_id, self._journal, [*self._feeds, *listeners])
+        gate = Gate(
+            self._toolset,
+            self._approvals.for_task(task, log),
+            log,
+            self._executor,
+            self._limits.frame_bytes - 1024,
+        )
+        asker = Asker(
+            pool=self._models,
+            ledger=self._parts.ledger,
+            pricing=self._pricing,
+            log=log,
+            system_prompt=config.system_prompt,
+            stream=config.stream,
+            on_delta=on_delta,
+        )
+        prefilter = choose_prefilter(self._host, config.prefilter_mode, len(self._toolset))
+        visible = self._sandbox.backend.visible_path
+        return TaskRun(
+            task=task,
+            config=config,
+            log=log,
+            tools=self._toolset,
+            gate=gate,
+            asker=asker,
+            sandbox=self._sandbox,
+            session_spec=self._spec,
+            output=OutputFolder(config.output_dir),
+            memory=self._parts.memory,
+            prefilter=prefilter,
+            context=TaskContext(
+                history=history, files=[visible(path) for path in self._spec.files]
+            ),
+        )
+
+    async def stop(self) -> None:
+        """Cancel what runs and free everything. Safe to call twice."""
+        if self._stopped:
+            return
+        self._stopped = True
+        running = list(self._running)
+        for work in running:
+            work.cancel()
+        if running:
+            await asyncio.wait(running)
+        closing: list[Any] = [feed.aclose() for feed in self._feeds]
+        closing += [c.aclose() for c in self._parts.connections if isinstance(c, SupportsClose)]
+        closing.append(self._models.aclose())
+        for name in ("_sandbox", "_journal"):
+            part = getattr(self, name, None)
+            if part is not None:
+                closing.append((part.backend if name == "_sandbox" else part).aclose())
+        for outcome in await asyncio.gather(*closing, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                _log.warning("while stopping: %s: %s", type(outcome).__name__, outcome)
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _checked_files(files: Sequence[str]) -> tuple[str, ...]:
+    """Absolute paths of input files.
+
+    Raises:
+        ConfigurationError: For a file that is not there.
+    """
+    paths = [Path(name).expanduser().resolve() for name in files]
+    for path in paths:
+        if not path.is_file():
+            raise ConfigurationError(f"input file {str(path)!r} does not exist or is no file")
+    return tuple(str(path) for path in paths)

@@ -1,0 +1,176 @@
+"""Chooses a sandbox: by name, or the strongest that works here; never silently weaker."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from delf.config.schema import AgentConfig
+from delf.errors import ConfigurationError, SandboxUnavailableError, did_you_mean
+from delf.plugins.host import PluginHost
+from delf.protocols.sandbox import Limits, SandboxBackend, Unavailable
+from delf.specs import SandboxSpec
+from delf.types import isolation_rank
+
+_MB = 1024 * 1024
+_LIMIT_NAMES = {
+    "memory_limit": "memory_bytes",
+    "memory_mb": "memory_bytes",
+    "cpu_limit": "",
+    "timeout": "cpu_seconds",
+}
+_UNITS = {"k": 1024, "m": _MB, "g": 1024 * _MB, "": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenSandbox:
+    """A backend that works here.
+
+    Args:
+        spec: What its plugin says of it.
+        backend: The backend.
+        warning: What the user should know about the choice, if anything.
+    """
+
+    spec: SandboxSpec
+    backend: SandboxBackend
+    warning: str | None = None
+
+
+async def choose_sandbox(
+    host: PluginHost, config: AgentConfig, options: Mapping[str, Mapping[str, Any]]
+) -> ChosenSandbox:
+    """The sandbox that the configuration asks for.
+
+    Args:
+        host: Where sandboxes come from.
+        config: ``sandbox``, ``min_isolation`` and ``sandbox_config``.
+        options: Options by plugin name.
+
+    Raises:
+        SandboxUnavailableError: When none works, or none is strong enough.
+        PluginError: When the named one is not installed.
+    """
+    if config.sandbox != "auto":
+        spec = host.spec(SandboxSpec, config.sandbox)
+        _check_isolation(spec, config)
+        backend = _make(host, spec, config, options)
+        state = await backend.available()
+        if isinstance(state, Unavailable):
+            raise SandboxUnavailableError(
+                f"the sandbox {spec.name!r} does not work here: {state.reason}",
+                hint=state.hint or None,
+            )
+        return ChosenSandbox(spec, backend)
+    return await _choose_strongest(host, config, options)
+
+
+async def _choose_strongest(
+    host: PluginHost, config: AgentConfig, options: Mapping[str, Mapping[str, Any]]
+) -> ChosenSandbox:
+    specs = sorted(host.specs(SandboxSpec), key=lambda s: (-isolation_rank(s.isolation), s.name))
+    passed: list[str] = []
+    for spec in specs:
+        if isolation_rank(spec.isolation) < isolation_rank(config.min_isolation):
+            passed.append(f"{spec.name} isolates by {spec.isolation} only")
+            continue
+        backend = _make(host, spec, config, options)
+        state = await backend.available()
+        if isinstance(state, Unavailable):
+            passed.append(f"{spec.name}: {state.reason}")
+            await backend.aclose()
+            continue
+        return ChosenSandbox(spec, backend, _warning(spec, passed))
+    if not specs:
+        raise SandboxUnavailableError(
+            "no sandbox is installed", hint="pip install delf-plugin-sandbox-local"
+        )
+    raise SandboxUnavailableError(
+        f"no sandbox with isolation {config.min_isolation!r} or stronger works here: "
+        f"{'; '.join(passed)}"
+    )
+
+
+def _warning(spec: SandboxSpec, passed: list[str]) -> str | None:
+    if isolation_rank(spec.isolation) >= isolation_rank("container"):
+        return None
+    reasons = f" ({'; '.join(passed)})" if passed else ""
+    return f"scripts run in the sandbox {spec.name!r}, isolated by {spec.isolation} only{reasons}"
+
+
+def _check_isolation(spec: SandboxSpec, config: AgentConfig) -> None:
+    if isolation_rank(spec.isolation) < isolation_rank(config.min_isolation):
+        raise SandboxUnavailableError(
+            f"the sandbox {spec.name!r} isolates by {spec.isolation}, and min_isolation is "
+            f"{config.min_isolation!r}",
+            hint="choose a stronger sandbox, or lower min_isolation",
+        )
+
+
+def _make(
+    host: PluginHost,
+    spec: SandboxSpec,
+    config: AgentConfig,
+    options: Mapping[str, Mapping[str, Any]],
+) -> SandboxBackend:
+    known = {field.name for field in dataclasses.fields(Limits)}
+    extra = {
+        name: value
+        for name, value in config.sandbox_config.items()
+        if name not in known and name not in _LIMIT_NAMES
+    }
+    arguments = {**options.get(f"sandbox-{spec.name}", {}), **extra}
+    factory = host.resolve(spec)
+    try:
+        return factory(**arguments)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"sandbox {spec.name!r}: {error}",
+            hint=f"limits: {', '.join(sorted(known))}",
+        ) from None
+
+
+def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:
+    """The limits of a session from ``sandbox_config``.
+
+    Beside the fields of :class:`Limits`, ``memory_limit`` takes bytes or ``"512m"`` and
+    ``timeout`` means CPU seconds.
+
+    Raises:
+        ConfigurationError: For a value that is no limit.
+    """
+    known = {field.name: field for field in dataclasses.fields(Limits)}
+    values: dict[str, Any] = {}
+    for name, value in sandbox_config.items():
+        target = _LIMIT_NAMES.get(name, name)
+        if target not in known:
+            continue
+        size = target.endswith("_bytes")
+        number = _size(name, value) if size else _number(name, value)
+        if name == "memory_mb":
+            number *= _MB
+        values[target] = number if target == "cpu_seconds" else int(number)
+    return Limits(**values)
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+        raise ConfigurationError(f"sandbox_config.{name} must be a number, got {value!r}")
+    return value
+
+
+def _size(name: str, value: Any) -> float:
+    if not isinstance(value, str):
+        return _number(name, value)
+    text = value.strip().lower().removesuffix("b").removesuffix("i")
+    unit = text[-1:] if text[-1:] in "kmg" else ""
+    digits = text.removesuffix(unit)
+    try:
+        return float(digits) * _UNITS[unit]
+    except ValueError:
+        raise ConfigurationError(
+            f"sandbox_config.{name} is {value!r}{did_you_mean(value, ['512m', '1g'])}",
+            hint="write bytes as a number, or '512m', '2g'",
+        ) from None

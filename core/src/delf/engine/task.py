@@ -1,0 +1,162 @@
+"""``TaskRun``: one task in hand, with all that its steps need."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from delf.config.schema import AgentConfig
+from delf.engine.gate import Gate
+from delf.engine.log import TaskLog
+from delf.engine.models import Asker
+from delf.engine.output import OutputFolder
+from delf.engine.prompt import TaskContext, first_messages
+from delf.engine.sandboxes import ChosenSandbox
+from delf.engine.stubs import render_stubs
+from delf.engine.toolset import Toolset
+from delf.events import FileWritten, SandboxOpened, Step, StepFinished, StepStarted
+from delf.messages import Message, ModelReply, ModelRequest
+from delf.protocols.memory import MemoryStore
+from delf.protocols.prefilter import Prefilter
+from delf.protocols.sandbox import (
+    CallAnswer,
+    CallRequest,
+    Outcome,
+    SandboxSession,
+    SessionSpec,
+)
+
+
+@dataclass(kw_only=True)
+class TaskRun:
+    """A task in hand. Implements :class:`delf.protocols.sandbox.ScriptHost`.
+
+    Args:
+        task: What the user asked.
+        config: The agent's configuration.
+        log: The task's log.
+        tools: What scripts may call; narrowed by the step ``select``.
+        gate: The way that every call takes.
+        asker: Asks models.
+        sandbox: Where scripts run.
+        session_spec: What its session is opened with.
+        output: Where output files go.
+        memory: Facts from before, if there is a store.
+        prefilter: Chooses tools, if there are many and a plugin can.
+        history: The conversation so far.
+    """
+
+    task: str
+    config: AgentConfig
+    log: TaskLog
+    tools: Toolset
+    gate: Gate
+    asker: Asker
+    sandbox: ChosenSandbox
+    session_spec: SessionSpec
+    output: OutputFolder
+    memory: MemoryStore | None = None
+    prefilter: Prefilter | None = None
+    history: Sequence[Message] = ()
+    context: TaskContext = TaskContext()
+    said: list[str] = field(default_factory=list[str])
+    _session: asyncio.Task[SandboxSession] | None = None
+    _announced: SandboxSession | None = None
+    _files: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    @asynccontextmanager
+    async def step(self, name: Step, attempt: int = 1) -> AsyncIterator[None]:
+        """Record a step's beginning and end."""
+        started = time.perf_counter()
+        await self.log.record(StepStarted, step=name, attempt=attempt)
+        yield
+        elapsed = (time.perf_counter() - started) * 1000
+        await self.log.record(StepFinished, step=name, attempt=attempt, duration_ms=elapsed)
+
+    # -- StrategyHost -------------------------------------------------------------------
+
+    async def begin(self) -> tuple[Message, ...]:
+        """The conversation's start: rules and tools, then context and task."""
+        stubs = render_stubs(self.tools.actions)
+        return first_messages(self.task, self.context, stubs, self.config.allowed_libs)
+
+    async def ask(self, messages: Sequence[Message]) -> ModelReply:
+        """Ask the main model."""
+        request = ModelRequest(messages=tuple(messages))
+        return await self.asker.ask(self.config.main_llm, request)
+
+    # -- the sandbox --------------------------------------------------------------------
+
+    def open_session(self) -> None:
+        """Begin to open a session, while something else goes on."""
+        if self._session is None:
+            opening = self.sandbox.backend.open(self.session_spec)
+            self._session = asyncio.ensure_future(opening)
+
+    async def execute(self, code: str) -> Outcome:
+        """Run a script in the task's session, in a new one if that is gone.
+
+        Raises:
+            SandboxUnavailableError: When no session can be had.
+        """
+        if self._session is not None and self._session.done() and not self.session_alive:
+            await self.close_session()
+        if self._session is None:
+            self.open_session()
+        assert self._session is not None
+        session = await self._session
+        if session is not self._announced:
+            self._announced = session
+            spec = self.sandbox.spec
+            await self.log.record(SandboxOpened, backend=spec.name, isolation=spec.isolation)
+        outcome = await session.execute(code, self)
+        if self._files:
+            await asyncio.gather(*self._files)
+        return outcome
+
+    @property
+    def session_alive(self) -> bool:
+        """Whether variables of earlier scripts are still there."""
+        session = self._session
+        if session is None or not session.done() or session.cancelled():
+            return False
+        return session.exception() is None and session.result().alive
+
+    async def close_session(self) -> None:
+        """Kill the sandbox, whatever runs in it."""
+        opening, self._session = self._session, None
+        if opening is None:
+            return
+        if not opening.done():
+            opening.cancel()
+        await asyncio.wait({opening})
+        if not opening.cancelled() and opening.exception() is None:
+            await opening.result().aclose()
+
+    # -- ScriptHost ---------------------------------------------------------------------
+
+    async def call(self, request: CallRequest) -> CallAnswer:
+        """A call of the script takes the gate."""
+        return await self.gate.call(request)
+
+    def printed(self, text: str) -> None:
+        """The script printed."""
+        self.said.append(text)
+        self.log.say(text)
+
+    def wrote_file(self, name: str, data: bytes) -> None:
+        """The script handed a file over."""
+        path = self.output.write(name, data)
+        record = self.log.record(FileWritten, label=name, path=path, size=len(data))
+        task = asyncio.ensure_future(record)
+        self._files.add(task)
+        task.add_done_callback(self._files.discard)
+
+    def take_printed(self) -> str:
+        """What was printed since this was last taken."""
+        text = "".join(self.said)
+        self.said.clear()
+        return text

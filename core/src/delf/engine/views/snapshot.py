@@ -1,0 +1,87 @@
+"""``StreamSnapshot``: how a task stands at one moment, folded from its events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from delf import events as ev
+from delf.engine.views.trace import StreamEvent, Trace
+from delf.values import to_jsonable
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSnapshot:
+    """A point-in-time view of a task.
+
+    Args:
+        task_id: The task.
+        state: ``queued``, ``running``, ``done`` or ``error``.
+        task: What was asked.
+        elapsed_ms: Since it started.
+        events: The timeline so far.
+        output_so_far: What scripts have printed.
+        result: The answer, once done.
+        error: What went wrong, once failed.
+        cost_usd: What it cost, once over.
+        tokens_used: All tokens, once over.
+        files: Output files by label.
+        trace: The whole trace, once over.
+    """
+
+    task_id: str
+    state: str
+    task: str
+    elapsed_ms: int
+    events: list[StreamEvent] = field(default_factory=list[StreamEvent])
+    output_so_far: str = ""
+    result: str | None = None
+    error: str | None = None
+    cost_usd: float | None = None
+    tokens_used: int | None = None
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    trace: Trace | None = None
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the task is over."""
+        return self.state in ("done", "error")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The snapshot as JSON-ready data, without the trace."""
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "trace"}
+        return to_jsonable(plain)
+
+
+def snapshot(events: Sequence[ev.Event]) -> StreamSnapshot:
+    """How a task stands after some events.
+
+    Args:
+        events: The task's events from its first; at least one.
+    """
+    trace = Trace(events)
+    first, last = events[0], events[-1]
+    output = "".join(event.text for event in events if isinstance(event, ev.Printed))
+    files = {e.label: e.path for e in events if isinstance(e, ev.FileWritten)}
+    common: dict[str, Any] = {
+        "task_id": first.task_id,
+        "task": trace.task,
+        "events": trace.timeline,
+        "output_so_far": output,
+        "files": files,
+    }
+    if not isinstance(last, ev.TaskFinished):
+        elapsed = int((time.time() - first.at) * 1000)
+        return StreamSnapshot(state="running", elapsed_ms=elapsed, **common)
+    return StreamSnapshot(
+        state="done" if last.status else "error",
+        elapsed_ms=int(last.duration_ms),
+        result=last.text if last.status else None,
+        error=last.error,
+        cost_usd=last.cost_usd,
+        tokens_used=trace.usage.total_tokens,
+        trace=trace,
+        **common,
+    )

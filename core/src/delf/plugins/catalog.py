@@ -1,0 +1,212 @@
+"""Which name means which spec, and what to say when a name means none.
+
+Nobody wins a dispute: when two plugins give one name within a kind, that name cannot be used
+until one of them is uninstalled or blocked, while their other names work. The exception are
+the core's own names, which no plugin can take, or else one bad plugin would stop every task.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from delf.errors import PluginError, did_you_mean
+from delf.plugins.discovery import Candidate
+from delf.plugins.report import PluginRecord
+from delf.specs import ModelSpec, Spec
+
+FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
+    "connection": (
+        "calendar",
+        "docs",
+        "drive",
+        "filesystem",
+        "gmail",
+        "mcp",
+        "openapi",
+        "sheets",
+        "shell",
+        "sql",
+        "web",
+        "websearch",
+        "workers",
+    ),
+    "sandbox": ("docker", "local", "monty"),
+    "model": ("litellm", "recorded"),
+    "memory": ("semantic",),
+    "prefilter": ("llm", "semantic"),
+    "approval": ("terminal",),
+    "journal": ("sql",),
+    "strategy": ("stream",),
+    "observer": (),
+    "command": ("serve",),
+}
+"""Names whose package is known. No other name is ever turned into an advice to install."""
+
+_BARE: Final = ("connection", "command")
+_BLOCK: Final = "uninstall one, or block one by its distribution: DELF_DISABLE_PLUGINS="
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A spec and the plugin that it comes from."""
+
+    spec: Spec
+    plugin: Candidate
+
+
+class Catalog:
+    """All specs of all loaded plugins, by kind and name.
+
+    Args:
+        offers: In any order; it never matters.
+    """
+
+    def __init__(self, offers: Iterable[Offer]) -> None:
+        self._offers: dict[tuple[str, str], list[Offer]] = {}
+        for offer in sorted(offers, key=lambda o: (o.spec.kind, o.spec.name, o.plugin.origin)):
+            self._offers.setdefault((offer.spec.kind, offer.spec.name), []).append(offer)
+
+    def usable(self, kind: str) -> list[Offer]:
+        """The specs of a kind whose names are not in dispute, ordered by name."""
+        found = (_winner(offers) for (k, _), offers in self._offers.items() if k == kind)
+        return [offer for offer in found if offer is not None]
+
+    def owner(self, spec: Spec) -> Candidate | None:
+        """The plugin that a spec comes from."""
+        for offer in self._offers.get((spec.kind, spec.name), ()):
+            if offer.spec == spec:
+                return offer.plugin
+        return None
+
+    def dispute(self, offer: Offer) -> str | None:
+        """Why a plugin's name cannot be used, or None."""
+        offers = self._offers[offer.spec.kind, offer.spec.name]
+        if _winner(offers) == offer:
+            return None
+        others = [other.plugin for other in offers if other.plugin != offer.plugin]
+        core = next((other for other in others if other.is_core), None)
+        what = f"{offer.spec.kind} {offer.spec.name!r}"
+        if core is not None:
+            return f"{what} is the core's own"
+        return f"{what} is also in {_listed(others)}"
+
+    def find(self, kind: str, name: str, records: Sequence[PluginRecord]) -> Spec:
+        """The spec of this kind and name.
+
+        Args:
+            kind: The kind of spec.
+            name: What the user wrote.
+            records: Every plugin, to say what became of the one that was meant.
+
+        Raises:
+            PluginError: When the name is unknown, in dispute, or its plugin is not usable.
+        """
+        offers = self._offers.get((kind, name))
+        if not offers:
+            raise self._unknown(kind, name, records)
+        winner = _winner(offers)
+        if winner is None:
+            raise _disputed(f"{kind} {name!r}", offers)
+        return winner.spec
+
+    def find_model(self, model: str, records: Sequence[PluginRecord]) -> ModelSpec:
+        """The spec whose longest pattern fits a model's name.
+
+        Args:
+            model: The model's name.
+            records: Every plugin, for the message.
+
+        Raises:
+            PluginError: When none fits, or two fit equally well.
+        """
+        best: list[tuple[Offer, ModelSpec]] = []
+        length = -1
+        for (kind, _), offers in self._offers.items():
+            for offer in offers if kind == ModelSpec.kind else ():
+                spec = offer.spec
+                if not isinstance(spec, ModelSpec):
+                    continue
+                fit = _fit(spec, model)
+                if fit > length:
+                    best, length = [], fit
+                if fit == length and fit >= 0:
+                    best.append((offer, spec))
+        if not best:
+            raise _no_model(model, records)
+        if len(best) > 1:
+            raise _disputed(f"model {model!r}", [offer for offer, _ in best])
+        return best[0][1]
+
+    def _unknown(self, kind: str, name: str, records: Sequence[PluginRecord]) -> PluginError:
+        package = package_of(kind, name)
+        broken = _meant(kind, name, package, records)
+        if broken is not None:
+            return PluginError(f"no {kind} {name!r}: {_say(broken)}")
+        if package is not None:
+            return PluginError(f"no {kind} {name!r} is installed", hint=f"pip install {package}")
+        known = sorted(n for k, n in self._offers if k == kind)
+        everything = {*known, *FIRST_PARTY.get(kind, ())}
+        listed = f"installed: {', '.join(known)}" if known else f"no {kind} is installed"
+        return PluginError(f"unknown {kind} {name!r}{did_you_mean(name, everything)}", hint=listed)
+
+
+def package_of(kind: str, name: str) -> str | None:
+    """The package that brings a first-party name, or None where it is not one."""
+    if name not in FIRST_PARTY.get(kind, ()):
+        return None
+    return f"delf-plugin-{name}" if kind in _BARE else f"delf-plugin-{kind}-{name}"
+
+
+def _winner(offers: Sequence[Offer]) -> Offer | None:
+    if len(offers) == 1:
+        return offers[0]
+    return next((offer for offer in offers if offer.plugin.is_core), None)
+
+
+def _listed(plugins: Iterable[Candidate]) -> str:
+    return " and ".join(plugin.origin for plugin in plugins)
+
+
+def _disputed(what: str, offers: Sequence[Offer]) -> PluginError:
+    plugins = [offer.plugin for offer in offers]
+    block = next((p.distribution for p in reversed(plugins) if p.distribution), plugins[-1].name)
+    return PluginError(f"{what} is given by {_listed(plugins)}", hint=f"{_BLOCK}{block}")
+
+
+def _fit(spec: ModelSpec, model: str) -> int:
+    """The length of the longest pattern that fits, or -1."""
+    fitting = (len(p) for p in spec.serves if fnmatch.fnmatchcase(model, p))
+    return max(fitting, default=-1)
+
+
+def _meant(
+    kind: str, name: str, package: str | None, records: Sequence[PluginRecord]
+) -> PluginRecord | None:
+    """The unusable plugin that would bring a name, by the rules for names of plugins."""
+    likely = (name, f"{kind}-{name}")
+    for record in records:
+        if record.usable:
+            continue
+        if record.name in likely or (package and record.distribution == package):
+            return record
+    return None
+
+
+def _no_model(model: str, records: Sequence[PluginRecord]) -> PluginError:
+    prefix = model.split(":", 1)[0]
+    name = prefix if prefix in FIRST_PARTY["model"] else "litellm"
+    package = package_of("model", name)
+    broken = _meant("model", name, package, records)
+    if broken is not None:
+        return PluginError(f"no plugin serves the model {model!r}: {_say(broken)}")
+    return PluginError(
+        f"no installed plugin serves the model {model!r}", hint=f"pip install {package}"
+    )
+
+
+def _say(record: PluginRecord) -> str:
+    of = f" ({record.distribution} {record.version})" if record.distribution else ""
+    return f"plugin {record.name!r}{of} is {record.state}: {record.reason}"

@@ -1,0 +1,119 @@
+"""Whether a plugin fits this delf and this environment; decided before it is imported."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from delf.plugins.discovery import Candidate, normalise
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+_API = re.compile(r"delf-plugin-api-(\d+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """Why a plugin is left alone.
+
+    Args:
+        state: ``skipped`` when it was made for another delf, ``failed`` when its
+            installation is incomplete.
+        reason: In words.
+    """
+
+    state: Literal["skipped", "failed"]
+    reason: str
+
+
+def check(candidate: Candidate, *, version: str, api: int) -> Unfit | None:
+    """Compare what a plugin asks for with what is here.
+
+    Args:
+        candidate: The plugin; one that is given in code asks for nothing.
+        version: The version of delf.
+        api: The number of its plugin API.
+
+    Returns:
+        Why it cannot be used, or None.
+    """
+    if candidate.problem is not None:
+        return Unfit("failed", candidate.problem)
+    return _check_api(candidate, api) or _check_requirements(candidate, version)
+
+
+def _check_api(candidate: Candidate, api: int) -> Unfit | None:
+    """A plugin without the keyword is judged by its requirement on delf alone."""
+    numbers = [int(match[1]) for word in candidate.keywords if (match := _API.fullmatch(word))]
+    if not numbers or api in numbers:
+        return None
+    if min(numbers) > api:
+        return Unfit("skipped", f"needs a newer delf (plugin API {min(numbers)}, this is {api})")
+    return Unfit(
+        "skipped", f"was written for an older delf (plugin API {max(numbers)}, this is {api})"
+    )
+
+
+def _check_requirements(candidate: Candidate, version: str) -> Unfit | None:
+    if not candidate.requires:
+        return None
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    missing: list[str] = []
+    for line in candidate.requires:
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            return Unfit("failed", f"its requirement {line!r} cannot be read")
+        if not _applies(requirement):
+            continue
+        if normalise(requirement.name) == "delf":
+            if not requirement.specifier.contains(version, prereleases=True):
+                return Unfit("skipped", _wrong_delf(requirement, version))
+        elif not _installed(requirement.name):
+            missing.append(requirement.name)
+    if missing:
+        what = "package" if len(missing) == 1 else "packages"
+        return Unfit("failed", f"the {what} {', '.join(missing)} that it needs is not installed")
+    return None
+
+
+def _applies(requirement: Requirement) -> bool:
+    """Extras are optional, so their lines never apply; neither do those of other platforms."""
+    from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
+
+    if requirement.marker is None:
+        return True
+    try:
+        return requirement.marker.evaluate({"extra": ""})
+    except (UndefinedComparison, UndefinedEnvironmentName):
+        return False
+
+
+def _installed(name: str) -> bool:
+    # Presence only: comparing versions would read the metadata of every dependency, and an
+    # installer has done so before.
+    from importlib import metadata
+
+    try:
+        metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _wrong_delf(requirement: Requirement, version: str) -> str:
+    from packaging.version import InvalidVersion, Version
+
+    this = Version(version)
+    for part in requirement.specifier:
+        try:
+            wanted = Version(part.version)
+        except InvalidVersion:  # "==1.*"
+            wanted = Version(part.version.rstrip(".*") or "0")
+        newer = wanted > this or (part.operator == ">" and wanted == this)
+        if newer and part.operator in (">", ">=", "==", "~="):
+            return f"needs a newer delf (delf{requirement.specifier}, this is {version})"
+    return f"was written for an older delf (delf{requirement.specifier}, this is {version})"

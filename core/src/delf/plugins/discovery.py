@@ -1,0 +1,135 @@
+"""Finds plugins by the metadata of installed distributions; imports none of them.
+
+``importlib.metadata.entry_points()`` is not used: it reads the files of all distributions
+in one go, so that a single malformed one, of any package, hides every plugin.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from delf.hookspecs import ENTRY_POINT_GROUP
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
+CORE: Final = "core"
+"""The name under which the core's own capabilities are listed."""
+
+_SECTION = re.compile(rf"^\s*\[\s*{re.escape(ENTRY_POINT_GROUP)}\s*\]", re.MULTILINE)
+_SEPARATORS = re.compile(r"[-_.]+")
+_UNKNOWN: Final = "a distribution without a name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A plugin as its distribution describes it.
+
+    Args:
+        name: The entry point's name; what users type to block it.
+        target: ``module`` or ``module:attribute``.
+        distribution: The distribution's name; None for a plugin given in code.
+        version: The distribution's version.
+        requires: Its ``Requires-Dist`` lines.
+        keywords: Its keywords.
+        plugin: The plugin itself, where it was given in code.
+        problem: Why the metadata cannot be used, if so.
+    """
+
+    name: str
+    target: str = ""
+    distribution: str | None = None
+    version: str | None = None
+    requires: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    plugin: object | None = None
+    problem: str | None = None
+
+    @property
+    def origin(self) -> str:
+        """Who brings it, for messages: distribution and version."""
+        if self.distribution is None:
+            return f"plugin {self.name!r} given in code"
+        return f"{self.distribution} {self.version}" if self.version else self.distribution
+
+    @property
+    def is_core(self) -> bool:
+        """Whether it is the core's own."""
+        return self.target == "delf.plugins.builtin"
+
+
+def discover() -> tuple[Candidate, ...]:
+    """All installed plugins, ordered by name, then distribution."""
+    from importlib import metadata
+
+    found: list[Candidate] = []
+    seen: set[str] = set()
+    for distribution in metadata.distributions():
+        candidates = _read(distribution)
+        if not candidates:
+            continue
+        # The first on sys.path is the one that an import would find.
+        owner = normalise(candidates[0].distribution or "")
+        if owner not in seen:
+            seen.add(owner)
+            found += candidates
+    return tuple(sorted(found, key=lambda item: (item.name, item.distribution or "")))
+
+
+def in_code(plugins: Iterable[tuple[str, object]]) -> Iterator[Candidate]:
+    """Candidates for plugins that are not installed: tests, embedding programs."""
+    for name, plugin in plugins:
+        yield Candidate(name=name, target=getattr(plugin, "__name__", ""), plugin=plugin)
+
+
+def normalise(name: str) -> str:
+    """A distribution's name in the form that compares equal however it is spelled."""
+    return _SEPARATORS.sub("-", name).lower()
+
+
+def _read(distribution: Distribution) -> list[Candidate]:
+    """The plugins of one distribution; a defect in it becomes a candidate with a problem."""
+    try:
+        text = distribution.read_text("entry_points.txt") or ""
+    except (OSError, ValueError):
+        return []  # whether it holds a plugin cannot be known: not ours to report
+    if not _SECTION.search(text):
+        return []
+    name = _UNKNOWN
+    try:
+        name, version, requires, keywords = _headers(distribution)
+        points = list(distribution.entry_points.select(group=ENTRY_POINT_GROUP))
+    except Exception as error:
+        problem = f"its metadata cannot be read: {type(error).__name__}: {error}"
+        return [Candidate(name=name, distribution=name, problem=problem)]
+    return [
+        Candidate(
+            name=point.name,
+            target=point.value,
+            distribution=name,
+            version=version,
+            requires=requires,
+            keywords=keywords,
+        )
+        for point in points
+    ]
+
+
+def _headers(
+    distribution: Distribution,
+) -> tuple[str, str | None, tuple[str, ...], tuple[str, ...]]:
+    # Only the headers: a METADATA file carries the whole README, which is slow to parse.
+    from email.parser import HeaderParser
+
+    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    message = HeaderParser().parsestr(re.split(r"\r?\n\r?\n", text, maxsplit=1)[0])
+    keywords = re.split(r"[\s,]+", message.get("Keywords", ""))
+    return (
+        message.get("Name") or _UNKNOWN,
+        message.get("Version"),
+        tuple(message.get_all("Requires-Dist", [])),
+        tuple(word for word in keywords if word),
+    )

@@ -1,0 +1,281 @@
+"""``PluginHost``: the one object that knows the plugins; passed down, never global."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import delf
+from delf.errors import DelfError, PluginError, did_you_mean
+from delf.hookspecs import PLUGIN_API
+from delf.plugins import compat, discovery, loader, report
+from delf.plugins.catalog import Catalog, Offer
+from delf.plugins.discovery import CORE, Candidate, normalise
+from delf.plugins.loader import Loaded
+from delf.plugins.report import PluginRecord, State
+from delf.specs import ModelSpec, Spec
+
+if TYPE_CHECKING:
+    from pluggy import PluginManager
+
+SpecT = TypeVar("SpecT", bound=Spec)
+
+DISABLE_VARIABLE: Final = "DELF_DISABLE_PLUGINS"
+_ALL: Final = frozenset({"all", "*"})
+
+
+class PluginHost:
+    """Finds, checks and loads plugins, and answers which spec a name means.
+
+    Plugins are imported when the first spec is asked for, and the code behind a spec when
+    :meth:`resolve` is. Safe to share between threads.
+
+    Args:
+        candidates: The plugins, in any order.
+        blocked: For each blocked plugin, by position in ``candidates``, who blocked it.
+        warnings: What the user should know about the way plugins were chosen.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        blocked: Mapping[int, str] | None = None,
+        warnings: Sequence[str] = (),
+    ) -> None:
+        self.warnings = tuple(warnings)
+        self._candidates = tuple(candidates)
+        self._blocked = dict(blocked or {})
+        self._lock = threading.RLock()
+        self._catalog: Catalog | None = None
+        self._records: tuple[PluginRecord, ...] = ()
+        self._resolved: dict[Spec, Any] = {}
+
+    @classmethod
+    def discover(
+        cls,
+        disabled: Iterable[str] = (),
+        *,
+        no_plugins: bool = False,
+        environ: Mapping[str, str] | None = None,
+        extra: Iterable[tuple[str, object]] = (),
+    ) -> PluginHost:
+        """A host for the core's own capabilities and all installed plugins.
+
+        Reads metadata and imports no plugin.
+
+        Args:
+            disabled: Plugins to block, by their own or their distribution's name; ``all``
+                for every installed one. ``DELF_DISABLE_PLUGINS`` adds to them.
+            no_plugins: Block every installed plugin.
+            environ: Where ``DELF_DISABLE_PLUGINS`` is looked up; the process's environment
+                when omitted.
+            extra: Plugins given in code, as name and module or object. ``no_plugins`` leaves
+                them alone.
+        """
+        core = Candidate(
+            name=CORE,
+            target="delf.plugins.builtin",
+            distribution="delf",
+            version=delf.__version__,
+        )
+        installed = discovery.discover()
+        candidates = (core, *discovery.in_code(extra), *installed)
+        variables = os.environ if environ is None else environ
+        asked = [(name, "disabled by the caller") for name in disabled]
+        listed = variables.get(DISABLE_VARIABLE, "").replace(",", " ").split()
+        asked += [(name, f"disabled by {DISABLE_VARIABLE}") for name in listed]
+        if no_plugins:
+            asked.append(("all", "disabled by --no-plugins"))
+        blocked, warnings = _blocked(candidates, asked)
+        return cls(candidates, blocked=blocked, warnings=warnings)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all plugins, used or not; nothing is imported for them."""
+        return tuple(dict.fromkeys(candidate.name for candidate in self._candidates))
+
+    def specs(self, spec_class: type[SpecT]) -> tuple[SpecT, ...]:
+        """All specs of a kind, ordered by name, without names that are in dispute.
+
+        Args:
+            spec_class: The kind, as ``ConnectionSpec``.
+        """
+        offers = self._loaded().usable(spec_class.kind)
+        return tuple(cast("SpecT", offer.spec) for offer in offers)
+
+    def spec(self, spec_class: type[SpecT], name: str) -> SpecT:
+        """The spec of this kind and name.
+
+        Args:
+            spec_class: The kind, as ``ConnectionSpec``.
+            name: What the user wrote.
+
+        Raises:
+            PluginError: When the name is unknown (with a suggestion or the package to
+                install), in dispute, or its plugin could not be used (with the reason).
+        """
+        found = self._loaded().find(spec_class.kind, name, self._records)
+        return cast("SpecT", found)
+
+    def model_spec(self, model: str) -> ModelSpec:
+        """The spec that serves a model: the one with the longest pattern that fits.
+
+        Args:
+            model: The model's name, as ``gpt-4o-mini`` or ``recorded:demo.jsonl``.
+
+        Raises:
+            PluginError: When no plugin serves it, or two do so equally well.
+        """
+        return self._loaded().find_model(model, self._records)
+
+    def resolve(self, spec: Spec) -> Any:
+        """The object behind a spec's factory, imported on the first call.
+
+        Args:
+            spec: A spec of this host.
+
+        Raises:
+            PluginError: When it cannot be imported, naming the plugin.
+            DelfError: What the plugin itself raised to explain why it cannot be used.
+        """
+        with self._lock:
+            if spec in self._resolved:
+                return self._resolved[spec]
+            try:
+                value = loader.import_target(spec.factory)
+            except (KeyboardInterrupt, DelfError):
+                raise
+            except BaseException as error:  # SystemExit is no Exception
+                raise self._unresolved(spec, error) from error
+            self._resolved[spec] = value
+            return value
+
+    def origin(self, spec: Spec) -> str:
+        """Who offers a spec, for messages: plugin, distribution and version."""
+        owner = self._loaded().owner(spec)
+        if owner is None:
+            return "a plugin"
+        if owner.distribution is None:
+            return owner.origin
+        return f"plugin {owner.name!r} ({owner.origin})"
+
+    def records(self) -> tuple[PluginRecord, ...]:
+        """What became of every plugin, the core's own first."""
+        self._loaded()
+        return self._records
+
+    def report(self) -> list[dict[str, Any]]:
+        """The records as JSON-ready rows: what ``delf plugins`` shows."""
+        return report.rows(self.records())
+
+    def _loaded(self) -> Catalog:
+        with self._lock:
+            if self._catalog is None:
+                manager = loader.new_manager()
+                outcomes = [
+                    _outcome(candidate, self._blocked.get(index), manager)
+                    for index, candidate in enumerate(self._candidates)
+                ]
+                catalog = Catalog(
+                    Offer(spec, outcome.plugin)
+                    for outcome in outcomes
+                    for spec in outcome.loaded.specs
+                )
+                self._records = tuple(_record(item, outcomes, catalog) for item in outcomes)
+                self._catalog = catalog
+            return self._catalog
+
+    def _unresolved(self, spec: Spec, error: BaseException) -> PluginError:
+        return PluginError(
+            f"{self.origin(spec)}: cannot load its {spec.kind} {spec.name!r} from {spec.factory}: "
+            f"{loader.explain(error)}",
+            hint="its installation is incomplete or broken; install it again or tell its author",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """What became of one candidate, before it is compared with the others."""
+
+    plugin: Candidate
+    state: State
+    reason: str | None = None
+    loaded: Loaded = field(default_factory=Loaded)
+
+
+def _outcome(candidate: Candidate, block: str | None, manager: PluginManager) -> _Outcome:
+    if block is not None:
+        return _Outcome(plugin=candidate, state="disabled", reason=block)
+    unfit = compat.check(candidate, version=delf.__version__, api=PLUGIN_API)
+    if unfit is not None:
+        return _Outcome(plugin=candidate, state=unfit.state, reason=unfit.reason)
+    loaded = loader.load(candidate, manager)
+    if loaded.problem is not None:
+        return _Outcome(plugin=candidate, state="failed", reason=loaded.problem, loaded=loaded)
+    return _Outcome(plugin=candidate, state="loaded", loaded=loaded)
+
+
+def _record(outcome: _Outcome, all_of_them: Sequence[_Outcome], catalog: Catalog) -> PluginRecord:
+    plugin, loaded = outcome.plugin, outcome.loaded
+    state, reason = outcome.state, outcome.reason
+    if state == "loaded":
+        disputes = [*_namesakes(outcome, all_of_them)]
+        for spec in loaded.specs:
+            dispute = catalog.dispute(Offer(spec, plugin))
+            disputes += [dispute] if dispute else []
+        if disputes:
+            state, reason = "conflict", "; ".join(disputes)
+    kinds: dict[str, tuple[str, ...]] = {}
+    for spec in sorted(loaded.specs, key=lambda item: (item.kind, item.name)):
+        kinds[spec.kind] = (*kinds.get(spec.kind, ()), spec.name)
+    return PluginRecord(
+        name=plugin.name,
+        state=state,
+        distribution=plugin.distribution,
+        version=plugin.version,
+        reason=reason,
+        kinds=kinds,
+        warnings=loaded.warnings,
+        load_ms=loaded.load_ms,
+    )
+
+
+def _namesakes(outcome: _Outcome, all_of_them: Sequence[_Outcome]) -> list[str]:
+    """Other loaded plugins of the same name; the core keeps its own."""
+    plugin = outcome.plugin
+    others = [
+        other.plugin.origin
+        for other in all_of_them
+        if other is not outcome and other.plugin.name == plugin.name and other.state == "loaded"
+    ]
+    if not others or plugin.is_core:
+        return []
+    return [f"plugin {plugin.name!r} is also in {' and '.join(others)}"]
+
+
+def _blocked(
+    candidates: Sequence[Candidate], asked: Sequence[tuple[str, str]]
+) -> tuple[dict[int, str], list[str]]:
+    """Which candidates are blocked and why, and warnings for names that look mistyped."""
+    blocked: dict[int, str] = {}
+    warnings: list[str] = []
+    known = {name for c in candidates for name in (c.name, c.distribution) if name} - {CORE}
+    for name, why in asked:
+        for index, candidate in enumerate(candidates):
+            if not candidate.is_core and _names(name, candidate):
+                blocked.setdefault(index, why)
+        # A list that is shared between machines may name plugins that are not installed here.
+        if name not in _ALL and name not in known and (close := did_you_mean(name, known)):
+            warnings.append(f"{why}: {name!r} is not installed{close}")
+    return blocked, warnings
+
+
+def _names(name: str, candidate: Candidate) -> bool:
+    if name in _ALL:
+        return candidate.distribution is not None
+    names = {candidate.name, normalise(candidate.distribution or candidate.name)}
+    return name in names or normalise(name) in names

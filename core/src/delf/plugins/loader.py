@@ -1,0 +1,224 @@
+"""Loads one plugin: imports its module and collects the specs that its hooks return.
+
+Whatever goes wrong in a plugin ends here, as a value. A plugin counts as a whole: when one
+hook fails, none of its specs are used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import itertools
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import pluggy
+
+from delf import hookspecs
+from delf.errors import did_you_mean
+from delf.hookspecs import HOOKS
+from delf.plugins.discovery import Candidate
+from delf.specs import ModelSpec, PrefilterSpec, SandboxSpec, Spec
+from delf.types import ISOLATION_ORDER
+
+_FACTORY = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+_MOST_SPECS: Final = 1000
+_PROJECT: Final = "delf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What became of a plugin.
+
+    Args:
+        specs: What it offers.
+        problem: Why it cannot be used; then it offers nothing.
+        warnings: What its author should look at.
+        load_ms: How long import and hooks took.
+    """
+
+    specs: tuple[Spec, ...] = ()
+    problem: str | None = None
+    warnings: tuple[str, ...] = ()
+    load_ms: float = 0.0
+
+
+class _BadPluginError(Exception):
+    """A plugin breaks the rules of hookspecs; the message says how."""
+
+
+def new_manager() -> pluggy.PluginManager:
+    """A manager that knows delf's hooks and no plugin yet."""
+    manager = pluggy.PluginManager(_PROJECT)
+    manager.add_hookspecs(hookspecs)
+    return manager
+
+
+def load(candidate: Candidate, manager: pluggy.PluginManager) -> Loaded:
+    """Import a plugin and ask its hooks, whatever it does.
+
+    Args:
+        candidate: A plugin that passed :func:`delf.plugins.compat.check`.
+        manager: Where it is registered.
+    """
+    started = time.perf_counter()
+    specs: tuple[Spec, ...] = ()
+    warnings: tuple[str, ...] = ()
+    problem: str | None = None
+    try:
+        plugin = candidate.plugin
+        if plugin is None:
+            plugin = import_target(candidate.target)
+        specs = tuple(_collect(plugin, _register(plugin, candidate, manager)))
+        warnings = tuple(_oddities(plugin))
+    except KeyboardInterrupt:
+        raise
+    except _BadPluginError as error:
+        problem = str(error)
+    except BaseException as error:  # SystemExit and pytest's outcomes are no Exception
+        problem = explain(error)
+    if problem is not None:
+        specs = ()
+    return Loaded(
+        specs=specs,
+        problem=problem,
+        warnings=warnings,
+        load_ms=(time.perf_counter() - started) * 1000,
+    )
+
+
+def import_target(target: str) -> Any:
+    """The object that ``module`` or ``module:attribute.path`` names.
+
+    Raises:
+        ImportError: When there is no such module or attribute.
+    """
+    module_name, _, path = target.partition(":")
+    value: Any = importlib.import_module(module_name.strip())
+    for part in path.split("[", 1)[0].strip().split(".") if path else ():
+        try:
+            value = getattr(value, part)
+        except AttributeError as error:
+            known = [name for name in dir(value) if not name.startswith("_")]
+            raise ImportError(
+                f"{module_name} has no {path!r}{did_you_mean(part, known)}", name=module_name
+            ) from error
+    return value
+
+
+def explain(error: BaseException) -> str:
+    """An exception in one line: its type and the first line of its message."""
+    text = str(error).strip().split("\n", 1)[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _register(
+    plugin: object, candidate: Candidate, manager: pluggy.PluginManager
+) -> list[pluggy.HookCaller]:
+    """Register a plugin and return the hooks that it implements."""
+    if not manager.is_registered(plugin):
+        name = candidate.name
+        if manager.has_plugin(name):
+            name = f"{name} ({candidate.origin})"
+        try:
+            manager.register(plugin, name=name)
+        except pluggy.PluginValidationError as error:
+            # Older versions of pluggy leave it half registered.
+            if manager.is_registered(plugin):
+                manager.unregister(plugin)
+            text = " ".join(part.strip() for part in str(error).splitlines() if part.strip())
+            raise _BadPluginError(text) from error
+    callers = manager.get_hookcallers(plugin) or []
+    return sorted((c for c in callers if c.name in HOOKS), key=lambda caller: caller.name)
+
+
+def _collect(plugin: object, callers: Iterable[pluggy.HookCaller]) -> Iterator[Spec]:
+    seen: set[tuple[str, str]] = set()
+    for caller in callers:
+        for impl in caller.get_hookimpls():
+            if impl.plugin is not plugin:
+                continue
+            if impl.hookwrapper or impl.wrapper:
+                raise _BadPluginError(f"{caller.name} is a wrapper; a hook only returns specs")
+            for spec in _ask(caller.name, impl.function):
+                key = (spec.kind, spec.name)
+                if key in seen:
+                    raise _BadPluginError(f"it names the {spec.kind} {spec.name!r} twice")
+                seen.add(key)
+                yield spec
+
+
+def _ask(hook: str, function: Any) -> list[Spec]:
+    try:
+        items = _items(hook, function())
+    except (KeyboardInterrupt, _BadPluginError):
+        raise
+    except BaseException as error:
+        raise _BadPluginError(f"{hook} raised {explain(error)}") from error
+    if len(items) > _MOST_SPECS:
+        raise _BadPluginError(f"{hook} returned more than {_MOST_SPECS} specs")
+    return [_checked(hook, HOOKS[hook], item) for item in items]
+
+
+def _items(hook: str, returned: object) -> list[object]:
+    if inspect.iscoroutine(returned):
+        returned.close()
+        raise _BadPluginError(f"{hook} is async; hooks are plain functions")
+    if not isinstance(returned, Iterable) or isinstance(returned, (str, bytes)):
+        given, expected = type(returned).__name__, HOOKS[hook].__name__
+        raise _BadPluginError(f"{hook} returned {given}, not an iterable of {expected}")
+    # A generator may never end.
+    return list(itertools.islice(cast("Iterable[object]", returned), _MOST_SPECS + 1))
+
+
+def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
+    """The item as a spec; dataclasses do not check types themselves."""
+    if not isinstance(item, expected):
+        given = item.__name__ if isinstance(item, type) else type(item).__name__
+        raise _BadPluginError(f"{hook} returned a {given}, not a {expected.__name__}")
+    where = f"{hook}: the spec {item.name!r}"
+    name: Any = item.name
+    if not isinstance(name, str) or not name or name != "".join(name.split()):
+        raise _BadPluginError(f"{hook}: {name!r} is no name; it is text without blanks")
+    if not isinstance(cast("Any", item.summary), str):
+        raise _BadPluginError(f"{where} has no summary")
+    factory: Any = item.factory
+    if not isinstance(factory, str) or not _FACTORY.fullmatch(factory):
+        raise _BadPluginError(f"{where} has the factory {factory!r}, not 'module:attribute'")
+    if isinstance(item, SandboxSpec) and item.isolation not in ISOLATION_ORDER:
+        allowed = ", ".join(ISOLATION_ORDER)
+        raise _BadPluginError(f"{where} has isolation {item.isolation!r}; one of: {allowed}")
+    if isinstance(item, ModelSpec):
+        _check_texts(where, "serves", item.serves)
+    if isinstance(item, PrefilterSpec):
+        _check_texts(where, "modes", item.modes)
+    return item
+
+
+def _check_texts(where: str, field: str, value: object) -> None:
+    """A lone string is the usual slip: it would be read letter by letter."""
+    if not isinstance(value, tuple) or not all(
+        isinstance(part, str) and part for part in cast("tuple[object, ...]", value)
+    ):
+        raise _BadPluginError(f"{where} has {field}={value!r}, not a tuple of texts")
+
+
+def _oddities(plugin: object) -> Iterator[str]:
+    """Functions that were surely meant as hooks and will not be called."""
+    home = getattr(plugin, "__name__", None)
+    for name in dir(plugin):
+        member = getattr(plugin, name, None)
+        if not inspect.isroutine(member):
+            continue
+        options = getattr(member, f"{_PROJECT}_impl", None)
+        if options is None:
+            own = inspect.ismethod(member) or getattr(member, "__module__", None) == home
+            if name in HOOKS and own:
+                yield f"{name} is not marked with @hookimpl and is ignored"
+            elif name.startswith(f"{_PROJECT}_") and own:
+                yield f"{name} is no hook of this delf{did_you_mean(name, HOOKS)}"
+        elif (options.get("specname") or name) not in HOOKS and not options.get("optionalhook"):
+            yield f"{name} is no hook of this delf{did_you_mean(name, HOOKS)}"

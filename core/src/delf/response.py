@@ -1,0 +1,60 @@
+"""``Response``: what a task gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from delf.engine.views.trace import Trace
+    from delf.errors import DelfError
+
+
+@dataclass(kw_only=True)
+class Response:
+    """The outcome of a task.
+
+    Args:
+        text: The answer; on failure what had been printed.
+        status: Whether the task succeeded.
+        error: What went wrong.
+        cost_usd: What the models cost; None where a price is not known.
+        duration_ms: Wall time in milliseconds.
+        trace: Everything that happened.
+        files: Output files: label to absolute path.
+        exception: The error as an exception; :meth:`raise_for_status` raises it.
+    """
+
+    text: str
+    status: bool
+    error: str | None = None
+    cost_usd: float | None = None
+    duration_ms: int = 0
+    trace: Trace
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    exception: DelfError | None = field(default=None, repr=False)
+
+    def raise_for_status(self) -> Response:
+        """The response itself, or its error raised.
+
+        Raises:
+            DelfError: What the task failed with.
+        """
+        if self.exception is not None:
+            raise self.exception
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """The response as JSON-ready data."""
+        return {
+            "text": self.text,
+            "status": self.status,
+            "error": self.error,
+            "cost_usd": self.cost_usd,
+            "duration_ms": self.duration_ms,
+            "files": self.files,
+            "trace": self.trace.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        return self.text

@@ -1,0 +1,200 @@
+"""Tools as scripts see them: names whose calls travel to the host."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, NoReturn
+
+
+class ToolError(Exception):
+    """A tool call failed; the message says why."""
+
+
+class ToolException(ToolError):  # noqa: N818 - the name that tools' authors know
+    """A tool said no, with a message for the script."""
+
+
+class ToolArgumentError(ToolError):
+    """A tool was called with arguments that do not fit."""
+
+
+class ToolNotAllowed(ToolError):  # noqa: N818 - reads as what it says
+    """A tool does not exist here or may not be used."""
+
+
+class ApprovalRejected(ToolError):  # noqa: N818 - reads as what it says
+    """A person said no to this call."""
+
+
+EXCEPTIONS: dict[str, type[ToolError]] = {
+    cls.__name__: cls
+    for cls in (ToolError, ToolException, ToolArgumentError, ToolNotAllowed, ApprovalRejected)
+}
+
+
+class ToolMessage(str):
+    """A tool's error message, returned in place of a result.
+
+    It is text; a script that takes it for a record or a list gets the message as an error.
+    """
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> str:
+        if isinstance(key, str):
+            raise ToolException(str(self))
+        return super().__getitem__(key)
+
+    def __iter__(self) -> NoReturn:
+        raise ToolException(str(self))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ToolException(str(self))
+
+
+class ToolCall(Coroutine[Any, Any, Any]):
+    """A call that was written and, once awaited, is made.
+
+    A true coroutine for asyncio. Used as if it were the result, it says that ``await`` is
+    missing.
+    """
+
+    def __init__(
+        self, make: Callable[[], Coroutine[Any, Any, Any]], label: str, started: Callable[[], Any]
+    ) -> None:
+        self._make = make
+        self._label = label
+        self._started = started
+        self._inner: Coroutine[Any, Any, Any] | None = None
+
+    def _begin(self) -> Coroutine[Any, Any, Any]:
+        if self._inner is None:
+            self._started()
+            self._inner = self._make()
+        return self._inner
+
+    def send(self, value: Any) -> Any:
+        return self._begin().send(value)
+
+    def throw(self, *args: Any) -> Any:
+        return self._begin().throw(*args)
+
+    def close(self) -> None:
+        self._begin().close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._begin().__await__()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_") or name in ("cr_frame", "cr_code", "cr_running", "cr_await"):
+            raise AttributeError(name)
+        self._missing_await()
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        self._missing_await()
+
+    def __iter__(self) -> NoReturn:
+        self._missing_await()
+
+    def _missing_await(self) -> NoReturn:
+        raise TypeError(f"{self._label} must be awaited: write `await {self._label}`")
+
+    def __repr__(self) -> str:
+        return f"<{self._label}, not awaited>"
+
+
+class Caller:
+    """Makes calls and gives their answers to the coroutines that wait for them.
+
+    Args:
+        send: Passes a frame on.
+    """
+
+    def __init__(self, send: Callable[[list[Any]], None]) -> None:
+        self._send = send
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self.unawaited: dict[int, str] = {}
+
+    def call(self, connection: str, method: str, args: Any, kwargs: Any, depth: int) -> ToolCall:
+        """A call to be awaited."""
+        number = next(self._numbers)
+        label = f"{connection}.{method}(…)" if method else f"{connection}(…)"
+        line = sys._getframe(depth).f_lineno
+        self.unawaited[number] = f"{label} on line {line}"
+        return ToolCall(
+            lambda: self._make(number, connection, method, args, kwargs),
+            label,
+            lambda: self.unawaited.pop(number, None),
+        )
+
+    async def _make(self, number: int, connection: str, method: str, args: Any, kwargs: Any) -> Any:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._send(["call", number, connection, method, list(args), kwargs])
+        self._waiting[number] = future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not future.done() or future.cancelled():
+                self._send(["cancel", number])
+            raise
+        finally:
+            self._waiting.pop(number, None)
+
+    def answer(self, frame: list[Any]) -> None:
+        """Take an answer from the host; one that nobody waits for is dropped."""
+        future = self._waiting.get(frame[1])
+        if future is None or future.done():
+            return
+        match frame:
+            case ["return", _, value]:
+                future.set_result(value)
+            case ["told", _, message]:
+                future.set_result(ToolMessage(message))
+            case ["raise", _, kind, message]:
+                future.set_exception(EXCEPTIONS.get(kind, ToolError)(message))
+            case _:
+                future.set_exception(ToolError("the host's answer cannot be read"))
+
+
+class ToolNamespace:
+    """A connection as a script sees it: every public attribute is a method to call."""
+
+    def __init__(self, caller: Caller, name: str, methods: list[str]) -> None:
+        self._caller = caller
+        self._name = name
+        self._methods = methods
+
+    def __getattr__(self, method: str) -> Callable[..., ToolCall]:
+        if method.startswith("_"):
+            raise AttributeError(f"{self._name} has: {', '.join(self._methods)}")
+        caller, name = self._caller, self._name
+
+        def call(*args: Any, **kwargs: Any) -> ToolCall:
+            return caller.call(name, method, args, kwargs, 2)
+
+        call.__name__ = method
+        self.__dict__[method] = call
+        return call
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._methods)
+
+    def __repr__(self) -> str:
+        return f"<{self._name}: {', '.join(self._methods)}>"
+
+
+def tool_function(caller: Caller, name: str) -> Callable[..., ToolCall]:
+    """A tool that is called by its own name."""
+
+    def call(*args: Any, **kwargs: Any) -> ToolCall:
+        return caller.call(name, "", args, kwargs, 2)
+
+    call.__name__ = name
+    call.__qualname__ = name
+    return call

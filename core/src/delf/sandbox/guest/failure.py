@@ -1,0 +1,96 @@
+"""Describes how a script ended: the failing line, the message, the variables alive."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_MAX_VARIABLES = 60
+_MAX_MESSAGE = 4000
+_HIDDEN = (types.ModuleType, types.BuiltinFunctionType)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a script something happened."""
+
+    line: int | None = None
+    source: str | None = None
+    local_variables: Mapping[str, Any] | None = None
+
+
+def find_place(error: BaseException, sources: Mapping[str, str]) -> Place:
+    """The innermost line of a script on an exception's way up.
+
+    Args:
+        error: The exception.
+        sources: Script texts by the file name that tracebacks give them.
+    """
+    if isinstance(error, SyntaxError) and error.filename in sources:
+        return Place(error.lineno, (error.text or "").strip() or None)
+    place = Place()
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        source = sources.get(code.co_filename)
+        if source is not None:
+            lines = source.splitlines()
+            number = trace.tb_lineno
+            text = lines[number - 1].strip() if 0 < number <= len(lines) else None
+            in_function = not code.co_name.startswith("<") and code.co_name != "__delf_main__"
+            place = Place(number, text, trace.tb_frame.f_locals if in_function else None)
+        trace = trace.tb_next
+    return place
+
+
+def message_of(error: BaseException) -> str:
+    """An exception's message, capped, whatever its ``__str__`` does."""
+    try:
+        text = str(error)
+    except BaseException as broken:
+        text = f"(its message cannot be shown: {type(broken).__name__})"
+    notes: Iterable[Any] = getattr(error, "__notes__", None) or ()
+    text = "\n".join([text, *(str(note) for note in notes)])
+    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}… ({len(text)} characters)"
+
+
+def describe_variables(
+    namespace: Mapping[str, Any], hidden: frozenset[str], local: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """The variables alive with their types, newest last, for the next prompt.
+
+    Args:
+        namespace: The script's global names.
+        hidden: Names that were there before any script.
+        local: Local variables of the function that failed.
+    """
+    found: dict[str, str] = {}
+    for scope in (namespace, local or {}):
+        for name, value in scope.items():
+            if name.startswith("_") or name in hidden or isinstance(value, _HIDDEN):
+                continue
+            found.pop(name, None)
+            found[name] = describe_type(value)
+    return dict(list(found.items())[-_MAX_VARIABLES:])
+
+
+def describe_type(value: Any) -> str:
+    """A value's type in a few words: ``list of 24 dict``, ``DataFrame (10, 3)``."""
+    kind = type(value).__name__
+    try:
+        if isinstance(value, (list, tuple, set, frozenset)):
+            first = type(next(iter(value))).__name__ if value else ""
+            return f"{kind} of {len(value)} {first}".rstrip()
+        if isinstance(value, dict):
+            keys = ", ".join(repr(key)[:30] for key in list(value)[:8])
+            return f"dict with {len(value)} keys: {keys}" if value else "empty dict"
+        if isinstance(value, (str, bytes)):
+            return f"{kind} of length {len(value)}"
+        if isinstance(value, (types.FunctionType, type)):
+            return "class" if isinstance(value, type) else "function"
+        shape = getattr(value, "shape", None)
+    except Exception:
+        return kind
+    return f"{kind} {shape}" if isinstance(shape, tuple) else kind

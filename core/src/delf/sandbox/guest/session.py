@@ -1,0 +1,212 @@
+"""The guest's side of a session: runs scripts, one after another, in one namespace."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+import sys
+import types
+from typing import Any, NoReturn
+
+from delf.sandbox.guest.calls import EXCEPTIONS, Caller, ToolNamespace, tool_function
+from delf.sandbox.guest.channel import Channel
+from delf.sandbox.guest.failure import (
+    Place,
+    describe_type,
+    describe_variables,
+    find_place,
+    message_of,
+)
+from delf.sandbox.guest.frames import FrameTooLargeError
+from delf.sandbox.guest.output import FileSender, LimitReachedError, Printer
+from delf.sandbox.guest.policy import make_builtins, make_open
+from delf.sandbox.guest.script import Script
+from delf.values import UnsupportedValueError
+
+_STOP_SECONDS = 0.25
+
+
+class RerunSignal(BaseException):
+    """Ends a script that asked for another pass."""
+
+
+class NotAwaitedError(RuntimeError):
+    """A tool call was written and never made."""
+
+
+class GuestSession:
+    """Answers the host's frames.
+
+    Args:
+        read_fd: Where the host's frames arrive.
+        write_fd: Where frames go.
+    """
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self._channel = Channel(read_fd, write_fd, self._receive)
+        self._commands: asyncio.Queue[list[Any]] = asyncio.Queue()
+        self._caller = Caller(self._send_call)
+        loop = asyncio.get_running_loop()
+        self._printer = Printer(
+            lambda text: self._channel.send(["print", text]),
+            lambda: loop.call_soon(self._printer.flush) and None,
+        )
+        self._files = FileSender(lambda *chunk: self._channel.send(["file", *chunk]))
+        self._module = types.ModuleType("__main__")
+        self._namespace = self._module.__dict__
+        self._hidden: frozenset[str] = frozenset()
+        self._sources: dict[str, str] = {}
+        self._rerun: list[Any] | None = None
+
+    async def serve(self) -> NoReturn:
+        """Answer frames until the host closes the wire."""
+        self._channel.send(["ready"])
+        while True:
+            frame = await self._commands.get()
+            if frame[0] == "init":
+                self._initialise(frame[1])
+            else:
+                answer = await self._execute(frame[1], frame[2])
+                self._reply(answer)
+
+    def _receive(self, frame: list[Any]) -> None:
+        if frame[0] in ("return", "raise", "told"):
+            self._caller.answer(frame)
+        else:
+            self._commands.put_nowait(frame)
+
+    def _send_call(self, frame: list[Any]) -> None:
+        self._printer.flush()
+        try:
+            self._channel.send(frame)
+        except FrameTooLargeError as error:
+            raise EXCEPTIONS["ToolArgumentError"](f"the arguments are too large: {error}") from None
+
+    def _initialise(self, spec: dict[str, Any]) -> None:
+        limits = spec["limits"]
+        self._channel.limit = limits["frame_bytes"]
+        self._printer.limit = limits["output_bytes"]
+        self._files.file_limit = limits["file_bytes"]
+        self._files.total_limit = limits["total_file_bytes"]
+        names: dict[str, Any] = {"__name__": "__main__", **EXCEPTIONS}
+        for name, methods in spec["tools"]:
+            names[name] = (
+                ToolNamespace(self._caller, name, methods)
+                if methods
+                else tool_function(self._caller, name)
+            )
+        names["add_to_output_files"] = self._files
+        names["rerun"] = self._ask_rerun
+        names["asyncio"] = asyncio
+        names["__builtins__"] = make_builtins(
+            spec["modules"], make_open(spec["readable"], [spec["scratch"]])
+        )
+        self._namespace.update(names)
+        self._hidden = frozenset(self._namespace)
+        sys.modules["__main__"] = self._module
+        sys.stdout = sys.stderr = self._printer
+        sys.stdin = None  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
+        """End this script; the next is written with what was learned."""
+        names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
+        self._rerun = [str(context), str(remaining), names]
+        raise RerunSignal
+
+    async def _execute(self, number: int, source: str) -> list[Any]:
+        self._printer.start()
+        self._rerun = None
+        self._caller.unawaited.clear()
+        filename = f"<script {number}>"
+        self._sources[filename] = source
+        task = asyncio.ensure_future(self._run(source, filename))
+        await asyncio.wait({task})
+        value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
+        await self._stop_stray_tasks()
+        self._printer.flush()
+        return self._describe_end(value, error)
+
+    async def _run(self, source: str, filename: str) -> tuple[Any, BaseException | None]:
+        try:
+            value = await Script(source, filename).run(self._namespace)
+        except BaseException as error:
+            return None, error
+        return value, None
+
+    async def _stop_stray_tasks(self) -> None:
+        """Tasks that a script left running end with it."""
+        own = asyncio.current_task()
+        stray = [task for task in asyncio.all_tasks() if task is not own]
+        for task in stray:
+            task.cancel()
+        if stray:
+            await asyncio.wait(stray, timeout=_STOP_SECONDS)
+
+    def _describe_end(self, value: Any, error: BaseException | None) -> list[Any]:
+        if self._rerun is not None:
+            return ["rerun", *self._rerun, self._variables()]
+        if error is None and self._caller.unawaited:
+            missed = ", ".join(list(self._caller.unawaited.values())[:5])
+            error = NotAwaitedError(f"never awaited, so never made: {missed}; write `await …`")
+        if error is None:
+            return ["done", value, self._variables()]
+        place = find_place(error, self._sources)
+        where = [place.line, place.source, self._variables(place)]
+        limit = _limit_of(error)
+        if limit is not None:
+            return ["limit", *limit, *where]
+        return ["failed", type(error).__name__, _explain(error), *where]
+
+    def _variables(self, place: Place | None = None) -> dict[str, str]:
+        local = place.local_variables if place is not None else None
+        return describe_variables(self._namespace, self._hidden, local)
+
+    def _reply(self, answer: list[Any]) -> None:
+        try:
+            self._channel.send(answer)
+        except (UnsupportedValueError, FrameTooLargeError):
+            if answer[0] != "done":
+                raise
+            value = answer[1]
+            shown = f"<{describe_type(value)}>" if isinstance(value, (list, dict)) else str(value)
+            self._channel.send(["done", shown[:10_000], answer[2]])
+
+
+def _limit_of(error: BaseException) -> tuple[str, str] | None:
+    """The limit behind an exception, with a message, if it is one."""
+    if isinstance(error, LimitReachedError):
+        return error.limit, error.message
+    if isinstance(error, MemoryError):
+        return "memory", "the script needed more memory than it may use"
+    if isinstance(error, OSError) and error.errno == errno.EFBIG:
+        return "file", "the script wrote a file larger than it may be"
+    return None
+
+
+def _explain(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return "the script called exit; it should just reach its end"
+    if isinstance(error, asyncio.CancelledError):
+        return "the script cancelled itself"
+    if isinstance(error, SyntaxError):
+        return f"{error.msg} (line {error.lineno})"
+    return message_of(error)
+
+
+def serve_forever(read_fd: int, write_fd: int) -> NoReturn:
+    """Run a session on two descriptors until the host closes the wire."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+
+    async def run() -> None:
+        await GuestSession(read_fd, write_fd).serve()
+
+    main = loop.create_task(run())
+    while not main.done():
+        try:
+            loop.run_until_complete(main)
+        except (SystemExit, KeyboardInterrupt):
+            continue  # raised in a task of the script; whoever awaits that task gets it
+    raise SystemExit(70)

@@ -1,0 +1,114 @@
+"""What scripts may import, decided on the host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Final
+
+DEFAULT_MODULES: Final = (
+    "__future__",
+    "abc",
+    "array",
+    "ast",
+    "asyncio",
+    "base64",
+    "binascii",
+    "bisect",
+    "calendar",
+    "cmath",
+    "collections",
+    "colorsys",
+    "contextlib",
+    "copy",
+    "csv",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "difflib",
+    "email",
+    "enum",
+    "fractions",
+    "functools",
+    "graphlib",
+    "hashlib",
+    "heapq",
+    "hmac",
+    "html",
+    "io",
+    "itertools",
+    "json",
+    "keyword",
+    "locale",
+    "math",
+    "numbers",
+    "operator",
+    "pathlib",
+    "pprint",
+    "random",
+    "re",
+    "secrets",
+    "statistics",
+    "string",
+    "struct",
+    "textwrap",
+    "time",
+    "tomllib",
+    "traceback",
+    "types",
+    "typing",
+    "unicodedata",
+    "urllib.parse",
+    "uuid",
+    "warnings",
+    "weakref",
+    "xml.etree",
+    "zlib",
+    "zoneinfo",
+)
+"""Harmless standard modules. ``os`` and ``sys`` are refused with a hint to what to use."""
+
+
+def allowed_modules(libraries: Iterable[str] = ()) -> tuple[str, ...]:
+    """The modules that a script may import.
+
+    Args:
+        libraries: Packages allowed beside the standard ones, by their distribution's name
+            (``scikit-learn``), with or without a version.
+    """
+    names = dict.fromkeys(DEFAULT_MODULES)
+    for library in libraries:
+        names.update(dict.fromkeys(import_names(distribution_name(library))))
+    return tuple(names)
+
+
+def distribution_name(requirement: str) -> str:
+    """``pandas`` of ``pandas[excel]>=2``."""
+    return re.split(r"[\s\[<>=!~;@(]", requirement.strip(), maxsplit=1)[0]
+
+
+def import_names(distribution: str) -> Sequence[str]:
+    """The top-level modules of a distribution.
+
+    Where it is not installed on the host (a container may have it), its own name with
+    underscores is taken.
+    """
+    wanted = _normal(distribution)
+    found = [
+        module
+        for module, owners in _installed().items()
+        if any(_normal(owner) == wanted for owner in owners)
+    ]
+    return found or [distribution.replace("-", "_")]
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@cache
+def _installed() -> dict[str, list[str]]:
+    from importlib.metadata import packages_distributions
+
+    return {name: list(owners) for name, owners in packages_distributions().items()}

@@ -1,0 +1,316 @@
+"""A session with the guest over two byte streams: what every CPython backend shares."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from delf.errors import SandboxUnavailableError, WireError
+from delf.protocols.sandbox import (
+    CallRequest,
+    Crashed,
+    LimitReached,
+    Outcome,
+    Raised,
+    ScriptHost,
+    SessionSpec,
+)
+from delf.sandbox.guest.frames import FrameReader, FrameTooLargeError
+from delf.sandbox.guest.output import check_file_name
+from delf.sandbox.wire import (
+    answer_frame,
+    exec_frame,
+    init_frame,
+    parse,
+    parse_call,
+    parse_outcome,
+)
+
+_log = logging.getLogger(__name__)
+
+_MAX_OPEN_CALLS = 20_000
+_BUSY_CALLS = 2_000
+_SLACK = 1.25
+"""The guest enforces limits on output itself; the host ends the session a little above."""
+
+
+class GuestProcess(Protocol):
+    """What a backend supplies beside the byte streams."""
+
+    def kill(self) -> None:
+        """End the guest and everything it started, at once. Safe to call twice."""
+        ...
+
+    async def how_it_ended(self) -> Outcome:
+        """Why the guest is gone, in words for people; waits for its end."""
+        ...
+
+    async def aclose(self) -> None:
+        """Free what belongs to it. Safe to call twice."""
+        ...
+
+
+class WireSession(asyncio.Protocol):
+    """Implements :class:`delf.protocols.sandbox.SandboxSession` over a transport.
+
+    A backend connects it to the guest's streams, then calls :meth:`ready` and
+    :meth:`initialise`.
+
+    Args:
+        process: The guest's process.
+        frame_bytes: The most bytes of a frame, either way.
+    """
+
+    def __init__(self, process: GuestProcess, frame_bytes: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._process = process
+        self._reader = FrameReader(frame_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._booted: asyncio.Future[None] = loop.create_future()
+        self._outcome: asyncio.Future[Outcome] | None = None
+        self._host: ScriptHost | None = None
+        self._spec: SessionSpec | None = None
+        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._out: list[bytes] = []
+        self._files: dict[str, bytearray] = {}
+        self._file_total = 0
+        self._printed = 0
+        self._scripts = 0
+        self._lost = False
+        self._closed = False
+        self._paused = False
+
+    # -- asyncio.Protocol ---------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The streams are connected."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """The guest sent bytes."""
+        try:
+            for payload in self._reader.feed(data):
+                self._handle(parse(payload))
+        except FrameTooLargeError as error:
+            self._break(LimitReached(limit="frame", message=f"the sandbox sent {error}"))
+        except WireError as error:
+            self._break(Crashed(message=error.message))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The guest is gone."""
+        self._lost = True
+        if not self._booted.done():
+            self._booted.set_result(None)
+        self._cancel_calls()
+        if self._outcome is not None and not self._outcome.done():
+            outcome = self._outcome
+            task = self._loop.create_task(self._process.how_it_ended())
+            task.add_done_callback(lambda done: _hand_over(done, outcome))
+
+    # -- SandboxSession -----------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        """Whether another script can run here."""
+        return not (self._lost or self._closed)
+
+    async def ready(self, timeout: float) -> None:
+        """Wait until the guest has started.
+
+        Args:
+            timeout: Seconds.
+
+        Raises:
+            SandboxUnavailableError: When it did not start, and why.
+        """
+        try:
+            await asyncio.wait_for(asyncio.shield(self._booted), timeout)
+        except TimeoutError:
+            self._process.kill()
+            raise SandboxUnavailableError(
+                f"the sandbox did not start within {timeout:g} s"
+            ) from None
+        if self._lost:
+            ended = await self._process.how_it_ended()
+            raise SandboxUnavailableError(
+                f"the sandbox did not start: {getattr(ended, 'message', ended)}"
+            )
+
+    def initialise(self, spec: SessionSpec, scratch: str, readable: Sequence[str] = ()) -> None:
+        """Give the guest its tools, modules and limits.
+
+        Args:
+            spec: What the session is opened with.
+            scratch: The working folder, as the guest calls it.
+            readable: Further paths that scripts may read, as the guest calls them.
+        """
+        self._spec = spec
+        self._reader = FrameReader(spec.limits.frame_bytes)
+        self._write(init_frame(spec, scratch, readable))
+
+    async def execute(self, code: str, host: ScriptHost) -> Outcome:
+        """Run a whole script; see the protocol."""
+        if self._spec is None or self._outcome is not None:
+            raise RuntimeError("a session runs one script at a time, after initialise()")
+        if not self.alive:
+            return Crashed(message="the sandbox is gone")
+        self._scripts += 1
+        self._printed = 0
+        self._files.clear()
+        self._host = host
+        outcome = self._outcome = self._loop.create_future()
+        try:
+            self._write(exec_frame(self._scripts, code, self._spec.limits.frame_bytes))
+            return await outcome
+        except asyncio.CancelledError:
+            self.kill()
+            raise
+        finally:
+            self._host = None
+            self._outcome = None
+            self._cancel_calls()
+
+    def kill(self) -> None:
+        """End the guest now; calls in flight are cancelled."""
+        self._process.kill()
+        self._cancel_calls()
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def aclose(self) -> None:
+        """Kill the guest and free everything. Safe to call twice."""
+        self._closed = True
+        self.kill()
+        await self._process.aclose()
+
+    # -- frames -------------------------------------------------------------------------
+
+    def _handle(self, frame: list[Any]) -> None:
+        kind = frame[0]
+        if kind == "call":
+            self._start_call(parse_call(frame))
+        elif kind == "print":
+            self._take_print(frame)
+        elif kind == "cancel" and len(frame) == 2:  # noqa: PLR2004 - name and call
+            task = self._calls.get(frame[1]) if isinstance(frame[1], int) else None
+            if task is not None:
+                task.cancel()
+        elif kind == "file":
+            self._take_chunk(frame)
+        elif kind == "ready":
+            if not self._booted.done():
+                self._booted.set_result(None)
+        elif kind in ("done", "failed", "limit", "rerun"):
+            self._finish(parse_outcome(frame))
+        else:
+            raise WireError(f"the sandbox sent an unknown frame {kind[:40]!r}")
+
+    def _finish(self, outcome: Outcome) -> None:
+        if self._outcome is not None and not self._outcome.done():
+            self._outcome.set_result(outcome)
+
+    def _break(self, outcome: Outcome) -> None:
+        """The guest cannot be trusted any further."""
+        self._finish(outcome)
+        self._lost = True
+        self.kill()
+
+    def _take_print(self, frame: list[Any]) -> None:
+        if len(frame) != 2 or not isinstance(frame[1], str):  # noqa: PLR2004 - name and text
+            raise WireError("the sandbox sent a malformed print")
+        if self._host is None or self._spec is None:
+            return
+        self._printed += len(frame[1])
+        limit = self._spec.limits.output_bytes
+        if self._printed > limit * _SLACK:
+            message = f"the script printed more than {limit:,} characters"
+            self._break(LimitReached(limit="output", message=message))
+        else:
+            self._host.printed(frame[1])
+
+    def _take_chunk(self, frame: list[Any]) -> None:
+        if self._host is None or self._spec is None:
+            return
+        match frame:
+            case [_, str(name), bool(last), bytes(chunk)]:
+                pass
+            case _:
+                raise WireError("the sandbox sent a malformed file")
+        limits = self._spec.limits
+        content = self._files.setdefault(name, bytearray())
+        content += chunk
+        self._file_total += len(chunk)
+        if len(content) > limits.file_bytes or self._file_total > limits.total_file_bytes:
+            message = f"output files are limited to {limits.file_bytes:,} bytes each and "
+            message += f"{limits.total_file_bytes:,} together"
+            self._break(LimitReached(limit="file", message=message))
+            return
+        if last:
+            del self._files[name]
+            try:
+                self._host.wrote_file(check_file_name(name), bytes(content))
+            except (ValueError, OSError) as error:
+                self._break(Crashed(message=f"output file {name[:80]!r} was refused: {error}"))
+
+    # -- calls --------------------------------------------------------------------------
+
+    def _start_call(self, request: CallRequest) -> None:
+        number = request.call_id
+        if self._host is None:
+            refused = Raised("ToolError", "the script is over; no call can be made any more")
+            self._write(answer_frame(number, refused, 2**20)[0])
+            return
+        if number in self._calls or len(self._calls) >= _MAX_OPEN_CALLS:
+            raise WireError("the sandbox reused a call's number or has too many calls open")
+        task = self._loop.create_task(self._serve_call(self._host, request))
+        self._calls[number] = task
+        if len(self._calls) > _BUSY_CALLS and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    async def _serve_call(self, host: ScriptHost, request: CallRequest) -> None:
+        try:
+            answer = await host.call(request)
+        except Exception:
+            _log.exception("a tool call failed outside of its tool")
+            answer = Raised("ToolError", "the call failed inside delf; see the log")
+        finally:
+            self._calls.pop(request.call_id, None)
+            if self._paused and len(self._calls) < _BUSY_CALLS and self._transport is not None:
+                self._paused = False
+                self._transport.resume_reading()
+        if self._spec is not None:
+            data, _ = answer_frame(request.call_id, answer, self._spec.limits.frame_bytes)
+            self._write(data)
+
+    def _cancel_calls(self) -> None:
+        for task in self._calls.values():
+            task.cancel()
+        self._calls.clear()
+
+    def _write(self, data: bytes) -> None:
+        """Queue bytes; what comes within one turn of the loop goes out in one write."""
+        if self._lost:
+            return
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(data)
+
+    def _flush(self) -> None:
+        data = b"".join(self._out)
+        self._out.clear()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+
+def _hand_over(done: asyncio.Task[Outcome], outcome: asyncio.Future[Outcome]) -> None:
+    if outcome.done():
+        return
+    if done.cancelled() or done.exception() is not None:
+        outcome.set_result(Crashed(message="the sandbox ended unexpectedly"))
+    else:
+        outcome.set_result(done.result())

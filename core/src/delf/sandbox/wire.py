@@ -1,0 +1,161 @@
+"""The host's end of the wire: frames of a guest that is not trusted."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from delf.errors import WireError
+from delf.protocols.sandbox import (
+    CallAnswer,
+    CallRequest,
+    Done,
+    Failed,
+    LimitReached,
+    Outcome,
+    Raised,
+    Rerun,
+    Returned,
+    SessionSpec,
+    Told,
+)
+from delf.sandbox.guest.frames import FrameTooLargeError, encode, frame_around
+from delf.values import UnsupportedValueError, loads
+
+_MAX_TEXT = 20_000
+
+
+def parse(payload: bytes) -> list[Any]:
+    """A guest's frame as a list that starts with its name.
+
+    Raises:
+        WireError: When it is anything else.
+    """
+    try:
+        frame = loads(payload)
+    except ValueError as error:
+        raise WireError(f"the sandbox sent a frame that cannot be read: {error}") from None
+    if not isinstance(frame, list) or not frame or not isinstance(frame[0], str):
+        raise WireError("the sandbox sent something that is no frame")
+    return cast("list[Any]", frame)
+
+
+def parse_call(frame: Sequence[Any]) -> CallRequest:
+    """The call in a ``call`` frame.
+
+    Raises:
+        WireError: When its fields are not of the right types.
+    """
+    match frame:
+        case [_, int(number), str(connection), str(method), list(args), dict(kwargs)]:
+            named = cast("dict[Any, Any]", kwargs)
+            if all(isinstance(key, str) for key in named):
+                return CallRequest(
+                    call_id=number,
+                    connection=connection,
+                    method=method,
+                    args=cast("list[Any]", args),
+                    kwargs=cast("dict[str, Any]", named),
+                )
+        case _:
+            pass
+    raise WireError("the sandbox sent a malformed call")
+
+
+def parse_outcome(frame: Sequence[Any]) -> Outcome:
+    """How a script ended, from a ``done``, ``failed``, ``limit`` or ``rerun`` frame.
+
+    Raises:
+        WireError: When its fields are not of the right types.
+    """
+    match frame:
+        case ["done", value, dict(names)]:
+            return Done(value=value, variables=_variables(names))
+        case ["failed", str(kind), str(message), line, source, dict(names)]:
+            return Failed(
+                kind=kind[:200],
+                message=_text(message),
+                line=_line(line),
+                source=_optional(source),
+                variables=_variables(names),
+            )
+        case ["limit", str(limit), str(message), line, source, dict(names)]:
+            return LimitReached(
+                limit=limit[:40],
+                message=_text(message),
+                line=_line(line),
+                source=_optional(source),
+                variables=_variables(names),
+            )
+        case ["rerun", str(context), str(remaining), list(carry), dict(names)]:
+            return Rerun(
+                context=_text(context),
+                remaining=_text(remaining),
+                carry=tuple(str(name)[:200] for name in cast("list[Any]", carry)[:100]),
+                variables=_variables(names),
+            )
+        case _:
+            raise WireError(f"the sandbox sent a malformed {str(frame[0])[:40]!r} frame")
+
+
+def _variables(names: Mapping[Any, Any]) -> dict[str, str]:
+    return {str(name)[:200]: str(kind)[:400] for name, kind in list(names.items())[:100]}
+
+
+def _text(value: str) -> str:
+    return value if len(value) <= _MAX_TEXT else f"{value[:_MAX_TEXT]}…"
+
+
+def _optional(value: Any) -> str | None:
+    return _text(value) if isinstance(value, str) else None
+
+
+def _line(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> bytes:
+    """The first frame of a session.
+
+    Args:
+        spec: What the session is opened with.
+        scratch: The script's working folder, as it is called inside.
+        readable: Further paths that it may read, as they are called inside.
+    """
+    content = {
+        "tools": [[tool.name, list(tool.methods)] for tool in spec.tools],
+        "modules": list(spec.modules),
+        "libraries": list(spec.libraries),
+        "limits": dataclasses.asdict(spec.limits),
+        "scratch": scratch,
+        "readable": list(readable),
+    }
+    return encode(["init", content], spec.limits.frame_bytes)
+
+
+def exec_frame(number: int, code: str, limit: int) -> bytes:
+    """Run a script; ``number`` counts them in the session."""
+    return encode(["exec", number, code], limit)
+
+
+def answer_frame(call_id: int, answer: CallAnswer, limit: int) -> tuple[bytes, str | None]:
+    """An answer to a call, and what was wrong with it if it could not be passed as it is.
+
+    A result that cannot cross becomes an error in the script rather than a lost call.
+    """
+    try:
+        match answer:
+            case Returned(_, bytes(encoded)):
+                return frame_around(f'["return",{call_id},'.encode(), encoded, limit), None
+            case Returned(value):
+                return encode(["return", call_id, value], limit), None
+            case Told(message):
+                return encode(["told", call_id, message], limit), None
+            case Raised(kind, message):
+                return encode(["raise", call_id, kind, message], limit), None
+    except FrameTooLargeError as error:
+        problem = f"the result is too large: {error}; ask for less"
+    except UnsupportedValueError as error:
+        problem = f"the result cannot be passed to the script: {error}"
+    return encode(["raise", call_id, "ToolError", problem], limit), problem

@@ -1,0 +1,1 @@
+"""Gemini, OpenAI, Anthropic and every OpenAI-compatible endpoint, through litellm."""

@@ -1,0 +1,81 @@
+"""Between delf's messages and the shape that litellm takes and gives."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from delf.messages import FilePart, ImagePart, Message, Part, Usage
+from delf_model_litellm.endpoint import Endpoint
+
+_TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/yaml")
+_CACHE_FROM: Final = 4000
+"""Characters from which a system message is worth Anthropic's prompt cache (1,024 tokens)."""
+
+
+def messages(given: Sequence[Message], endpoint: Endpoint) -> list[dict[str, Any]]:
+    """Messages as chat completions take them."""
+    result = [{"role": message.role, "content": _content(message.parts)} for message in given]
+    if endpoint.prefix == "anthropic":
+        _mark_cached(result)
+    return result
+
+
+def _content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
+    converted = [_part(part) for part in parts]
+    if all(item["type"] == "text" for item in converted):
+        return "".join(item["text"] for item in converted)
+    return converted
+
+
+def _part(part: Part) -> dict[str, Any]:
+    if isinstance(part, FilePart):
+        return _file(part)
+    if isinstance(part, ImagePart):
+        return {"type": "image_url", "image_url": {"url": _data_url(part.data, part.media_type)}}
+    return {"type": "text", "text": part.text}
+
+
+def _file(part: FilePart) -> dict[str, Any]:
+    """A document: text in place, an image as an image, anything else as a file."""
+    if part.media_type.startswith("image/"):
+        return _part(ImagePart(part.data, part.media_type))
+    if part.media_type.startswith(_TEXT_TYPES):
+        text = part.data.decode("utf-8", errors="replace")
+        return {"type": "text", "text": f'\n<file name="{part.name}">\n{text}\n</file>\n'}
+    file = {"filename": part.name, "file_data": _data_url(part.data, part.media_type)}
+    return {"type": "file", "file": file}
+
+
+def _data_url(data: bytes, media_type: str) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(data).decode('ascii')}"
+
+
+def _mark_cached(given: list[dict[str, Any]]) -> None:
+    """Mark the byte-stable prefix: Anthropic caches only what it is told to."""
+    system = [message for message in given if message["role"] == "system"]
+    if system and isinstance(text := system[0]["content"], str) and len(text) >= _CACHE_FROM:
+        part = {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
+        system[0]["content"] = [part]
+
+
+def settings(config: Mapping[str, Any], request: Mapping[str, Any], endpoint: Endpoint) -> Any:
+    """Generation settings under litellm's names; the request's go over the configuration's."""
+    merged: dict[str, Any] = {k: v for k, v in {**config, **request}.items() if v is not None}
+    merged.pop("timeout", None)
+    if endpoint.provider == "openai" and not endpoint.custom:
+        merged.pop("top_k", None)  # OpenAI itself refuses it; compatible servers know it
+    return merged
+
+
+def usage(given: Any) -> Usage:
+    """Tokens as the provider counted them."""
+    if given is None:
+        return Usage()
+    details = getattr(given, "prompt_tokens_details", None)
+    return Usage(
+        input_tokens=int(getattr(given, "prompt_tokens", 0) or 0),
+        cached_tokens=int(getattr(details, "cached_tokens", 0) or 0),
+        output_tokens=int(getattr(given, "completion_tokens", 0) or 0),
+    )

@@ -1,0 +1,272 @@
+"""The model: one call to litellm for one request, made again where that can help."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from delf.errors import DelfError
+from delf.llm import LLMConfig
+from delf.messages import ModelDelta, ModelReply, ModelRequest, Usage
+from delf.protocols.model import ModelContext
+from delf_model_litellm import convert, library
+from delf_model_litellm.clients import OWN, Clients
+from delf_model_litellm.endpoint import Endpoint, resolve
+from delf_model_litellm.failures import BrokenStreamError, Failure, UnreadableError, explain
+from delf_model_litellm.retry import RetryPolicy
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_TIMEOUT: Final = 300.0
+"""Seconds for one request when the setting ``timeout`` is not given."""
+
+CONNECT_TIMEOUT: Final = 15.0
+"""Seconds to reach a server; part of the request's time."""
+
+
+@dataclass
+class _Collected:
+    """What a stream has brought so far."""
+
+    texts: list[str] = field(default_factory=list[str])
+    usage: Any = None
+    finish_reason: str | None = None
+
+    @property
+    def length(self) -> int:
+        return sum(map(len, self.texts))
+
+
+class LiteLLMModel:
+    """One model at one endpoint, through litellm.
+
+    Args:
+        config: The model, its address and settings.
+        context: Keys and the environment.
+        retry: How often failed calls are made again.
+        sleep: Waits between attempts.
+
+    Raises:
+        ModelConfigurationError: For a name that leads to no provider, or a bad address.
+    """
+
+    def __init__(
+        self,
+        config: LLMConfig,
+        context: ModelContext,
+        *,
+        retry: RetryPolicy | None = None,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._endpoint = resolve(config, context)
+        self._settings = dict(config.settings)
+        self._retry = retry or RetryPolicy()
+        self._sleep = sleep
+        self._clients = Clients(self._endpoint)
+        self._unpriced = False
+
+    def __repr__(self) -> str:
+        return f"LiteLLMModel({self._endpoint.model!r}, provider={self._endpoint.provider!r})"
+
+    async def warm_up(self) -> None:
+        """Import litellm, while something else is being prepared. Fails never, sends nothing."""
+        if self._endpoint.missing is None:
+            await library.load()
+            self._clients.get()
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The whole answer.
+
+        Args:
+            request: What to ask.
+
+        Raises:
+            EnvironmentKeyError: When the key is missing; nothing was imported or sent.
+            ModelConfigurationError: When litellm does not know the name either.
+            LLMExecutionError: When the call failed for good.
+        """
+        self._endpoint.require_key()
+        attempt = 1
+        while True:
+            try:
+                return await self._complete(request)
+            except Exception as error:
+                failure = explain(error, self._endpoint, self._timeout(request))
+            await self._pause(failure, attempt)
+            attempt += 1
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        """The answer in pieces as they come, then once as a whole, with its usage.
+
+        A call that fails before its first piece is made again, as in :meth:`complete`. One that
+        breaks off later is an error: what was passed on cannot be taken back.
+
+        Args:
+            request: What to ask.
+
+        Raises:
+            EnvironmentKeyError: When the key is missing; nothing was imported or sent.
+            ModelConfigurationError: When litellm does not know the name either.
+            LLMExecutionError: When the call failed for good.
+        """
+        self._endpoint.require_key()
+        attempt = 1
+        while True:
+            collected = _Collected()
+            failure = None
+            async with aclosing(self._pieces(request, collected)) as pieces:
+                while failure is None:
+                    try:
+                        piece = await anext(pieces)
+                    except StopAsyncIteration:
+                        break
+                    except Exception as error:
+                        failure = explain(error, self._endpoint, self._timeout(request))
+                    else:
+                        yield ModelDelta(piece)
+            if failure is None:
+                yield await self._streamed(collected)
+                return
+            if collected.texts:
+                raise _broken_off(failure, collected)
+            await self._pause(failure, attempt)
+            attempt += 1
+
+    async def aclose(self) -> None:
+        """Close the connections. Safe to call twice; a later call opens new ones."""
+        await self._clients.aclose()
+
+    def _timeout(self, request: ModelRequest) -> float:
+        given = request.settings.get("timeout") or self._settings.get("timeout")
+        return float(given or DEFAULT_TIMEOUT)
+
+    async def _pause(self, failure: Failure, attempt: int) -> None:
+        """Wait before another attempt, or raise what the failure amounts to."""
+        delay = self._retry.delay(failure, attempt)
+        if delay is None:
+            raise failure.error()
+        logger.info("%s; attempt %d in %.1f s", failure.message, attempt + 1, delay)
+        await self._sleep(delay)
+
+    async def _call(self, request: ModelRequest, *, stream: bool) -> Any:
+        litellm = await library.load()
+        endpoint = self._endpoint
+        arguments: dict[str, Any] = {
+            "model": endpoint.name,
+            "messages": convert.messages(request.messages, endpoint),
+            "timeout": _limits(self._timeout(request), endpoint),
+            "max_retries": 0,
+            "num_retries": 0,
+            "drop_params": True,
+            **convert.settings(self._settings, request.settings, endpoint),
+        }
+        optional = {
+            "custom_llm_provider": endpoint.prefix,
+            "api_base": endpoint.base_url,
+            "api_key": endpoint.api_key,
+            "api_version": endpoint.api_version,
+            "extra_headers": dict(endpoint.headers) or None,
+            "client": self._clients.get(),
+            "stream": stream or None,
+            "stream_options": {"include_usage": True} if stream else None,
+        }
+        arguments.update({name: value for name, value in optional.items() if value is not None})
+        return await litellm.acompletion(**arguments)
+
+    async def _complete(self, request: ModelRequest) -> ModelReply:
+        async with asyncio.timeout(self._timeout(request)):
+            response = await self._call(request, stream=False)
+        choice = response.choices[0] if response.choices else None
+        text = getattr(getattr(choice, "message", None), "content", None) or ""
+        used = getattr(response, "usage", None)
+        finish = getattr(choice, "finish_reason", None)
+        return await self._reply(text, used, finish)
+
+    async def _pieces(
+        self, request: ModelRequest, collected: _Collected
+    ) -> AsyncGenerator[str, None]:
+        deadline = asyncio.get_running_loop().time() + self._timeout(request)
+        async with asyncio.timeout_at(deadline):
+            response = await self._call(request, stream=True)
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        chunk = await anext(response)
+                except StopAsyncIteration:
+                    break
+                if piece := _take(chunk, collected):
+                    yield piece
+            if self._endpoint.prefix in OWN:
+                _check_end(response, collected)
+        finally:
+            await response.aclose()
+
+    async def _streamed(self, collected: _Collected) -> ModelReply:
+        text = "".join(collected.texts)
+        return await self._reply(text, collected.usage, collected.finish_reason)
+
+    async def _reply(self, text: str, used: Any, finish_reason: str | None) -> ModelReply:
+        return ModelReply(
+            text=text,
+            model=self._endpoint.model,
+            usage=convert.usage(used),
+            cost_usd=await self._cost(used),
+            finish_reason=finish_reason or "stop",
+        )
+
+    async def _cost(self, used: Any) -> float | None:
+        """The price by litellm's list, or None where the model is not in it."""
+        if used is None or self._unpriced or convert.usage(used) == Usage():
+            return None
+        litellm = await library.load()
+        try:
+            prompt, completion = litellm.cost_per_token(
+                model=self._endpoint.name,
+                custom_llm_provider=self._endpoint.prefix,
+                usage_object=used,
+            )
+        except Exception:
+            logger.debug("no price is known for %s", self._endpoint.model)
+            self._unpriced = True
+            return None
+        return float(prompt) + float(completion)
+
+
+def _limits(seconds: float, endpoint: Endpoint) -> Any:
+    """A timeout as litellm takes it; a separate one for connecting where it knows that."""
+    if endpoint.prefix != "openai":
+        return seconds
+    httpx: Any = importlib.import_module("httpx")
+    return httpx.Timeout(seconds, connect=min(seconds, CONNECT_TIMEOUT))
+
+
+def _check_end(response: Any, collected: _Collected) -> None:
+    """Fail when a stream stopped without being ended: half a script must not pass as a whole."""
+    tail: Any = importlib.import_module("delf_model_litellm.tail")
+    if not tail.ended(response):
+        raise (BrokenStreamError if collected.texts else UnreadableError)("no end of the stream")
+
+
+def _take(chunk: Any, collected: _Collected) -> str:
+    """Note what a chunk brings; return its text."""
+    if (used := getattr(chunk, "usage", None)) is not None:
+        collected.usage = used
+    if not chunk.choices:
+        return ""
+    choice = chunk.choices[0]
+    collected.finish_reason = choice.finish_reason or collected.finish_reason
+    text = getattr(choice.delta, "content", None) or ""
+    if text:
+        collected.texts.append(text)
+    return text
+
+
+def _broken_off(failure: Failure, collected: _Collected) -> DelfError:
+    message = f"the answer broke off after {collected.length} characters: {failure.message}"
+    return replace(failure, message=message).error()

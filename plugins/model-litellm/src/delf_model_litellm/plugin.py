@@ -1,0 +1,19 @@
+"""The plugin: one kind of model, for every name that no other plugin serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from delf.hookspecs import hookimpl
+from delf.specs import ModelSpec
+
+
+@hookimpl
+def delf_models() -> Iterable[ModelSpec]:
+    """Every model that litellm can reach."""
+    yield ModelSpec(
+        name="litellm",
+        summary="Gemini, OpenAI, Anthropic and any OpenAI-compatible endpoint.",
+        factory="delf_model_litellm.model:LiteLLMModel",
+        serves=("*",),
+    )

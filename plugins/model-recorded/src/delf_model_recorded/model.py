@@ -1,0 +1,101 @@
+"""Replays a recording as a model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from delf.errors import ModelConfigurationError, RecordingMismatch
+from delf.llm import LLMConfig
+from delf.messages import ModelDelta, ModelReply, ModelRequest
+from delf.protocols.model import ModelContext
+from delf_model_recorded import difference, recording
+
+PREFIX: Final = "recorded:"
+_DELTAS: Final = 4
+
+
+class RecordedModel:
+    """The answers of a file, each given once, to the request that it belongs to.
+
+    Requests may come in another order than they were recorded, as concurrent tasks do: each
+    gets the first unused answer whose request matches.
+
+    Args:
+        config: Its model is ``recorded:PATH``.
+        context: Not needed: a recording has no key.
+
+    Raises:
+        ModelConfigurationError: When the file is missing or malformed, naming the line.
+    """
+
+    def __init__(self, config: LLMConfig, context: ModelContext | None = None) -> None:
+        name = config.model.removeprefix(PREFIX)
+        if not name:
+            raise ModelConfigurationError(
+                "recorded: needs the path of a recording",
+                hint="recorded:PATH, as in recorded:a.jsonl",
+            )
+        self._path = Path(name).expanduser()
+        self._model = config.model
+        entries = recording.read(self._path)
+        self._count = len(entries)
+        self._unused = dict(enumerate(entries))
+
+    def __repr__(self) -> str:
+        return f"RecordedModel({str(self._path)!r}, {len(self._unused)} of {self._count} unused)"
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The recorded answer.
+
+        Args:
+            request: What is asked.
+
+        Raises:
+            RecordingMismatch: When no unused entry matches; it says what differs.
+        """
+        return self._take(request)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        """The recorded answer in a few pieces, then as a whole.
+
+        Args:
+            request: What is asked.
+
+        Raises:
+            RecordingMismatch: When no unused entry matches; it says what differs.
+        """
+        reply = self._take(request)
+        size = max(1, -(-len(reply.text) // _DELTAS))
+        for start in range(0, len(reply.text), size):
+            await asyncio.sleep(0)
+            yield ModelDelta(reply.text[start : start + size])
+        yield reply
+
+    async def aclose(self) -> None:
+        """Nothing to free."""
+
+    def _take(self, request: ModelRequest) -> ModelReply:
+        asked = recording.describe_request(request)
+        text = recording.text_of(asked)
+        for number, entry in self._unused.items():
+            if entry.matches(asked, text):
+                del self._unused[number]
+                return entry.model_reply(self._model)
+        raise self._mismatch(asked)
+
+    def _mismatch(self, asked: dict[str, object]) -> RecordingMismatch:
+        if not self._unused:
+            return RecordingMismatch(
+                f"{self._path}: all {self._count} entries are used, and the model was asked again"
+            )
+        entries = list(self._unused.values())
+        same = [e for e in entries if e.request.get("purpose") in (None, asked["purpose"])]
+        entry = (same or entries)[0]
+        return RecordingMismatch(
+            f"{self._path}: none of the {len(entries)} unused entries (of {self._count}) matches "
+            f"this request; the next, line {entry.line}, differs in "
+            f"{difference.explain(entry, asked)}"
+        )

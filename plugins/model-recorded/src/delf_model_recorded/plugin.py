@@ -1,0 +1,19 @@
+"""The plugin: models whose names begin with ``recorded:``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from delf.hookspecs import hookimpl
+from delf.specs import ModelSpec
+
+
+@hookimpl
+def delf_models() -> Iterable[ModelSpec]:
+    """Recordings, by path."""
+    yield ModelSpec(
+        name="recorded",
+        summary="Replays the answers in a file: recorded:PATH.",
+        factory="delf_model_recorded.model:RecordedModel",
+        serves=("recorded:*",),
+    )

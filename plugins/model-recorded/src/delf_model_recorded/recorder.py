@@ -1,0 +1,94 @@
+"""Writes every exchange with a model to a file, from where it can be replayed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from delf.errors import ModelConfigurationError
+from delf.messages import ModelDelta, ModelReply, ModelRequest
+from delf.protocols.model import Model
+from delf_model_recorded import recording
+
+
+class RecordingModel:
+    """Another model, with a record of every answer that it gave.
+
+    The file is appended to, a line an exchange, in one write each: several models, tasks and
+    processes may share it. Failed calls, and streams that nobody read to the end, leave none.
+
+    Args:
+        inner: The model that answers.
+        path: The file. It is created, readable by its owner alone: prompts are private.
+
+    Raises:
+        ModelConfigurationError: When the file cannot be written, before anything is asked.
+    """
+
+    def __init__(self, inner: Model, path: str | os.PathLike[str]) -> None:
+        self._inner = inner
+        self._path = Path(path).expanduser()
+        self._write(b"")
+
+    def __repr__(self) -> str:
+        return f"RecordingModel({self._inner!r}, {str(self._path)!r})"
+
+    async def warm_up(self) -> None:
+        """Prepare the inner model, if it can be."""
+        warm_up: Any = getattr(self._inner, "warm_up", None)
+        if warm_up is not None:
+            await warm_up()
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The inner model's answer, recorded.
+
+        Args:
+            request: What to ask.
+        """
+        reply = await self._inner.complete(request)
+        self._append(request, reply)
+        return reply
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        """The inner model's answer in pieces, recorded once it is whole.
+
+        Args:
+            request: What to ask.
+        """
+        pieces: Any = self._inner.stream(request)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if isinstance(piece, ModelReply):
+                    self._append(request, piece)
+                yield piece
+
+    async def aclose(self) -> None:
+        """Close the inner model. Safe to call twice."""
+        await self._inner.aclose()
+
+    def _append(self, request: ModelRequest, reply: ModelReply) -> None:
+        entry = {
+            "request": recording.describe_request(request),
+            "reply": recording.describe_reply(reply),
+        }
+        text = json.dumps(entry, ensure_ascii=False)
+        self._write(text.encode("utf-8", "backslashreplace") + b"\n")
+
+    def _write(self, line: bytes) -> None:
+        """Append in one write: what others write meanwhile stays before or after it."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        try:
+            descriptor = os.open(self._path, flags, 0o600)
+            try:
+                os.write(descriptor, line)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise ModelConfigurationError(
+                f"the recording {self._path} cannot be written: {error.strerror}",
+                hint="name a file in a folder that exists and has room",
+            ) from error

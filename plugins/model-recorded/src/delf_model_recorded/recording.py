@@ -1,0 +1,225 @@
+"""The file of a recording: one JSON object a line.
+
+::
+
+    {"about": "What this recording is; written by hand."}
+    {"request": {"messages": […], "purpose": "generate", "settings": {}},
+     "reply": {"text": "…", "usage": {"input_tokens": 9, "output_tokens": 4}, "model": "gpt-5.5"}}
+    {"request": {"contains": ["revenue", "March"]}, "reply": {"text": "…"}}
+
+A request is either whole, as it was recorded, or by hand: ``contains`` texts that must occur in
+its messages, with a ``purpose`` if that matters. Images and files are kept as their digests. What a
+request leaves out may be anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from delf.errors import ModelConfigurationError, did_you_mean
+from delf.messages import FilePart, ImagePart, Message, ModelReply, ModelRequest, Usage
+
+_REPLY: Final = ("text", "usage", "cost_usd", "model", "finish_reason")
+_USAGE: Final = ("input_tokens", "cached_tokens", "output_tokens")
+_WHOLE: Final = ("messages", "purpose", "settings")
+_BY_HAND: Final = ("contains", "purpose")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One exchange of a recording.
+
+    Args:
+        line: Its line in the file.
+        request: What is expected, in the file's form.
+        reply: What is answered, in the file's form.
+    """
+
+    line: int
+    request: Mapping[str, Any]
+    reply: Mapping[str, Any]
+
+    @property
+    def contains(self) -> tuple[str, ...] | None:
+        """The texts to look for, or None where the whole request is known."""
+        texts: Any = self.request.get("contains")
+        return None if texts is None else tuple(texts)
+
+    def matches(self, asked: Mapping[str, Any], text: str) -> bool:
+        """Whether this is the answer to a request. What is left out may be anything.
+
+        Args:
+            asked: The request in the file's form.
+            text: The text of all its messages.
+        """
+        if not all(wanted in text for wanted in self.contains or ()):
+            return False
+        return all(asked[name] == self.request[name] for name in _WHOLE if name in self.request)
+
+    def model_reply(self, model: str) -> ModelReply:
+        """The answer.
+
+        Args:
+            model: The model's name where the recording does not say it.
+        """
+        usage: dict[str, int] = self.reply.get("usage") or {}
+        return ModelReply(
+            text=self.reply["text"],
+            model=self.reply.get("model") or model,
+            usage=Usage(**usage),
+            cost_usd=self.reply.get("cost_usd"),
+            finish_reason=self.reply.get("finish_reason") or "stop",
+        )
+
+
+def describe_request(request: ModelRequest) -> dict[str, Any]:
+    """A request in the file's form. It holds no key and no header: requests have none."""
+    return {
+        "messages": [_message(message) for message in request.messages],
+        "purpose": request.purpose,
+        "settings": json.loads(json.dumps(dict(request.settings), default=str)),
+    }
+
+
+def describe_reply(reply: ModelReply) -> dict[str, Any]:
+    """A reply in the file's form."""
+    return {
+        "text": reply.text,
+        "usage": {name: getattr(reply.usage, name) for name in _USAGE},
+        "cost_usd": reply.cost_usd,
+        "model": reply.model,
+        "finish_reason": reply.finish_reason,
+    }
+
+
+def text_of(request: Mapping[str, Any]) -> str:
+    """The text of all messages of a request in the file's form."""
+    return "\n".join(message["text"] for message in request["messages"])
+
+
+def _message(message: Message) -> dict[str, Any]:
+    described: dict[str, Any] = {"role": message.role, "text": message.text}
+    parts: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, ImagePart):
+            parts.append({"type": "image", **_digest(part.data, part.media_type)})
+        elif isinstance(part, FilePart):
+            data = _digest(part.data, part.media_type)
+            parts.append({"type": "file", "name": part.name, **data})
+    return {**described, "parts": parts} if parts else described
+
+
+def _digest(data: bytes, media_type: str) -> dict[str, Any]:
+    digest = hashlib.sha256(data).hexdigest()
+    return {"media_type": media_type, "size": len(data), "sha256": digest}
+
+
+def read(path: Path) -> list[Entry]:
+    """The entries of a file.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ModelConfigurationError: When it cannot be read, naming the file and the line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ModelConfigurationError(
+            f"there is no recording at {path}",
+            hint="the name of a recorded model is recorded:PATH; --record PATH makes one",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelConfigurationError(f"the recording {path} cannot be read: {error}") from error
+    return list(_entries(path, text))
+
+
+def _entries(path: Path, text: str) -> Iterator[Entry]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            value: Any = json.loads(line)
+        except ValueError as error:
+            raise _malformed(path, number, f"not JSON: {error}") from None
+        if not isinstance(value, dict):
+            raise _malformed(path, number, "not a JSON object")
+        fields = cast("dict[str, Any]", value)
+        if number == 1 and set(fields) == {"about"}:
+            continue
+        if problem := _problem(fields):
+            raise _malformed(path, number, problem)
+        yield Entry(number, fields["request"], fields["reply"])
+
+
+def _problem(fields: dict[str, Any]) -> str | None:
+    """What is wrong with an entry, or None."""
+    for name in ("request", "reply"):
+        if not isinstance(fields.get(name), dict):
+            return f"{name!r} is missing or no object"
+    request, reply = fields["request"], fields["reply"]
+    by_hand = "contains" in request
+    return (
+        _unknown(fields, ("request", "reply"))
+        or _unknown(request, _BY_HAND if by_hand else _WHOLE, "request")
+        or (_contains_problem(request) if by_hand else _whole_problem(request))
+        or _unknown(reply, _REPLY, "reply")
+        or _reply_problem(reply)
+    )
+
+
+def _unknown(fields: Mapping[str, Any], known: tuple[str, ...], where: str = "") -> str | None:
+    for name in fields:
+        if name not in known:
+            place = f"{where}.{name}" if where else name
+            return f"unknown field {place!r}{did_you_mean(name, known)}"
+    return None
+
+
+def _contains_problem(request: Mapping[str, Any]) -> str | None:
+    texts: Any = request["contains"]
+    if not isinstance(texts, list) or not all(
+        isinstance(text, str) for text in cast("list[Any]", texts)
+    ):
+        return "'request.contains' is no list of texts"
+    return None
+
+
+def _whole_problem(request: Mapping[str, Any]) -> str | None:
+    messages: Any = request.get("messages")
+    if not isinstance(messages, list):
+        return "'request' has neither 'messages' nor 'contains'"
+    for message in cast("list[Any]", messages):
+        fields = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
+        if not isinstance(fields.get("role"), str) or not isinstance(fields.get("text"), str):
+            return "a message of 'request.messages' has no 'role' or no 'text'"
+    return None
+
+
+def _reply_problem(reply: Mapping[str, Any]) -> str | None:
+    if not isinstance(reply.get("text"), str):
+        return "'reply.text' is missing or no text"
+    usage: Any = reply.get("usage") or {}
+    if not isinstance(usage, dict):
+        return "'reply.usage' is no object"
+    counts = cast("dict[str, Any]", usage)
+    if problem := _unknown(counts, _USAGE, "reply.usage"):
+        return problem
+    if not all(isinstance(count, int) for count in counts.values()):
+        return "'reply.usage' has a count that is no whole number"
+    if not isinstance(reply.get("cost_usd"), int | float | None):
+        return "'reply.cost_usd' is no number"
+    return None
+
+
+def _malformed(path: Path, line: int, problem: str) -> ModelConfigurationError:
+    return ModelConfigurationError(
+        f"{path}, line {line}: {problem}",
+        hint='a line is {"request": {…}, "reply": {"text": "…"}}; the first may be {"about": "…"}',
+    )

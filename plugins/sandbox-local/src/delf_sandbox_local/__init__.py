@@ -1,0 +1,1 @@
+"""delf's local sandbox: a confined process for each task."""

@@ -1,0 +1,184 @@
+"""The backend ``local``: a fresh process for each session, some kept warm."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections import deque
+from functools import cache
+from pathlib import Path
+
+from delf.errors import SandboxUnavailableError
+from delf.protocols.sandbox import Availability, Available, Limits, SessionSpec, Unavailable
+from delf.sandbox.session import WireSession
+from delf.sandbox.zipapp import guest_digest, guest_zipapp
+from delf.types import Isolation
+from delf_sandbox_local import seccomp
+from delf_sandbox_local.process import LocalProcess, spawn
+
+_START_SECONDS = 20.0
+Kind = tuple[Limits, bool]
+"""What a process is started with; only sessions of the same kind can use it."""
+
+
+class _Guest(WireSession):
+    """A session that knows its process."""
+
+    def __init__(self, process: LocalProcess, frame_bytes: int) -> None:
+        super().__init__(process, frame_bytes)
+        self.process = process
+
+
+class LocalBackend:
+    """Implements :class:`delf.protocols.sandbox.SandboxBackend`.
+
+    Every session has its own process, used once. A few are started ahead, so that a task
+    need not wait for an interpreter.
+
+    Args:
+        pool_size: How many processes to keep ready.
+    """
+
+    isolation: Isolation = "process"
+
+    def __init__(self, *, pool_size: int = 2) -> None:
+        self._pool_size = pool_size
+        self._idle: deque[_Guest] = deque()
+        self._kind: Kind | None = None
+        self._open: set[_Guest] = set()
+        self._filling: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    async def available(self) -> Availability:
+        """Works on every POSIX system."""
+        if os.name != "posix":
+            return Unavailable("this system has no POSIX processes", "use sandbox-docker")
+        filtered = "seccomp filter" if seccomp.supported() else "no seccomp filter here"
+        return Available(f"own process, resource limits, {filtered}")
+
+    async def open(self, spec: SessionSpec) -> WireSession:
+        """A session in a process that no other task has used."""
+        self._follow_loop()
+        kind = (spec.limits, bool(spec.libraries))
+        guest = self._take_idle(kind) or await self._start(kind)
+        self._open.add(guest)
+        try:
+            await guest.ready(_START_SECONDS)
+            guest.initialise(spec, guest.process.scratch, spec.files)
+        except BaseException:
+            await self._discard(guest)
+            raise
+        self._refill(kind)
+        return guest
+
+    async def warm_up(self, spec: SessionSpec) -> None:
+        """Start processes ahead."""
+        self._follow_loop()
+        self._refill((spec.limits, bool(spec.libraries)))
+
+    def visible_path(self, path: str) -> str:
+        """The same path: the process shares the host's file system."""
+        return path
+
+    async def aclose(self) -> None:
+        """Kill every process."""
+        self._closed = True
+        if self._filling is not None:
+            self._filling.cancel()
+            await asyncio.gather(self._filling, return_exceptions=True)
+            self._filling = None
+        guests = [*self._idle, *self._open]
+        self._idle.clear()
+        self._open.clear()
+        await asyncio.gather(*(guest.aclose() for guest in guests), return_exceptions=True)
+
+    def _follow_loop(self) -> None:
+        """Processes belong to one event loop; after a change of loop they are started anew."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        for guest in (*self._idle, *self._open):
+            guest.process.kill()
+        self._idle.clear()
+        self._open.clear()
+        self._filling = None
+        self._closed = False
+        self._loop = loop
+
+    def _take_idle(self, kind: Kind) -> _Guest | None:
+        if kind != self._kind:
+            return None
+        while self._idle:
+            guest = self._idle.popleft()
+            if guest.alive and guest.process.running:
+                return guest
+        return None
+
+    async def _start(self, kind: Kind) -> _Guest:
+        limits, libraries = kind
+        try:
+            process, wire = spawn(_zipapp_path(), limits, libraries)
+        except OSError as error:
+            raise SandboxUnavailableError(f"no process can be started: {error}") from error
+        loop = asyncio.get_running_loop()
+        _, guest = await loop.create_connection(
+            lambda: _Tracked(process, limits.frame_bytes, self._open), sock=wire
+        )
+        return guest
+
+    def _refill(self, kind: Kind) -> None:
+        if self._closed or self._pool_size <= 0:
+            return
+        if self._filling is None or self._filling.done():
+            self._filling = asyncio.get_running_loop().create_task(self._fill(kind))
+
+    async def _fill(self, kind: Kind) -> None:
+        if kind != self._kind:
+            stale, self._kind = list(self._idle), kind
+            self._idle.clear()
+            await asyncio.gather(*(guest.aclose() for guest in stale))
+        while len(self._idle) < self._pool_size and not self._closed:
+            guest = await self._start(kind)
+            self._idle.append(guest)
+            await guest.ready(_START_SECONDS)
+
+    async def _discard(self, guest: _Guest) -> None:
+        self._open.discard(guest)
+        await guest.aclose()
+
+
+class _Tracked(_Guest):
+    """Leaves the backend's books when it is closed."""
+
+    def __init__(self, process: LocalProcess, frame_bytes: int, books: set[_Guest]) -> None:
+        super().__init__(process, frame_bytes)
+        self._books = books
+
+    async def aclose(self) -> None:
+        self._books.discard(self)
+        await super().aclose()
+
+
+@cache
+def _zipapp_path() -> Path:
+    """The guest's archive on disk, written once for each version of it and of Python."""
+    from platformdirs import user_cache_path
+
+    name = f"guest-{guest_digest()[:16]}-{sys.implementation.cache_tag}.pyz"
+    data = guest_zipapp()
+    for folder in (user_cache_path("delf"), Path(tempfile.gettempdir()) / f"delf-{os.getuid()}"):
+        path = folder / name
+        try:
+            if path.is_file() and path.stat().st_uid == os.getuid() and path.read_bytes() == data:
+                return path
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+                file.write(data)
+            Path(file.name).replace(path)
+        except OSError:
+            continue
+        return path
+    raise SandboxUnavailableError("the sandbox's program cannot be written to a cache folder")

@@ -1,0 +1,28 @@
+"""What differs between databases: one module for each way to speak, behind one protocol."""
+
+from __future__ import annotations
+
+from delf_sql.backends.base import Backend, Limits
+from delf_sql.target import Target
+
+__all__ = ["Backend", "Limits", "make_backend"]
+
+
+def make_backend(target: Target, limits: Limits) -> Backend:
+    """The backend for a target; its driver is imported when it connects.
+
+    Args:
+        target: The database.
+        limits: What a statement may take.
+    """
+    if target.dialect == "sqlite":
+        from delf_sql.backends.sqlite import SqliteBackend
+
+        return SqliteBackend(target, limits)
+    if target.dialect == "postgresql":
+        from delf_sql.backends.postgresql import PostgresBackend
+
+        return PostgresBackend(target, limits)
+    from delf_sql.backends.mysql import MysqlBackend
+
+    return MysqlBackend(target, limits)

@@ -1,0 +1,158 @@
+"""The protocol of a backend, and what all of them share."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, ClassVar, Literal, Protocol
+
+from delf.errors import OptionalDependencyError
+from delf_sql.catalog import Relation, Table
+from delf_sql.gate import Statement
+from delf_sql.lexer import Syntax
+from delf_sql.placeholders import Params
+from delf_sql.rows import Fetched
+from delf_sql.target import Target
+
+Cause = Literal["statement", "timeout", "read-only", "unavailable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a statement may take.
+
+    Args:
+        timeout: Seconds.
+        connect_timeout: Seconds to wait for the server.
+        max_rows: The most rows.
+        max_bytes: About how much the rows may hold.
+        functions: Functions that a query may call although they are refused by default.
+        create: Make a SQLite file that does not exist.
+    """
+
+    timeout: float
+    connect_timeout: float
+    max_rows: int
+    max_bytes: int
+    functions: frozenset[str]
+    create: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What a driver's exception means.
+
+    Args:
+        cause: What kind of failure it is.
+        text: The database's own words, one line.
+        table: A table that does not exist.
+        column: A column that does not exist.
+    """
+
+    cause: Cause
+    text: str
+    table: str | None = None
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write did: rows changed, and rows returned by it."""
+
+    rowcount: int
+    fetched: Fetched
+
+
+class Backend(Protocol):
+    """How to speak with one kind of database. ``driver`` is the driver's own connection."""
+
+    sqlalchemy_url: ClassVar[str]
+    target: Target
+
+    async def connect(self, *, reader: bool) -> Any:
+        """A new connection of the driver; a reader's cannot change anything.
+
+        Args:
+            reader: Whether it is for reading.
+
+        Raises:
+            OptionalDependencyError: When the driver is not installed.
+        """
+        ...
+
+    def syntax(self, driver: Any) -> Syntax:
+        """How this connection's database reads text."""
+        ...
+
+    async def read(self, driver: Any, statement: Statement, params: Params, limit: int) -> Fetched:
+        """Run a query in a transaction that cannot write.
+
+        Args:
+            driver: A reader's connection.
+            statement: What passed the gate.
+            params: Its parameters.
+            limit: The most rows to fetch.
+        """
+        ...
+
+    async def write(
+        self, driver: Any, statement: Statement, batches: Sequence[Params]
+    ) -> Written:
+        """Run a statement once for each set of parameters, all in one transaction.
+
+        Args:
+            driver: A writer's connection.
+            statement: What passed the gate.
+            batches: Sets of parameters, at least one.
+        """
+        ...
+
+    async def relations(self, driver: Any) -> list[Relation]:
+        """All tables and views, without columns."""
+        ...
+
+    async def tables(self, driver: Any, relations: Sequence[Relation]) -> list[Table]:
+        """These tables and views with their columns, in the same order."""
+        ...
+
+    async def version(self, driver: Any) -> str:
+        """The product and its version: ``PostgreSQL 15.8``."""
+        ...
+
+    async def interrupted(self, driver: Any) -> bool:
+        """Stop what a cancelled task left running; returns whether the connection is usable."""
+        ...
+
+    def abandon(self, driver: Any) -> None:
+        """Drop a connection of an event loop that is gone, without awaiting."""
+        ...
+
+    def explain(self, error: BaseException) -> Problem | None:
+        """What a driver's exception means; None when it is no such exception."""
+        ...
+
+
+def import_driver(module: str, extra: str, what: str) -> ModuleType:
+    """A driver that comes with an extra.
+
+    Args:
+        module: The module to import.
+        extra: The extra of this distribution that installs it.
+        what: What it is for.
+
+    Raises:
+        OptionalDependencyError: When it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise OptionalDependencyError(
+            f"{what} needs the package {module}", package=f"'delf-plugin-sql[{extra}]'"
+        ) from None
+
+
+def first_line(text: str) -> str:
+    """The first line that says something."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")

@@ -1,0 +1,139 @@
+"""What a database holds, as records; each backend reads its own catalogue into them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypedDict
+
+RelationKind = Literal["table", "view"]
+_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_A-Za-z]+")
+_SHORTEST_WORD: Final = 3
+
+
+class ColumnInfo(TypedDict):
+    """A column as a script gets it."""
+
+    name: str
+    type: str
+    nullable: bool
+    primary_key: bool
+    references: str | None
+    comment: str | None
+
+
+class TableInfo(TypedDict):
+    """A table as a script gets it."""
+
+    table: str
+    kind: str
+    comment: str | None
+    columns: list[ColumnInfo] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """A table or view without its columns.
+
+    Args:
+        name: Its name, bare.
+        schema: The schema to write before it; None where the name is enough.
+        kind: Table or view.
+        comment: What its author says about it.
+        key: What the backend finds it by.
+    """
+
+    name: str
+    schema: str | None = None
+    kind: RelationKind = "table"
+    comment: str | None = None
+    key: Any = None
+
+    @property
+    def full_name(self) -> str:
+        """With its schema where that is needed."""
+        return f"{self.schema}.{self.name}" if self.schema else self.name
+
+
+@dataclass(slots=True, kw_only=True)
+class Column:
+    """A column."""
+
+    name: str
+    type: str
+    nullable: bool = True
+    primary_key: bool = False
+    unique: bool = False
+    references: str | None = None
+    comment: str | None = None
+
+    def info(self) -> ColumnInfo:
+        """As a script gets it."""
+        return ColumnInfo(
+            name=self.name,
+            type=self.type,
+            nullable=self.nullable,
+            primary_key=self.primary_key,
+            references=self.references,
+            comment=self.comment,
+        )
+
+
+@dataclass(slots=True)
+class Table:
+    """A table or view with its columns."""
+
+    relation: Relation
+    columns: list[Column] = field(default_factory=list[Column])
+
+    def column(self, name: str) -> Column | None:
+        """A column by its name."""
+        return next((column for column in self.columns if column.name == name), None)
+
+    def info(self) -> TableInfo:
+        """As a script gets it."""
+        return relation_info(self.relation, [column.info() for column in self.columns])
+
+
+def relation_info(relation: Relation, columns: list[ColumnInfo] | None = None) -> TableInfo:
+    """A relation as a script gets it; without columns where there are too many tables."""
+    return TableInfo(
+        table=relation.full_name, kind=relation.kind, comment=relation.comment, columns=columns
+    )
+
+
+def find_relation(name: str, relations: Iterable[Relation]) -> Relation | None:
+    """A relation by what a script calls it: exactly, else whatever the case, else bare."""
+    wanted = name.replace('"', "").replace("`", "")
+    listed = list(relations)
+    exact = [r for r in listed if r.full_name == wanted]
+    folded = [r for r in listed if r.full_name.lower() == wanted.lower()]
+    bare = [r for r in listed if r.name.lower() == wanted.lower()]
+    return next(iter([*exact, *folded, *bare]), None)
+
+
+def by_relevance(relations: Sequence[Relation], task: str) -> list[tuple[int, Relation]]:
+    """Relations with a score for how well they fit a task, the best first, else in order."""
+    wanted = _stems(task)
+    scored = [(_score(relation, wanted), relation) for relation in relations]
+    return sorted(scored, key=lambda pair: -pair[0])
+
+
+def _score(relation: Relation, wanted: set[str]) -> int:
+    in_name = len(_stems(relation.name) & wanted)
+    in_comment = len(_stems(relation.comment or "") & wanted)
+    return 3 * in_name + in_comment
+
+
+def _stems(text: str) -> set[str]:
+    """Words of a text or an identifier, in lower case, without the plural's ending."""
+    stems: set[str] = set()
+    for word in _WORDS.findall(text):
+        stem = word.lower()
+        if len(stem) >= _SHORTEST_WORD:
+            stems.add(stem)
+            stems.update(stem.removesuffix(ending) for ending in ("s", "es"))
+            if stem.endswith("ies"):
+                stems.add(f"{stem[:-3]}y")
+    return stems

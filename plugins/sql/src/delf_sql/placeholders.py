@@ -1,0 +1,173 @@
+"""Parameters: ``:name`` with a dict, ``?`` with a list; bound by the driver, never pasted in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from delf.errors import ToolRefusedError
+from delf_sql.lexer import Token
+from delf_sql.target import Dialect
+
+Params = Mapping[str, Any] | Sequence[Any] | None
+Adapt = Callable[[Any], tuple[str, Any]]
+"""Gives the placeholder for a value, in which ``{}`` stands for the driver's own, and the
+value as the driver takes it. Raises TypeError for a value that the database has no type for."""
+
+_MARKS: Final[dict[Dialect, str]] = {"postgresql": "%s", "mysql": "%s", "sqlite": "?"}
+_NAME: Final = re.compile(r":([A-Za-z_]\w*)")
+_AFTER_VALUE: Final = (":", ")", "]")
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A placeholder: where it is, and its name or number."""
+
+    start: int
+    end: int
+    key: str | int
+    in_list: bool
+    bare_list: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A statement as the driver takes it.
+
+    Args:
+        text: With the driver's placeholders.
+        values: In their order; None when there are none and the text is as it was written.
+        probe: The text with ``?``, as a database's own preparing takes it.
+    """
+
+    text: str
+    values: list[Any] | None
+    probe: str
+
+
+def find_holes(text: str, tokens: Sequence[Token], *, named: bool) -> list[Hole]:
+    """The placeholders of one style.
+
+    Args:
+        text: The statement.
+        tokens: Of that text.
+        named: Look for ``:name``; otherwise for ``?``.
+    """
+    holes: list[Hole] = []
+    for index, token in enumerate(tokens):
+        if token.kind != "operator" or token.text != (":" if named else "?"):
+            continue
+        before = tokens[index - 1] if index else None
+        if named:
+            match = _NAME.match(text, token.start)
+            if match is None or (before and _is_no_parameter(before, token)):
+                continue
+            holes.append(_hole(tokens, index, match.end(), match.group(1)))
+        else:
+            holes.append(_hole(tokens, index, token.end, len(holes)))
+    return holes
+
+
+def _is_no_parameter(before: Token, colon: Token) -> bool:
+    """``::type``, and ``[1:n]`` or ``value:key`` written without a blank."""
+    if before.end != colon.start:
+        return False
+    return before.kind != "operator" or before.text in _AFTER_VALUE
+
+
+def _hole(tokens: Sequence[Token], index: int, end: int, key: str | int) -> Hole:
+    before = tokens[index - 1] if index else None
+    earlier = tokens[index - 2] if index > 1 else None
+    bare = before is not None and before.word == "IN"
+    inside = (
+        before is not None and before.text == "(" and earlier is not None and earlier.word == "IN"
+    )
+    return Hole(tokens[index].start, end, key, inside or bare, bare)
+
+
+def bind(
+    text: str, tokens: Sequence[Token], params: Params, dialect: Dialect, adapt: Adapt
+) -> Bound:
+    """The statement with its parameters bound.
+
+    Args:
+        text: One statement.
+        tokens: Of that text.
+        params: A dict for ``:name``, a list for ``?``, or nothing.
+        dialect: Whose driver takes it.
+        adapt: Turns a value into what that driver takes.
+
+    Raises:
+        ToolRefusedError: When placeholders and parameters do not fit.
+    """
+    if not params:
+        return Bound(text, None, text)
+    named = isinstance(params, Mapping)
+    holes = find_holes(text, tokens, named=named)
+    _check(holes, params, dialect)
+    values: list[Any] = []
+    parts: list[str] = []
+    probe: list[str] = []
+    place = 0
+    for hole in holes:
+        between = text[place : hole.start]
+        marks = _marks(hole, cast("Any", params)[hole.key], adapt, values)
+        if hole.bare_list:
+            marks = f"({marks})"
+        escaped = between if dialect == "sqlite" else between.replace("%", "%%")
+        parts += [escaped, marks.replace("{}", _MARKS[dialect])]
+        probe += [between, marks.replace("{}", "?")]
+        place = hole.end
+    rest = text[place:]
+    parts.append(rest if dialect == "sqlite" else rest.replace("%", "%%"))
+    probe.append(rest)
+    return Bound("".join(parts), values, "".join(probe))
+
+
+def _marks(hole: Hole, value: Any, adapt: Adapt, values: list[Any]) -> str:
+    items: list[Any] = [value]
+    if hole.in_list and isinstance(value, (list, tuple, set, frozenset)):
+        items = list(cast("Iterable[Any]", value))
+        if not items:
+            raise ToolRefusedError(
+                f"parameter {_shown(hole.key)} is an empty list: IN needs at least one value"
+            )
+    marks: list[str] = []
+    for item in items:
+        try:
+            mark, adapted = adapt(item)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ToolRefusedError(f"parameter {_shown(hole.key)}: {error}") from None
+        marks.append(mark)
+        values.append(adapted)
+    return ", ".join(marks)
+
+
+def _shown(key: str | int) -> str:
+    return f":{key}" if isinstance(key, str) else f"number {key + 1}"
+
+
+def _check(
+    holes: Sequence[Hole], params: Mapping[str, Any] | Sequence[Any], dialect: Dialect
+) -> None:
+    if isinstance(params, Mapping):
+        missing = sorted({str(hole.key) for hole in holes} - set(params))
+        if missing:
+            raise ToolRefusedError(
+                f"the statement has :{', :'.join(missing)}, which params lacks; "
+                f"params has: {', '.join(map(str, params))}"
+            )
+        if not holes:
+            raise ToolRefusedError(
+                "params is a dict, but the statement has no :name placeholder; "
+                "write :name where each value goes, outside of quotes"
+            )
+    elif len(holes) != len(params):
+        advice = "write ? where each value goes, outside of quotes (not %s or $1)"
+        if dialect == "postgresql" and len(holes) > len(params):
+            advice = "where ? is a JSON operator, use :name placeholders and a dict"
+        raise ToolRefusedError(
+            f"the statement has {len(holes)} ? placeholders, params has {len(params)} values; {advice}"
+        )

@@ -1,0 +1,49 @@
+"""The settings of a SQL connection."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from delf.settings import PluginSettings, SecretStr
+
+
+class SQLSettings(PluginSettings):
+    """Where the database is, and the limits of what a script may take from it."""
+
+    url: SecretStr | None = Field(
+        default=None, description="postgresql://, mysql://, mariadb:// or sqlite:///path"
+    )
+    db_type: Literal["postgresql", "mysql", "mariadb", "sqlite"] | None = Field(
+        default=None, description="The kind of database where no url says it; else postgresql."
+    )
+    host: str | None = Field(default=None, description="The server; localhost when left out.")
+    port: int | None = Field(default=None, ge=1, le=65535, description="The server's port.")
+    database: str | None = Field(default=None, description="The database; for SQLite its path.")
+    user: str | None = Field(default=None, description="Who logs in.")
+    password: SecretStr | None = Field(default=None, description="The user's password.")
+    statement_timeout: float = Field(
+        default=30.0, gt=0, le=86_400, description="Seconds after which a statement is cancelled."
+    )
+    connect_timeout: float = Field(
+        default=10.0, gt=0, le=600, description="Seconds to wait for the server's answer."
+    )
+    max_rows: int = Field(
+        default=1000, ge=1, le=1_000_000, description="More rows than this are an error."
+    )
+    max_bytes: int = Field(
+        default=64_000_000, ge=1000, description="A larger result than this is an error."
+    )
+    pool_size: int = Field(default=5, ge=1, le=100, description="Statements at the same time.")
+    schema_chars: int = Field(
+        default=8000, ge=200, description="The most text about the schema in a prompt."
+    )
+    schema_tables: int = Field(
+        default=200, ge=1, description="With more tables than this, columns are told on request."
+    )
+    functions: frozenset[str] = Field(
+        default=frozenset(),
+        description="Functions that query may call although they are refused by default.",
+    )
+    create: bool = Field(default=False, description="Make a SQLite file that does not exist.")

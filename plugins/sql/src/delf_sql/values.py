@@ -1,0 +1,134 @@
+"""Values on their way in and out: what drivers take, and plain Python for scripts."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import enum
+import json
+import pathlib
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+_PLAIN: Final = frozenset(
+    {
+        type(None), bool, int, float, str, bytes, decimal.Decimal, dt.datetime, dt.date, dt.time,
+        dt.timedelta, uuid.UUID,
+    }
+)  # fmt: skip
+_LISTS: Final = (list, tuple, set, frozenset)
+_FIRST_LARGE_INT: Final = 2**63
+
+
+def plain(value: Any) -> Any:
+    """A value of a result as plain Python; what has no plain form becomes text."""
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {str(key): plain(item) for key, item in items}
+    if isinstance(value, _LISTS):
+        return [plain(item) for item in cast("list[Any]", value)]
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(cast("bytearray", value))
+    for base in (bool, int, float, str, decimal.Decimal):
+        if isinstance(value, base):
+            return base(value)
+    return str(value)
+
+
+def simple(value: Any) -> Any:
+    """A parameter without wrappers that no driver knows: enums, paths, tuples, sets.
+
+    Raises:
+        TypeError: For a value that no database has a type for.
+    """
+    if isinstance(value, enum.Enum):
+        return simple(value.value)
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, pathlib.PurePath):
+        return str(value)
+    if isinstance(value, _LISTS):
+        return [simple(item) for item in cast("list[Any]", value)]
+    if isinstance(value, Mapping):
+        return {str(k): simple(v) for k, v in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(cast("bytearray", value))
+    raise TypeError(f"a value of type {type(value).__name__} cannot be stored")
+
+
+def as_json(value: Any) -> str:
+    """JSON text of a parameter; dates and the like inside become text."""
+    return json.dumps(value, default=str, ensure_ascii=False)
+
+
+def for_sqlite(value: Any) -> tuple[str, Any]:
+    """A parameter for SQLite, which knows numbers, text and bytes.
+
+    Raises:
+        TypeError: For a value that cannot be stored.
+        ValueError: For a number that is too large.
+    """
+    value = simple(value)
+    if isinstance(value, int) and not -_FIRST_LARGE_INT <= value < _FIRST_LARGE_INT:
+        raise ValueError("SQLite's integers have 64 bits")
+    if isinstance(value, decimal.Decimal):
+        exact = value.is_finite() and value == value.to_integral_value()
+        small = exact and abs(value) < _FIRST_LARGE_INT
+        return "{}", int(value) if small else float(value)
+    if isinstance(value, dt.datetime):
+        return "{}", value.isoformat(sep=" ")
+    if isinstance(value, (dt.date, dt.time)):
+        return "{}", value.isoformat()
+    if isinstance(value, dt.timedelta):
+        return "{}", value.total_seconds()
+    if isinstance(value, uuid.UUID):
+        return "{}", str(value)
+    if isinstance(value, (list, dict)):
+        return "{}", as_json(value)
+    return "{}", value
+
+
+def for_mysql(value: Any) -> tuple[str, Any]:
+    """A parameter for MySQL and MariaDB.
+
+    Raises:
+        TypeError: For a value that cannot be stored.
+        ValueError: For a number that is none.
+    """
+    value = simple(value)
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124
+        raise ValueError("MySQL has no infinity and no NaN")
+    if isinstance(value, bytes):
+        return "UNHEX({})", value.hex()
+    if isinstance(value, uuid.UUID):
+        return "{}", str(value)
+    if isinstance(value, (list, dict)):
+        return "{}", as_json(value)
+    return "{}", value
+
+
+def for_postgresql(value: Any) -> tuple[str, Any]:
+    """A parameter for PostgreSQL: lists are arrays, dicts and lists of dicts are JSON.
+
+    Raises:
+        TypeError: For a value that cannot be stored.
+        ValueError: For text with a NUL character.
+    """
+    from psycopg.types.json import Jsonb
+
+    value = simple(value)
+    if isinstance(value, str) and "\x00" in value:
+        raise ValueError("PostgreSQL's text cannot hold a NUL character")
+    if isinstance(value, dict) or (isinstance(value, list) and _holds_dict(cast("list[Any]", value))):
+        return "{}", Jsonb(value, dumps=as_json)
+    return "{}", value
+
+
+def _holds_dict(items: list[Any]) -> bool:
+    return any(
+        isinstance(item, dict) or (isinstance(item, list) and _holds_dict(cast("list[Any]", item)))
+        for item in items
+    )

@@ -1,0 +1,47 @@
+"""What holds for every test: a clean environment, and no silent skip in CI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import Final
+
+import pytest
+
+ACCEPTED_SKIPS: Final = ("needs ../shared", "needs macOS", "needs Windows")
+"""Reasons that hold on CI's machine, too; any other skip there is a failure."""
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither delf's settings nor a provider's key reach a test from outside."""
+    for name in tuple(os.environ):
+        if name.startswith("DELF_") or name.endswith("_API_KEY"):
+            monkeypatch.delenv(name)
+
+
+def _unaccepted(reason: str) -> bool:
+    return os.environ.get("CI") == "true" and not reason.startswith(ACCEPTED_SKIPS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    skipped = call.excinfo is not None and isinstance(call.excinfo.value, pytest.skip.Exception)
+    if skipped and report.skipped and _unaccepted(str(call.excinfo.value)):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which CI does not accept: {call.excinfo.value}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if report.outcome == "skipped" and isinstance(report.longrepr, tuple):
+        reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+        if _unaccepted(reason):
+            report.outcome = "failed"
+            report.longrepr = f"skipped, which CI does not accept: {reason}"
+    return report

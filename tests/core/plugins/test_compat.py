@@ -1,0 +1,86 @@
+import pytest
+
+from delf.plugins.compat import check
+from delf.plugins.discovery import Candidate
+
+
+def candidate(*requires, keywords=()):
+    return Candidate(name="x", target="x", distribution="x", requires=requires, keywords=keywords)
+
+
+def verdict(*requires, keywords=(), version="0.5.0", api=1):
+    found = check(candidate(*requires, keywords=keywords), version=version, api=api)
+    return None if found is None else (found.state, found.reason)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["delf", "delf>=0.1,<1", "delf ~= 0.5", "delf==0.*", "Delf>=0.1", "delf[testing]>=0.2", "delf!=0.4"],
+)
+def test_a_fitting_requirement(line):
+    assert verdict(line) is None
+
+
+@pytest.mark.parametrize("line", ["delf>=0.6", "delf==1.*", "delf~=2.0", "delf>0.5.0,<2"])
+def test_a_newer_delf_is_needed(line):
+    state, reason = verdict(line) or ("", "")
+    assert state == "skipped"
+    assert reason.startswith("needs a newer delf (delf")
+    assert "this is 0.5.0" in reason
+
+
+@pytest.mark.parametrize("line", ["delf<0.5", "delf==0.1.0", "delf>=0.1,<0.2"])
+def test_written_for_an_older_delf(line):
+    state, reason = verdict(line) or ("", "")
+    assert state == "skipped"
+    assert reason.startswith("was written for an older delf (delf")
+
+
+def test_prereleases_of_delf_count():
+    assert verdict("delf>=0.4", version="0.5.0rc1") is None
+    assert verdict("delf>=0.5.0a1", version="0.5.0rc1") is None
+
+
+def test_plugin_api():
+    assert verdict(keywords=("delf-plugin-api-1",)) is None
+    assert verdict(keywords=("delf-plugin-api-1", "delf-plugin-api-2")) is None
+    assert verdict(keywords=("delf-plugin-api-2",)) == (
+        "skipped",
+        "needs a newer delf (plugin API 2, this is 1)",
+    )
+    assert verdict(keywords=("delf-plugin-api-1",), api=3) == (
+        "skipped",
+        "was written for an older delf (plugin API 1, this is 3)",
+    )
+
+
+def test_without_the_keyword_the_requirement_decides():
+    assert verdict("delf>=0.1", keywords=("delf", "plugin-api"), api=7) is None
+
+
+def test_missing_packages_are_named():
+    state, reason = verdict("delf", "pluggy", "no-such-package>=2", "Also.Missing") or ("", "")
+    assert state == "failed"
+    assert "no-such-package, Also.Missing" in reason
+    assert "pluggy" not in reason
+
+
+def test_extras_and_other_platforms_ask_for_nothing():
+    assert verdict("no-such-package; extra == 'fast'") is None
+    assert verdict("no-such-package; sys_platform == 'amiga'") is None
+    assert verdict("no-such-package; python_version >= '3'") is not None
+
+
+def test_a_wrong_delf_comes_before_a_missing_package():
+    state, _ = verdict("delf>=9", "no-such-package") or ("", "")
+    assert state == "skipped"
+
+
+def test_an_unreadable_requirement():
+    state, reason = verdict("delf >>> 1") or ("", "")
+    assert state == "failed"
+    assert "'delf >>> 1'" in reason
+
+
+def test_a_plugin_given_in_code_asks_for_nothing():
+    assert check(Candidate(name="x", plugin=object()), version="0.1", api=1) is None

@@ -1,0 +1,88 @@
+import subprocess
+import sys
+
+from delf.plugins import discovery
+
+
+def test_candidate_carries_what_the_distribution_says(site):
+    site.add(
+        "delf-plugin-tickets",
+        version="2.5",
+        requires=("delf>=0.1", "pluggy"),
+        keywords="support,delf-plugin-api-1",
+    )
+    (found,) = discovery.discover()
+    assert found.name == "tickets"
+    assert found.target == "made_delf_plugin_tickets"
+    assert (found.distribution, found.version) == ("delf-plugin-tickets", "2.5")
+    assert found.requires == ("delf>=0.1", "pluggy")
+    assert found.keywords == ("support", "delf-plugin-api-1")
+    assert found.origin == "delf-plugin-tickets 2.5"
+
+
+def test_nothing_is_imported(site):
+    module = site.add("delf-plugin-tickets", "raise SystemExit('imported')")
+    discovery.discover()
+    assert module not in sys.modules
+
+
+def test_distributions_without_a_plugin_are_no_candidates(site):
+    site.add("other", entry_points="[console_scripts]\nother = made_other:main\n")
+    site.add("none", entry_points="")
+    assert discovery.discover() == ()
+
+
+def test_several_entry_points_of_one_distribution(site):
+    site.add("two", entry_points="[delf]\nfirst = made_two\nsecond = made_two:other\n")
+    assert [item.name for item in discovery.discover()] == ["first", "second"]
+
+
+def test_malformed_entry_points_of_another_package_hide_nothing(site):
+    site.add("aaa-broken", entry_points="[console_scripts]\nthis is no entry point\n")
+    site.add("delf-plugin-tickets")
+    assert [item.name for item in discovery.discover()] == ["tickets"]
+
+
+def test_malformed_entry_points_of_a_plugin_are_its_own_problem(site):
+    site.add("broken", entry_points="[delf]\nthis is no entry point\n")
+    site.add("delf-plugin-tickets")
+    broken, good = discovery.discover()
+    assert broken.problem is not None
+    assert "metadata cannot be read" in broken.problem
+    assert good.problem is None
+
+
+def test_metadata_that_is_no_text_is_a_problem_of_one_plugin(site):
+    site.add("delf-plugin-tickets")
+    (info,) = site.path.glob("*.dist-info")
+    (info / "METADATA").write_bytes(b"Name: \xff\xfe\n")
+    (found,) = discovery.discover()
+    assert found.problem is not None
+
+
+def test_order_does_not_depend_on_the_file_system(site):
+    for name in ("zebra", "apple", "mango"):
+        site.add(name)
+    assert [item.name for item in discovery.discover()] == ["apple", "mango", "zebra"]
+
+
+def test_an_older_copy_further_down_the_path_is_not_seen(site, tmp_path, monkeypatch):
+    from importlib import metadata
+
+    site.add("delf-plugin-tickets", version="2.0")
+    other = type(site)(tmp_path / "other")
+    other.add("Delf_Plugin.Tickets", version="1.0", name="tickets")
+    real = metadata.Distribution.discover
+    monkeypatch.setattr(
+        metadata, "distributions", lambda: real(path=[str(site.path), str(other.path)])
+    )
+    assert [item.version for item in discovery.discover()] == ["2.0"]
+
+
+def test_the_host_module_does_not_import_metadata():
+    code = (
+        "import sys, delf.plugins.host\n"
+        "print([m for m in ('importlib.metadata', 'packaging', 'pydantic') if m in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"

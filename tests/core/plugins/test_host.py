@@ -1,0 +1,453 @@
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from delf.errors import DelfError, PluginError
+from delf.plugins.host import PluginHost
+from delf.specs import (
+    ConnectionSpec,
+    JournalSpec,
+    ModelSpec,
+    ObserverSpec,
+    SandboxSpec,
+    StrategySpec,
+)
+
+MODEL = """
+    from delf.hookspecs import hookimpl
+    from delf.specs import ModelSpec
+
+    @hookimpl
+    def delf_models():
+        yield ModelSpec(name="{name}", summary="", factory="{module}_vendor:M", serves=SERVES)
+"""
+
+
+def model(*patterns):
+    return MODEL.replace("SERVES", repr(patterns))
+
+
+def names(host, kind=ConnectionSpec):
+    return [spec.name for spec in host.specs(kind)]
+
+
+# What is there
+
+
+def test_the_core_offers_its_own_through_the_same_hooks(site, record):
+    host = site.host()
+    assert host.spec(JournalSpec, "memory").factory == "delf.engine.journal:MemoryJournal"
+    assert host.spec(StrategySpec, "codegen").factory == "delf.engine.codegen:CodegenStrategy"
+    core = record(host, "core")
+    assert (core.state, core.distribution) == ("loaded", "delf")
+    assert core.kinds == {"journal": ("memory",), "strategy": ("codegen",)}
+
+
+def test_a_plugin_is_imported_when_a_spec_is_asked_for_and_not_before(site):
+    module = site.add("delf-plugin-tickets")
+    host = site.host()
+    assert host.names == ("core", "tickets")
+    assert module not in sys.modules
+    assert names(host) == ["tickets"]
+    assert module in sys.modules
+
+
+def test_the_order_of_plugins_never_matters(site):
+    for name in ("zebra", "apple", "mango"):
+        site.add(name)
+    host = site.host()
+    turned = PluginHost(tuple(reversed(host._candidates)))
+    assert names(host) == names(turned) == ["apple", "mango", "zebra"]
+
+
+def test_plugins_given_in_code():
+    import types
+
+    from delf.hookspecs import hookimpl
+
+    module = types.ModuleType("made_in_code")
+
+    @hookimpl
+    def delf_connections():
+        return [ConnectionSpec(name="mine", summary="", factory="json:JSONDecoder")]
+
+    module.delf_connections = delf_connections
+    host = PluginHost.discover(no_plugins=True, environ={}, extra=[("mine", module)])
+    assert host.spec(ConnectionSpec, "mine").name == "mine"
+    assert host.origin(host.spec(ConnectionSpec, "mine")) == "plugin 'mine' given in code"
+
+
+# One bad plugin
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("raise RuntimeError('broken')", "RuntimeError: broken"),
+        ("raise SystemExit(1)", "SystemExit: 1"),
+        ("import no_such_vendor_sdk", "ModuleNotFoundError: No module named 'no_such_vendor_sdk'"),
+        ("def (:", "SyntaxError: invalid syntax"),
+        ("import asyncio\nraise asyncio.CancelledError", "CancelledError"),
+    ],
+)
+def test_a_broken_plugin_stops_nothing(site, record, source, reason):
+    site.add("aaa-broken", source)
+    site.add("delf-plugin-tickets")
+    host = site.host()
+    assert names(host) == ["tickets"]
+    broken = record(host, "aaa-broken")
+    assert broken.state == "failed"
+    assert broken.reason is not None
+    assert broken.reason.startswith(reason)
+    assert broken.kinds == {}
+    assert record(host, "tickets").state == "loaded"
+
+
+def test_a_module_that_is_not_there(site, record):
+    site.add("delf-plugin-ghost", entry_points="[delf]\nghost = made_no_such_module:plugin\n")
+    assert "made_no_such_module" in (record(site.host(), "ghost").reason or "")
+
+
+def test_plugins_for_another_delf_are_skipped_before_an_import(site, record):
+    newer = site.add("newer", "raise SystemExit", requires=("delf>=99",))
+    api = site.add("api", "raise SystemExit", keywords="delf-plugin-api-2")
+    older = site.add("older", "raise SystemExit", requires=("delf<0.0.1",))
+    host = site.host()
+    assert record(host, "newer").state == "skipped"
+    assert record(host, "newer").reason == "needs a newer delf (delf>=99, this is 0.1.0)"
+    assert record(host, "api").reason == "needs a newer delf (plugin API 2, this is 1)"
+    assert record(host, "older").reason == "was written for an older delf (delf<0.0.1, this is 0.1.0)"
+    assert not {newer, api, older} & set(sys.modules)
+
+
+def test_a_plugin_whose_packages_are_missing_is_not_imported(site, record):
+    module = site.add("delf-plugin-tickets", requires=("delf>=0.1", "ticket-sdk>=3"))
+    found = record(site.host(), "tickets")
+    assert found.state == "failed"
+    assert found.reason == "the package ticket-sdk that it needs is not installed"
+    assert module not in sys.modules
+
+
+# Blocking
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"no_plugins": True}, "disabled by --no-plugins"),
+        ({"disabled": ["tickets"]}, "disabled by the caller"),
+        ({"disabled": ["delf-plugin-tickets"]}, "disabled by the caller"),
+        ({"disabled": ["Delf_Plugin.Tickets"]}, "disabled by the caller"),
+        ({"environ": {"DELF_DISABLE_PLUGINS": "x, tickets"}}, "disabled by DELF_DISABLE_PLUGINS"),
+        ({"environ": {"DELF_DISABLE_PLUGINS": "all"}}, "disabled by DELF_DISABLE_PLUGINS"),
+    ],
+)
+def test_blocked_plugins_are_not_imported(site, record, options, reason):
+    module = site.add("delf-plugin-tickets")
+    host = site.host(**options)
+    assert names(host) == []
+    found = record(host, "tickets")
+    assert (found.state, found.reason) == ("disabled", reason)
+    assert module not in sys.modules
+    assert record(host, "core").state == "loaded"
+
+
+def test_the_core_cannot_be_blocked(site):
+    assert site.host(disabled=["core", "delf"]).spec(JournalSpec, "memory")
+
+
+def test_a_mistyped_block_is_a_warning(site):
+    site.add("delf-plugin-tickets")
+    host = site.host(environ={"DELF_DISABLE_PLUGINS": "ticket,elsewhere"})
+    assert host.warnings == (
+        "disabled by DELF_DISABLE_PLUGINS: 'ticket' is not installed; did you mean 'tickets'?",
+    )
+
+
+# Disputes
+
+
+def test_two_plugins_with_one_name(site, record):
+    site.add("delf-plugin-tickets")
+    site.add("rival", name="tickets", offers="rival", version="3.1")
+    host = site.host()
+    one = record(host, "tickets", "delf-plugin-tickets")
+    two = record(host, "tickets", "rival")
+    assert (one.state, one.reason) == ("conflict", "plugin 'tickets' is also in rival 3.1")
+    assert (two.state, two.reason) == (
+        "conflict",
+        "plugin 'tickets' is also in delf-plugin-tickets 1.0",
+    )
+    assert names(host) == ["rival", "tickets"]
+
+
+def test_a_name_given_twice_cannot_be_used_and_nothing_else_is_disturbed(site, record):
+    both = """
+        from delf.hookspecs import hookimpl
+        from delf.specs import ConnectionSpec
+
+        @hookimpl
+        def delf_connections():
+            for name in ("shared", "{name}"):
+                yield ConnectionSpec(name=name, summary="", factory="{module}:x")
+    """
+    site.add("one", both)
+    site.add("two", both, version="2.0")
+    host = site.host()
+    assert names(host) == ["one", "two"]
+    assert host.spec(ConnectionSpec, "two").name == "two"
+    with pytest.raises(PluginError) as caught:
+        host.spec(ConnectionSpec, "shared")
+    assert caught.value.message == "connection 'shared' is given by one 1.0 and two 2.0"
+    assert "DELF_DISABLE_PLUGINS=two" in (caught.value.hint or "")
+    assert record(host, "one").state == "conflict"
+    assert record(host, "two").reason == "connection 'shared' is also in one 1.0"
+
+
+def test_blocking_one_ends_a_dispute(site, record):
+    site.add("delf-plugin-tickets")
+    site.add("rival", name="tickets")
+    host = site.host(environ={"DELF_DISABLE_PLUGINS": "rival"})
+    assert names(host) == ["tickets"]
+    assert record(host, "tickets", "delf-plugin-tickets").state == "loaded"
+
+
+def test_one_module_in_two_distributions_is_a_dispute(site):
+    site.add("delf-plugin-tickets", module="made_shared")
+    site.add("fork", name="tickets", module="made_shared")
+    with pytest.raises(PluginError, match=r"delf-plugin-tickets 1\.0 and fork 1\.0"):
+        site.host().spec(ConnectionSpec, "tickets")
+
+
+def test_no_plugin_can_take_a_name_of_the_core(site, record):
+    site.add(
+        "usurper",
+        """
+        from delf.hookspecs import hookimpl
+        from delf.specs import JournalSpec
+
+        @hookimpl
+        def delf_journals():
+            yield JournalSpec(name="memory", summary="", factory="evil:Journal")
+            yield JournalSpec(name="usurper", summary="", factory="evil:Journal")
+        """,
+        name="core",
+    )
+    host = site.host()
+    assert host.spec(JournalSpec, "memory").factory.startswith("delf.engine")
+    assert host.spec(JournalSpec, "usurper")
+    bad = record(host, "core", "usurper")
+    assert bad.state == "conflict"
+    assert "journal 'memory' is the core's own" in (bad.reason or "")
+    assert record(host, "core", "delf").state == "loaded"
+
+
+# Names that mean nothing
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "package"),
+    [
+        (SandboxSpec, "docker", "delf-plugin-sandbox-docker"),
+        (ConnectionSpec, "gmail", "delf-plugin-gmail"),
+        (JournalSpec, "sql", "delf-plugin-journal-sql"),
+    ],
+)
+def test_a_known_name_says_what_to_install(site, kind, name, package):
+    with pytest.raises(PluginError, match=f"no {kind.kind} '{name}' is installed") as caught:
+        site.host().spec(kind, name)
+    assert caught.value.hint == f"pip install {package}"
+
+
+def test_an_unknown_name_gets_a_suggestion_and_the_list(site):
+    site.add("delf-plugin-tickets")
+    with pytest.raises(PluginError) as caught:
+        site.host().spec(ConnectionSpec, "tickts")
+    assert caught.value.message == "unknown connection 'tickts'; did you mean 'tickets'?"
+    assert caught.value.hint == "installed: tickets"
+
+
+def test_no_package_is_recommended_for_a_name_that_is_not_known(site):
+    with pytest.raises(PluginError) as caught:
+        site.host().spec(ConnectionSpec, "xyzzy")
+    assert "pip" not in caught.value.describe()
+    assert caught.value.hint == "no connection is installed"
+
+
+def test_a_plugin_that_could_not_be_used_is_named_with_its_reason(site):
+    site.add("delf-plugin-sandbox-docker", "raise RuntimeError('no socket')")
+    site.add("delf-plugin-gmail", requires=("delf>=99",))
+    host = site.host(disabled=["drive"])
+    with pytest.raises(PluginError) as caught:
+        host.spec(SandboxSpec, "docker")
+    assert caught.value.message == (
+        "no sandbox 'docker': plugin 'sandbox-docker' (delf-plugin-sandbox-docker 1.0) is failed: "
+        "RuntimeError: no socket"
+    )
+    with pytest.raises(PluginError, match="is skipped: needs a newer delf"):
+        host.spec(ConnectionSpec, "gmail")
+
+
+def test_a_blocked_plugin_is_named_with_its_reason(site):
+    site.add("delf-plugin-tickets")
+    with pytest.raises(PluginError, match="is disabled: disabled by --no-plugins"):
+        site.host(no_plugins=True).spec(ConnectionSpec, "tickets")
+
+
+# Models
+
+
+def test_the_longest_pattern_that_fits_serves_a_model(site):
+    site.add("general", model("*"))
+    site.add("gpt", model("gpt-*", "o?"))
+    site.add("mini", model("gpt-*-mini"))
+    host = site.host()
+    assert host.model_spec("claude-x").name == "general"
+    assert host.model_spec("gpt-4o").name == "gpt"
+    assert host.model_spec("o3").name == "gpt"
+    assert host.model_spec("gpt-4o-mini").name == "mini"
+
+
+def test_two_plugins_that_fit_equally_well(site):
+    site.add("one", model("gpt-*"))
+    site.add("two", model("*-mini", "gpt-?"))
+    host = site.host()
+    assert host.model_spec("gpt-4o").name == "one"
+    with pytest.raises(PluginError, match=r"model 'gpt-4' is given by one 1\.0 and two 1\.0"):
+        host.model_spec("gpt-4")
+
+
+def test_a_model_that_nothing_serves(site):
+    host = site.host()
+    with pytest.raises(PluginError, match="no installed plugin serves the model 'gpt-4o'") as caught:
+        host.model_spec("gpt-4o")
+    assert caught.value.hint == "pip install delf-plugin-model-litellm"
+    with pytest.raises(PluginError) as caught:
+        host.model_spec("recorded:demo.jsonl")
+    assert caught.value.hint == "pip install delf-plugin-model-recorded"
+
+
+def test_a_model_whose_plugin_failed(site):
+    site.add("delf-plugin-model-litellm", requires=("delf", "litellm-that-is-missing"))
+    with pytest.raises(PluginError, match="litellm-that-is-missing that it needs is not installed"):
+        site.host().model_spec("gpt-4o")
+
+
+# Factories
+
+
+def test_a_factory_is_imported_on_the_first_use_only(site):
+    module = site.add("delf-plugin-tickets")
+    site.module(f"{module}_vendor", "COUNT = []\nclass Thing: pass\n")
+    host = site.host()
+    spec = host.spec(ConnectionSpec, "tickets")
+    assert f"{module}_vendor" not in sys.modules
+    assert host.resolve(spec).__name__ == "Thing"
+    assert host.resolve(spec) is host.resolve(spec)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import no_such_sdk", "ModuleNotFoundError: No module named 'no_such_sdk'"),
+        ("Thingy = 1", "has no 'Thing'; did you mean 'Thingy'?"),
+        ("raise SystemExit(2)", "SystemExit: 2"),
+    ],
+)
+def test_a_factory_that_cannot_be_imported_names_its_plugin(site, source, reason):
+    module = site.add("delf-plugin-tickets")
+    site.module(f"{module}_vendor", source)
+    host = site.host()
+    with pytest.raises(PluginError) as caught:
+        host.resolve(host.spec(ConnectionSpec, "tickets"))
+    assert "plugin 'tickets' (delf-plugin-tickets 1.0): cannot load" in caught.value.message
+    assert reason in caught.value.message
+    assert caught.value.__cause__ is not None
+
+
+def test_what_the_plugin_says_itself_is_passed_on(site):
+    module = site.add("delf-plugin-tickets")
+    site.module(
+        f"{module}_vendor",
+        "from delf.errors import OptionalDependencyError\n"
+        "raise OptionalDependencyError('needs the SDK', package='ticket-sdk')\n",
+    )
+    host = site.host()
+    with pytest.raises(DelfError, match="^needs the SDK$"):
+        host.resolve(host.spec(ConnectionSpec, "tickets"))
+
+
+def test_a_host_is_shared_between_threads(site):
+    site.add("delf-plugin-tickets", "import time\ntime.sleep(0.05)\n")
+    host = site.host()
+    seen = []
+    threads = [threading.Thread(target=lambda: seen.append(host.records())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 8
+    assert all(item is seen[0] for item in seen)
+
+
+def test_two_hosts_know_nothing_of_each_other(site):
+    site.add("delf-plugin-tickets")
+    assert names(site.host(no_plugins=True)) == []
+    assert names(site.host()) == ["tickets"]
+
+
+# The report
+
+
+def test_the_report_is_json_ready(site):
+    import json
+
+    site.add("delf-plugin-tickets")
+    site.add("broken", "1/0")
+    rows = {row["name"]: row for row in json.loads(json.dumps(site.host().report()))}
+    assert set(rows) == {"core", "tickets", "broken"}
+    assert rows["tickets"]["kinds"] == {"connection": ["tickets"]}
+    assert rows["tickets"]["distribution"] == "delf-plugin-tickets"
+    assert rows["tickets"]["load_ms"] > 0
+    assert rows["broken"]["state"] == "failed"
+    assert rows["broken"]["reason"] == "ZeroDivisionError: division by zero"
+
+
+def test_everything_at_once_in_a_fresh_process(site):
+    site.add("delf-plugin-good")
+    site.add("broken", "raise SystemExit('broken')")
+    site.add("newer", requires=("delf>=99",))
+    site.add("delf-plugin-twin", offers="a")
+    site.add("other-twin", name="twin", offers="b")
+    code = (
+        f"import sys; sys.path.insert(0, {str(site.path)!r})\n"
+        "from delf.plugins.host import PluginHost\n"
+        "host = PluginHost.discover()\n"
+        "states = {(r.name, r.state) for r in host.records()}\n"
+        "print(sorted(s for s in states if s[0] in ('core', 'good', 'broken', 'newer', 'twin')))\n"
+        "print('made_delf_plugin_good_vendor' in sys.modules)\n"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines() == [
+        "[('broken', 'failed'), ('core', 'loaded'), ('good', 'loaded'), ('newer', 'skipped'), "
+        "('twin', 'conflict')]",
+        "False",
+    ]
+
+
+def test_discovery_of_25_plugins_is_quick(site):
+    for number in range(25):
+        site.add(f"delf-plugin-p{number}", requires=("delf>=0.1,<1", "pydantic>=2", "click"))
+    site.host().records()
+    started = time.perf_counter()
+    host = site.host()
+    found = time.perf_counter()
+    assert len(host.records()) == 26
+    loaded = time.perf_counter()
+    assert found - started < 0.2
+    assert loaded - found < 0.5
+    assert host.specs(ObserverSpec) == ()
+    assert host.specs(ModelSpec) == ()

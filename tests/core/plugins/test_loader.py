@@ -1,0 +1,194 @@
+import subprocess
+import sys
+import types
+
+import pytest
+
+from delf.plugins import loader
+from delf.plugins.discovery import Candidate
+
+GOOD = """
+    from delf.hookspecs import hookimpl
+    from delf.specs import *
+
+    @hookimpl
+    def delf_observers():
+        return [ObserverSpec(name="good", summary="", factory="a.b:c")]
+"""
+
+
+def load(source, name="made_by_hand"):
+    import textwrap
+
+    module = types.ModuleType(name)
+    exec(textwrap.dedent(source), module.__dict__)
+    return loader.load(Candidate(name="x", plugin=module), loader.new_manager())
+
+
+def hook(body, head="from delf.hookspecs import hookimpl\nfrom delf.specs import *\n"):
+    indented = "\n".join(f"    {line}" for line in body.splitlines())
+    return f"{head}\n@hookimpl\ndef delf_connections():\n{indented}\n"
+
+
+def test_specs_are_collected():
+    loaded = load(GOOD)
+    assert [spec.name for spec in loaded.specs] == ["good"]
+    assert loaded.problem is None
+    assert loaded.load_ms > 0
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("raise RuntimeError('no luck\\nsecond line')", "delf_connections raised RuntimeError: no luck"),
+        ("raise SystemExit(3)", "delf_connections raised SystemExit: 3"),
+        ("yield 1", "returned a int, not a ConnectionSpec"),
+        ("return None", "returned NoneType, not an iterable of ConnectionSpec"),
+        ("return 'abc'", "returned str, not an iterable"),
+        ("return [ConnectionSpec]", "returned a ConnectionSpec, not a ConnectionSpec"),
+        (
+            "yield MemorySpec(name='m', summary='', factory='a:b')",
+            "returned a MemorySpec, not a ConnectionSpec",
+        ),
+        ("yield ConnectionSpec(name='x', summary='')", "missing 1 required keyword-only argument"),
+        ("yield ConnectionSpec(name='', summary='', factory='a:b')", "'' is no name"),
+        ("yield ConnectionSpec(name='a b', summary='', factory='a:b')", "'a b' is no name"),
+        ("yield ConnectionSpec(name=3, summary='', factory='a:b')", "3 is no name"),
+        ("yield ConnectionSpec(name='x', summary=None, factory='a:b')", "has no summary"),
+        ("yield ConnectionSpec(name='x', summary='', factory='a.b')", "not 'module:attribute'"),
+        ("yield ConnectionSpec(name='x', summary='', factory=int)", "not 'module:attribute'"),
+        (
+            "for _ in 'ab': yield ConnectionSpec(name='x', summary='', factory='a:b')",
+            "it names the connection 'x' twice",
+        ),
+        (
+            "while True: yield ConnectionSpec(name='x', summary='', factory='a:b')",
+            "more than 1000 specs",
+        ),
+    ],
+)
+def test_a_bad_hook_is_a_problem_not_an_exception(body, problem):
+    loaded = load(hook(body))
+    assert loaded.problem is not None
+    assert problem in loaded.problem
+    assert loaded.specs == ()
+
+
+def test_an_async_hook_is_refused_without_a_warning():
+    loaded = load(hook("return []").replace("def delf", "async def delf"))
+    assert loaded.problem == "delf_connections is async; hooks are plain functions"
+
+
+def test_a_hook_with_arguments_is_refused():
+    loaded = load(hook("return []").replace("connections()", "connections(config)"))
+    assert loaded.problem is not None
+    assert "config" in loaded.problem
+
+
+def test_a_wrapper_is_refused():
+    source = hook("yield").replace("@hookimpl", "@hookimpl(wrapper=True)")
+    assert "is a wrapper" in (load(source).problem or "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ("SandboxSpec(name='s', summary='', factory='a:b', isolation='strong')", "one of: process, "),
+        ("ModelSpec(name='s', summary='', factory='a:b', serves='gpt-*')", "serves='gpt-*'"),
+        ("ModelSpec(name='s', summary='', factory='a:b', serves=['gpt-*'])", "not a tuple"),
+        ("PrefilterSpec(name='s', summary='', factory='a:b', modes=('',))", "modes=('',)"),
+    ],
+)
+def test_fields_of_specs_are_checked(spec, problem):
+    hooks = {"S": "delf_sandbox_backends", "M": "delf_models", "P": "delf_prefilters"}
+    source = hook(f"yield {spec}").replace("delf_connections", hooks[spec[0]])
+    assert problem in (load(source).problem or "")
+
+
+def test_all_or_nothing():
+    loaded = load(GOOD + "\n    @hookimpl\n    def delf_connections():\n        raise ValueError\n")
+    assert loaded.specs == ()
+
+
+def test_ctrl_c_is_not_swallowed():
+    with pytest.raises(KeyboardInterrupt):
+        load(hook("raise KeyboardInterrupt"))
+
+
+def test_an_unknown_hook_is_a_warning_and_the_rest_works():
+    loaded = load(
+        GOOD
+        + """
+    @hookimpl
+    def delf_conections():
+        return []
+
+    def delf_telepathy():
+        return []
+
+    def delf_models():
+        return []
+
+    @hookimpl(optionalhook=True)
+    def delf_from_the_future():
+        return []
+
+    def helper():
+        return []
+    """
+    )
+    assert loaded.problem is None
+    assert [spec.name for spec in loaded.specs] == ["good"]
+    assert list(loaded.warnings) == [
+        "delf_conections is no hook of this delf; did you mean 'delf_connections'?",
+        "delf_models is not marked with @hookimpl and is ignored",
+        "delf_telepathy is no hook of this delf",
+    ]
+
+
+def test_an_object_can_be_a_plugin():
+    from delf.hookspecs import hookimpl
+    from delf.specs import ConnectionSpec
+
+    class Plugin:
+        @hookimpl
+        def delf_connections(self):
+            return [ConnectionSpec(name="mine", summary="", factory="a:b")]
+
+    loaded = loader.load(Candidate(name="x", plugin=Plugin()), loader.new_manager())
+    assert [spec.name for spec in loaded.specs] == ["mine"]
+    assert loaded.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("no_such_module_anywhere:x", "No module named"),
+        ("json:JSONDecodr", "json has no 'JSONDecodr'; did you mean 'JSONDecoder'?"),
+        ("json:decoder.Nope", "json has no 'decoder.Nope'"),
+    ],
+)
+def test_targets_that_lead_nowhere(target, message):
+    with pytest.raises(ImportError, match=message):
+        loader.import_target(target)
+
+
+def test_targets():
+    import json
+
+    assert loader.import_target("json") is json
+    assert loader.import_target("json:decoder.JSONDecoder") is json.JSONDecoder
+
+
+def test_exit_at_import_ends_nothing(tmp_path):
+    (tmp_path / "made_exit.py").write_text("import os, sys\nsys.exit('gone')\n")
+    code = (
+        "from delf.plugins import loader\n"
+        "from delf.plugins.discovery import Candidate\n"
+        "loaded = loader.load(Candidate(name='x', target='made_exit'), loader.new_manager())\n"
+        "print(loaded.problem)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert shown.stdout.strip() == "SystemExit: gone"

@@ -1,0 +1,161 @@
+"""litellm is imported by the first call, asks nobody anything, and leaves no trace."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from support.openai_server import OpenAIServer
+
+TESTS = Path(__file__).parents[2]
+PRELUDE = """
+import asyncio, os, socket, sys
+sys.path.insert(0, TESTS)
+looked_up = []
+real = socket.getaddrinfo
+def getaddrinfo(host, *rest, **more):
+    looked_up.append(str(host))
+    return real(host, *rest, **more)
+socket.getaddrinfo = getaddrinfo
+real_connect = socket.socket.connect
+def connect(self, address):
+    looked_up.append(str(address[0]))
+    return real_connect(self, address)
+socket.socket.connect = connect
+from delf.llm import LLMConfig
+from delf.messages import ModelRequest, user
+from delf.protocols.model import ModelContext
+import delf_model_litellm, delf_model_litellm.plugin
+from delf_model_litellm.model import LiteLLMModel
+request = ModelRequest(messages=(user("hi"),))
+"""
+
+
+def python(tmp_path, code, *arguments):
+    script = PRELUDE.replace("TESTS", repr(str(TESTS))) + textwrap.dedent(code)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_neither_the_plugin_nor_the_factory_imports_litellm(tmp_path):
+    code = """
+    specs = list(delf_model_litellm.plugin.delf_models())
+    model = LiteLLMModel(LLMConfig("m", base_url="http://127.0.0.1:9/v1"), ModelContext())
+    vendors = {"litellm", "openai", "httpx", "aiohttp"} & set(sys.modules)
+    print(vendors, looked_up, specs[0].name)
+    """
+    assert python(tmp_path, code).stdout == "set() [] litellm\n"
+
+
+def test_the_plugin_module_needs_no_vendor(tmp_path):
+    code = "import sys, delf_model_litellm.plugin; print('asyncio' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_missing_key_imports_and_asks_nothing(tmp_path):
+    code = """
+    from delf.errors import EnvironmentKeyError
+    async def main():
+        for name in ("gpt-5.5", "gemini-3.5-flash", "claude-opus-5", "groq/x"):
+            model = LiteLLMModel(LLMConfig(name), ModelContext())
+            await model.warm_up()
+            try:
+                await model.complete(request)
+            except EnvironmentKeyError as error:
+                print(error.variable)
+            try:
+                async for _ in model.stream(request): pass
+            except EnvironmentKeyError as error:
+                print(error.variable)
+    asyncio.run(main())
+    print("litellm" in sys.modules, looked_up)
+    """
+    names = ["OPENAI", "GOOGLE", "ANTHROPIC", "GROQ"]
+    expected = [f"{name}_API_KEY" for name in names for _ in range(2)]
+    assert python(tmp_path, code).stdout.splitlines() == [*expected, "False []"]
+
+
+def test_a_call_talks_to_its_server_alone_and_leaves_no_trace(tmp_path):
+    (tmp_path / ".env").write_text("LEAKED=yes\n")
+    code = """
+    import json, threading
+    environment = dict(os.environ)
+    async def main():
+        root = sys.argv[1]
+        for provider, path, name in (
+            ("openai", "/v1", "gpt-4o-mini"),
+            ("anthropic", "", "claude-sonnet-4-5"),
+            ("google", "/v1beta", "gemini-2.5-flash"),
+        ):
+            config = LLMConfig(name, base_url=root + path, api_key="key", provider=provider)
+            model = LiteLLMModel(config, ModelContext())
+            await model.warm_up()
+            assert (await model.complete(request)).text == "ok"
+            async for _ in model.stream(request): pass
+            await model.aclose()
+    asyncio.run(main())
+    changed = {k for k in os.environ.keys() | environment.keys()
+               if os.environ.get(k) != environment.get(k)}
+    print(json.dumps([sorted(set(looked_up)), sorted(changed)]))
+    """
+    with OpenAIServer(lambda _: "ok") as server:
+        done = python(tmp_path, code, server.root_url)
+    hosts, changed = json.loads(done.stdout)
+    assert [host for host in hosts if host != "127.0.0.1"] == []
+    assert [name for name in changed if name != "TIKTOKEN_CACHE_DIR"] == []
+    assert done.stderr == ""
+
+
+def test_failures_print_nothing(tmp_path):
+    code = """
+    async def main():
+        config = LLMConfig("m", base_url=sys.argv[1], api_key="key")
+        model = LiteLLMModel(config, ModelContext())
+        for call in (model.complete(request), anext(model.stream(request))):
+            try:
+                await call
+            except Exception as error:
+                print(type(error).__name__)
+        await model.aclose()
+    asyncio.run(main())
+    """
+    with OpenAIServer() as server:
+        done = python(tmp_path, code, server.base_url)
+    assert done.stdout == "LLMExecutionError\nLLMExecutionError\n"
+    assert done.stderr == ""
+
+
+async def test_the_event_loop_goes_on_while_litellm_is_imported(tmp_path):
+    code = """
+    import time
+    async def main():
+        model = LiteLLMModel(LLMConfig("m", base_url="http://127.0.0.1:9/v1"), ModelContext())
+        warm = asyncio.create_task(model.warm_up())
+        longest, last = 0.0, time.monotonic()
+        while not warm.done():
+            await asyncio.sleep(0.005)
+            longest, last = max(longest, time.monotonic() - last), time.monotonic()
+        print("litellm" in sys.modules, longest < 1.0)
+        await model.aclose()
+    asyncio.run(main())
+    """
+    assert python(tmp_path, code).stdout == "True True\n"
+
+
+@pytest.mark.parametrize("name", ["model-litellm", "model-recorded"])
+def test_the_entry_points(name):
+    from importlib.metadata import entry_points
+
+    [entry] = entry_points(group="delf", name=name)
+    assert list(entry.load().delf_models())[0].factory.startswith(entry.module.split(".")[0])

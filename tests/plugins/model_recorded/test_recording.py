@@ -1,0 +1,150 @@
+"""Recording: what is written, and that it replays."""
+
+import asyncio
+import json
+import multiprocessing
+import stat
+import threading
+
+import pytest
+from delf_model_recorded import RecordedModel, RecordingModel
+from support.model_fixtures import ask, read_stream
+from support.openai_server import Reply
+
+from delf.errors import LLMExecutionError, ModelConfigurationError
+from delf.llm import LLMConfig
+from delf.messages import ImagePart, ModelDelta, ModelReply, ModelRequest, Usage, user
+from delf.protocols.model import ModelContext
+
+
+class Echo:
+    """Answers with what it was asked."""
+
+    closed = 0
+    warm = False
+
+    async def complete(self, request):
+        await asyncio.sleep(0)
+        return ModelReply(text=request.messages[-1].text, model="echo")
+
+    async def stream(self, request):
+        yield ModelDelta("e")
+        yield ModelReply(text=request.messages[-1].text, model="echo")
+
+    async def aclose(self):
+        self.closed += 1
+
+    async def warm_up(self):
+        self.warm = True
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+async def test_a_recording_replays_without_the_server(openai_server, litellm_model, tmp_path):
+    path = tmp_path / "run.jsonl"
+    usage = (100, 20, 50)
+    server = openai_server([Reply(text="print('ä')", usage=usage), Reply(text="b c", usage=usage)])
+    real = litellm_model("gpt-4o-mini", base_url=server.base_url, api_key="k")
+    recorder = RecordingModel(real, path)
+    image = ModelRequest(messages=(user("see", [ImagePart(b"PNG", "image/png")]),))
+    first = await recorder.complete(ask(settings={"stop": ("a", "b"), "temperature": 0.1}))
+    pieces, second = await read_stream(recorder, image)
+    assert pieces == ["b", " c"]
+    server.stop()
+
+    model = RecordedModel(LLMConfig(f"recorded:{path}"), ModelContext())
+    assert (await read_stream(model, image))[1] == second
+    again = ask(settings={"temperature": 0.1, "stop": ["a", "b"]})
+    assert await model.complete(again) == first
+    assert first.usage == Usage(input_tokens=100, cached_tokens=50, output_tokens=20)
+    assert first.cost_usd > 0
+    await recorder.aclose()
+
+
+async def test_keys_and_headers_are_not_recorded(openai_server, litellm_model, tmp_path):
+    path = tmp_path / "run.jsonl"
+    server = openai_server(["ok"])
+    config = {"base_url": server.base_url, "api_key": "s3cret-key", "headers": {"X": "t0ken"}}
+    await RecordingModel(litellm_model(**config), path).complete(ask())
+    text = path.read_text()
+    assert "s3cret-key" not in text
+    assert "t0ken" not in text
+    assert server.base_url not in text
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_failures_and_half_read_streams_leave_nothing(openai_server, litellm_model, tmp_path):
+    path = tmp_path / "run.jsonl"
+    server = openai_server([Reply(status=400), Reply(text="a b c d", drop="stream"), "a b c"])
+    recorder = RecordingModel(litellm_model(base_url=server.base_url), path)
+    with pytest.raises(LLMExecutionError):
+        await recorder.complete(ask())
+    with pytest.raises(LLMExecutionError):
+        await read_stream(recorder, ask())
+    stream = recorder.stream(ask())
+    await anext(stream)
+    await stream.aclose()
+    assert lines(path) == []
+
+
+async def test_it_appends(tmp_path):
+    path = tmp_path / "run.jsonl"
+    path.write_text('{"about": "kept"}\n')
+    await RecordingModel(Echo(), path).complete(ask("one"))
+    await RecordingModel(Echo(), path).complete(ask("two"))
+    assert [line.get("reply", {}).get("text") for line in lines(path)] == [None, "one", "two"]
+
+
+async def test_tasks_and_models_share_a_file(tmp_path):
+    path = tmp_path / "run.jsonl"
+    recorders = [RecordingModel(Echo(), path) for _ in range(3)]
+    texts = [f"{i} " + "x" * 3000 for i in range(300)]
+    await asyncio.gather(*(recorders[i % 3].complete(ask(t)) for i, t in enumerate(texts)))
+    assert sorted(line["reply"]["text"] for line in lines(path)) == sorted(texts)
+
+
+def _record(path, name, count):
+    async def run():
+        recorder = RecordingModel(Echo(), path)
+        for i in range(count):
+            await recorder.complete(ask(f"{name}-{i} " + "y" * 20_000))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_threads_and_processes_share_a_file(kind, tmp_path):
+    path = tmp_path / "run.jsonl"
+    make = (
+        threading.Thread if kind == "threads" else multiprocessing.get_context("forkserver").Process
+    )
+    workers = [make(target=_record, args=(path, name, 40)) for name in "abcd"]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(20)
+    names = {line["reply"]["text"].split(" ")[0] for line in lines(path)}
+    assert names == {f"{name}-{i}" for name in "abcd" for i in range(40)}
+
+
+async def test_text_that_is_no_unicode_survives(tmp_path):
+    path = tmp_path / "run.jsonl"
+    await RecordingModel(Echo(), path).complete(ask("half \ud83d"))
+    assert lines(path)[0]["reply"]["text"] == "half \ud83d"
+
+
+def test_a_file_that_cannot_be_written_fails_before_anything_is_asked(tmp_path):
+    with pytest.raises(ModelConfigurationError, match="cannot be written"):
+        RecordingModel(Echo(), tmp_path / "no" / "folder.jsonl")
+    with pytest.raises(ModelConfigurationError, match="cannot be written"):
+        RecordingModel(Echo(), tmp_path)
+
+
+async def test_the_inner_model_is_warmed_and_closed(tmp_path):
+    inner = Echo()
+    recorder = RecordingModel(inner, tmp_path / "run.jsonl")
+    await recorder.warm_up()
+    await recorder.aclose()
+    assert (inner.warm, inner.closed) == (True, 1)

@@ -1,0 +1,212 @@
+"""Replaying: which answer a request gets, and what a mismatch says."""
+
+import asyncio
+import json
+
+import pytest
+from delf_model_recorded import RecordedModel, recording
+from support.model_fixtures import ask, read_stream
+
+from delf.errors import ModelConfigurationError, RecordingMismatch
+from delf.llm import LLMConfig
+from delf.messages import FilePart, ImagePart, ModelRequest, Usage, system, user
+from delf.protocols.model import ModelContext
+
+
+def replay(tmp_path, *lines):
+    path = tmp_path / "some.jsonl"
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    path.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return RecordedModel(LLMConfig(f"recorded:{path}"), ModelContext())
+
+
+def whole(request, text="ok"):
+    return {"request": recording.describe_request(request), "reply": {"text": text}}
+
+
+def by_hand(*texts, reply="ok", **more):
+    return {"request": {"contains": list(texts), **more}, "reply": {"text": reply}}
+
+
+async def test_every_field_of_a_reply_comes_back(tmp_path):
+    reply = {
+        "text": "print(1)\n",
+        "usage": {"input_tokens": 9, "cached_tokens": 3, "output_tokens": 2},
+        "cost_usd": 0.25,
+        "model": "gpt-5.5",
+        "finish_reason": "length",
+    }
+    model = replay(tmp_path, {"about": "By hand."}, {"request": {"contains": []}, "reply": reply})
+    got = await model.complete(ask())
+    assert got.text == "print(1)\n"
+    assert got.usage == Usage(input_tokens=9, cached_tokens=3, output_tokens=2)
+    assert (got.cost_usd, got.model, got.finish_reason) == (0.25, "gpt-5.5", "length")
+
+
+async def test_what_a_reply_leaves_out(tmp_path):
+    got = await replay(tmp_path, by_hand()).complete(ask())
+    assert (got.usage, got.cost_usd, got.finish_reason) == (Usage(), None, "stop")
+    assert got.model.startswith("recorded:")
+
+
+async def test_a_stream_comes_in_a_few_pieces(tmp_path):
+    text = "".join(chr(97 + i % 26) for i in range(101))
+    model = replay(tmp_path, by_hand(reply=text), by_hand(reply=""), by_hand(reply="x"))
+    pieces, reply = await read_stream(model, ask())
+    assert 2 <= len(pieces) <= 5
+    assert "".join(pieces) == reply.text == text
+    assert (await read_stream(model, ask()))[0] == []
+    assert (await read_stream(model, ask()))[0] == ["x"]
+
+
+async def test_tasks_in_any_order_get_their_own_answers(tmp_path):
+    requests = [ask(f"task {i}") for i in range(40)]
+    lines = [whole(request, f"answer {i}") for i, request in enumerate(requests)]
+    model = replay(tmp_path, *lines)
+    replies = await asyncio.gather(*(model.complete(r) for r in reversed(requests)))
+    assert [reply.text for reply in reversed(replies)] == [f"answer {i}" for i in range(40)]
+
+
+async def test_an_answer_is_used_once_and_in_order(tmp_path):
+    model = replay(tmp_path, whole(ask(), "first"), whole(ask(), "second"))
+    assert [(await model.complete(ask())).text for _ in range(2)] == ["first", "second"]
+    with pytest.raises(RecordingMismatch, match="all 2 entries are used"):
+        await model.complete(ask())
+
+
+async def test_by_hand_every_text_must_occur(tmp_path):
+    model = replay(
+        tmp_path,
+        by_hand("March", "revenue", reply="both"),
+        by_hand("revenue", purpose="summarize", reply="summary"),
+        by_hand("revenue", reply="one"),
+    )
+    assert (await model.complete(ask("the revenue?"))).text == "one"
+    assert (await model.complete(ask("revenue in March?"))).text == "both"
+    assert (await model.complete(ask("revenue", purpose="summarize"))).text == "summary"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ask("another"),
+        ask(purpose="summarize"),
+        ask(settings={"temperature": 1}),
+        ModelRequest(messages=(system("Be bad."), user("hi"))),
+        ModelRequest(messages=(system("Be good."), user("hi", [ImagePart(b"x", "image/png")]))),
+        ModelRequest(messages=(*ask().messages, user("more"))),
+    ],
+)
+async def test_a_whole_request_must_match_whole(other, tmp_path):
+    model = replay(tmp_path, whole(ask()))
+    with pytest.raises(RecordingMismatch):
+        await model.complete(other)
+    assert (await model.complete(ask())).text == "ok"
+
+
+async def test_images_and_files_match_by_content(tmp_path):
+    def request(data):
+        parts = [ImagePart(data, "image/png"), FilePart("a.pdf", data, "application/pdf")]
+        return ModelRequest(messages=(user("see", parts),))
+
+    line = whole(request(b"one"))
+    assert "one" not in json.dumps(line)
+    model = replay(tmp_path, line)
+    with pytest.raises(RecordingMismatch, match="sha256"):
+        await model.complete(request(b"two"))
+    assert (await model.complete(request(b"one"))).text == "ok"
+
+
+async def test_a_mismatch_shows_the_first_difference(tmp_path):
+    rules = "rule one\nrule two\nrule three"
+    recorded = ModelRequest(messages=(system(rules), user("How many orders?")))
+    asked = ModelRequest(messages=(system(rules.replace("two", "2")), user("How many orders?")))
+    model = replay(tmp_path, {"about": "x"}, whole(recorded), by_hand("y"))
+    with pytest.raises(RecordingMismatch) as caught:
+        await model.complete(asked)
+    message = caught.value.message
+    assert "some.jsonl" in message
+    assert "2 unused entries (of 2)" in message
+    assert "line 2" in message
+    assert "message 1 (system)" in message
+    assert "\n-rule two\n+rule 2\n" in message
+    assert "How many" not in message
+    assert "--record" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("line", "asked", "expected"),
+    [
+        (whole(ask()), ask(purpose="summarize"), "recorded 'generate', asked 'summarize'"),
+        (whole(ask()), ask(settings={"seed": 1}), "asked {'seed': 1}"),
+        (whole(ask()), ModelRequest(messages=ask().messages[:1]), "recorded 2, asked 1"),
+        (by_hand("hi", "March", "x"), ask(), "does not contain 'March', 'x'"),
+        (by_hand("hi", purpose="enrich"), ask(), "recorded 'enrich', asked 'generate'"),
+    ],
+)
+async def test_what_a_mismatch_names(line, asked, expected, tmp_path):
+    with pytest.raises(RecordingMismatch) as caught:
+        await replay(tmp_path, line).complete(asked)
+    assert expected in caught.value.message
+
+
+async def test_a_long_difference_is_cut(tmp_path):
+    old = ask("\n".join(f"{i} {'x' * 500}" for i in range(500)))
+    with pytest.raises(RecordingMismatch) as caught:
+        await replay(tmp_path, whole(old)).complete(ask("nothing of it"))
+    assert len(caught.value.message) < 6000
+    assert "more lines" in caught.value.message
+
+
+async def test_the_difference_is_from_an_entry_of_the_same_purpose(tmp_path):
+    lines = [whole(ask("a", purpose="summarize")), whole(ask("b"))]
+    with pytest.raises(RecordingMismatch, match="line 2"):
+        await replay(tmp_path, *lines).complete(ask("c"))
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a JSON object"),
+        ({"about": "not the first line"}, "'request' is missing"),
+        ({"request": {"contains": []}}, "'reply' is missing"),
+        ({"request": {}, "reply": {"text": ""}}, "neither 'messages' nor 'contains'"),
+        ({"request": {"contains": "x"}, "reply": {"text": ""}}, "no list of texts"),
+        ({"request": {"contains": []}, "reply": {}}, "'reply.text' is missing"),
+        ({"request": {"messages": [3]}, "reply": {"text": ""}}, "no 'role'"),
+        ({"request": {"contians": []}, "reply": {"text": ""}}, "'request.contians'"),
+        ({"request": {"contains": []}, "reply": {"txt": ""}}, "did you mean 'text'"),
+        (
+            {"request": {"contains": []}, "reply": {"text": "", "usage": {"in": 1}}},
+            "'reply.usage.in'",
+        ),
+        (
+            {"request": {"contains": []}, "reply": {"text": "", "cost_usd": "free"}},
+            "'reply.cost_usd' is no number",
+        ),
+        ({"request": {"contains": []}, "reply": {"text": ""}, "x": 1}, "unknown field 'x'"),
+    ],
+)
+def test_a_malformed_file_names_the_line(line, problem, tmp_path):
+    with pytest.raises(ModelConfigurationError) as caught:
+        replay(tmp_path, {"about": "x"}, by_hand(), line)
+    assert "some.jsonl, line 3: " in caught.value.message
+    assert problem in caught.value.message
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(ModelConfigurationError, match=r"no recording at .*none\.jsonl"):
+        RecordedModel(LLMConfig(f"recorded:{tmp_path}/none.jsonl"), ModelContext())
+    with pytest.raises(ModelConfigurationError, match="cannot be read"):
+        RecordedModel(LLMConfig(f"recorded:{tmp_path}"), ModelContext())
+    with pytest.raises(ModelConfigurationError, match="needs the path"):
+        RecordedModel(LLMConfig("recorded:"), ModelContext())
+
+
+async def test_line_ends_blank_lines_and_odd_characters(tmp_path):
+    text = "a\u2028b\u0085c 🙂"
+    line = json.dumps(by_hand(text, reply=text), ensure_ascii=False)
+    model = replay(tmp_path, "", line + "\r", "", by_hand())
+    assert (await model.complete(ask(text))).text == text
+    assert repr(model).endswith("1 of 2 unused)")

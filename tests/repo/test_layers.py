@@ -1,0 +1,89 @@
+"""The layers: import-linter's contracts for the core, and what plugins may import."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.workspace import CORE, PLUGINS, ROOT, Plugin, imports_of, place, tree_of
+
+# L0 and L1 of the layers: what a plugin is written against.
+CONTRACTS = frozenset(
+    {
+        "delf.actions",
+        "delf.connection",
+        "delf.errors",
+        "delf.events",
+        "delf.hookspecs",
+        "delf.llm",
+        "delf.messages",
+        "delf.permissions",
+        "delf.protocols",
+        "delf.settings",
+        "delf.signatures",
+        "delf.specs",
+        "delf.tools",
+        "delf.types",
+        "delf.values",
+    }
+)
+BACKENDS = frozenset({"delf.sandbox"})
+
+
+def test_the_contracts_of_import_linter_hold() -> None:
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-logo", "--no-cache"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_core_imports_no_plugin() -> None:
+    found = [
+        f"{place(path, node)} imports {name}"
+        for path in sorted((CORE / "src").rglob("*.py"))
+        for node, name in imports_of(path)
+        if name.startswith("delf_")
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_guest_needs_the_standard_library_only() -> None:
+    guest = CORE / "src/delf/sandbox/guest"
+    found = [
+        f"{place(path, node)} imports {name}"
+        for path in [CORE / "src/delf/values.py", *sorted(guest.glob("*.py"))]
+        for node, name in imports_of(path, late=False)
+        if not name.startswith(("delf.values", "delf.sandbox.guest"))
+        and name.partition(".")[0] not in sys.stdlib_module_names
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.name)
+def test_a_plugin_imports_contracts_only(plugin: Plugin) -> None:
+    allowed = CONTRACTS | (BACKENDS if plugin.name.startswith("sandbox-") else frozenset())
+    found = [
+        f"{place(path, node)} imports {name}"
+        for path in sorted(plugin.source.rglob("*.py"))
+        for node, name in imports_of(path)
+        if not _may_import(plugin, name, allowed)
+    ]
+    assert not found, "\n".join(found)
+
+
+def _may_import(plugin: Plugin, name: str, allowed: frozenset[str]) -> bool:
+    root, _, rest = name.partition(".")
+    if root.startswith("delf_"):
+        return root == plugin.module
+    if root != "delf" or rest in _public_names():
+        return True
+    return ".".join(name.split(".")[:2]) in allowed
+
+
+def _public_names() -> frozenset[str]:
+    """What `from delf import …` gives: the API, open to commands that run tasks."""
+    for node in tree_of(CORE / "src/delf/__init__.py").body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return frozenset(ast.literal_eval(node.value))
+    return frozenset()

@@ -1,0 +1,91 @@
+"""Habits that hide failures or leave work behind."""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.workspace import CORE, ROOT, modules, place, tree_of
+
+PRINTERS = (CORE / "src/delf/cli", CORE / "src/delf/sandbox/guest")
+
+
+def _swallows(node: ast.AST) -> bool:
+    if isinstance(node, ast.ExceptHandler):
+        idle = all(
+            isinstance(part, ast.Pass | ast.Continue)
+            or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
+            for part in node.body
+        )
+        return idle and _catches_all(node.type)
+    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
+        return any(_catches_all(argument) for argument in node.args)
+    return False
+
+
+def _catches_all(kind: ast.expr | None) -> bool:
+    if isinstance(kind, ast.Tuple):
+        return any(_catches_all(part) for part in kind.elts)
+    return kind is None or ast.unparse(kind) in {"Exception", "BaseException"}
+
+
+def _prints(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "print"
+
+
+def _is_not_implemented(node: ast.AST) -> bool:
+    return isinstance(node, ast.Raise) and "NotImplementedError" in ast.unparse(node)
+
+
+def _places(bad: Callable[[ast.AST], bool], but: tuple[Path, ...] = ()) -> Iterator[str]:
+    for path in modules():
+        if not any(path.is_relative_to(folder) for folder in but):
+            yield from (place(path, node) for node in ast.walk(tree_of(path)) if bad(node))
+
+
+def test_no_failure_is_swallowed() -> None:
+    found = list(_places(_swallows))
+    assert not found, "\n".join(found)
+
+
+def test_only_the_command_line_prints() -> None:
+    found = list(_places(_prints, but=PRINTERS))
+    assert not found, "\n".join(found)
+
+
+def test_nothing_is_left_unwritten() -> None:
+    found = list(_places(_is_not_implemented))
+    assert not found, "\n".join(found)
+
+
+def test_no_note_of_work_to_come() -> None:
+    note = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")  # the words themselves, in any text
+    found = [
+        f"{place(path)}:{number}"
+        for path in modules()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if note.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("code", "bad"),
+    [
+        ("try: f()\nexcept Exception: pass", True),
+        ("try: f()\nexcept: ...", True),
+        ("try: f()\nexcept (ValueError, Exception): pass", True),
+        ("with contextlib.suppress(Exception): f()", True),
+        ("try: f()\nexcept ValueError: pass", False),
+        ("try: f()\nexcept Exception as error: log(error)", False),
+    ],
+)
+def test_swallowing_is_recognised(code: str, bad: bool) -> None:
+    assert any(_swallows(node) for node in ast.walk(ast.parse(code))) is bad
+
+
+def test_the_modules_are_found() -> None:
+    assert CORE / "src/delf/errors.py" in set(modules())
+    assert all(path.is_relative_to(ROOT) for path in modules())

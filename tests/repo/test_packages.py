@@ -1,0 +1,70 @@
+"""Every package has one shape, so that whoever knows one plugin knows them all."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from delf.hookspecs import ENTRY_POINT_GROUP, PLUGIN_API
+from support.workspace import CORE, PLUGINS, ROOT, Plugin, imports_of, place
+
+PLUGIN_LINES = 60
+PLUGIN_IMPORTS = ("delf.hookspecs.", "delf.specs.", "__future__.", "collections.abc.", "typing.")
+
+every_plugin = pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.name)
+every_package = pytest.mark.parametrize(
+    "folder", [CORE, *(plugin.folder for plugin in PLUGINS)], ids=lambda folder: folder.name
+)
+
+
+@every_package
+def test_a_package_says_what_it_is(folder: Path) -> None:
+    metadata = tomllib.loads((folder / "pyproject.toml").read_text())
+    project = metadata["project"]
+    assert metadata["build-system"]["build-backend"] == "hatchling.build"
+    assert project["license"] == "Apache-2.0"
+    assert project["description"]
+    assert project["readme"] == "README.md"
+    assert project["requires-python"] == ">=3.11"
+
+
+@every_package
+def test_a_package_has_its_files(folder: Path) -> None:
+    (module,) = (path for path in (folder / "src").iterdir() if (path / "__init__.py").exists())
+    assert (module / "py.typed").exists()
+    assert (folder / "README.md").read_text().startswith("# ")
+    assert (folder / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+    assert not (folder / "LICENSE").is_symlink(), "an sdist would hold a link to nowhere"
+
+
+@every_plugin
+def test_a_plugin_is_named_after_its_folder(plugin: Plugin) -> None:
+    project = plugin.metadata["project"]
+    assert project["name"] == f"delf-plugin-{plugin.name}"
+    assert project["entry-points"] == {
+        ENTRY_POINT_GROUP: {plugin.name: f"{plugin.module}.plugin"},
+    }
+    assert plugin.source.is_dir()
+
+
+@every_plugin
+def test_a_plugin_states_what_it_was_written_for(plugin: Plugin) -> None:
+    project = plugin.metadata["project"]
+    core = [line for line in project["dependencies"] if re.match(r"delf(?![\w.-])", line)]
+    assert len(core) == 1
+    assert re.search(r">=", core[0])
+    assert re.search(r"<", core[0])
+    assert f"delf-plugin-api-{PLUGIN_API}" in project["keywords"]
+
+
+@every_plugin
+def test_the_hooks_of_a_plugin_only_name_things(plugin: Plugin) -> None:
+    path = plugin.source / "plugin.py"
+    assert len(path.read_text().splitlines()) <= PLUGIN_LINES
+    other = [
+        f"{place(path, node)} imports {name}"
+        for node, name in imports_of(path)
+        if not f"{name}.".startswith(PLUGIN_IMPORTS)
+    ]
+    assert not other, "\n".join(other)

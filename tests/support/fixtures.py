@@ -1,0 +1,119 @@
+"""Databases as pytest fixtures. A conftest takes them with ``from support.fixtures import *``."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from support.mariadb import MariadbServer, mariadb_session
+from support.postgres import PostgresServer, postgres_session
+
+__all__ = [
+    "Database",
+    "any_database",
+    "mariadb_database",
+    "mariadb_server",
+    "mariadb_url",
+    "postgres_database",
+    "postgres_server",
+    "postgres_url",
+    "sqlite_database",
+    "sqlite_url",
+]
+
+
+@dataclass(frozen=True)
+class Database:
+    """A fresh database.
+
+    Args:
+        kind: ``sqlite``, ``postgresql`` or ``mariadb``.
+        url: With its credentials.
+        run: Runs statements outside of what is tested and returns rows, ``|`` or tab between.
+    """
+
+    kind: str
+    url: str
+    run: Callable[[str], str]
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """The session's PostgreSQL server."""
+    with postgres_session(tmp_path_factory) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariadbServer]:
+    """The session's MariaDB server."""
+    with mariadb_session(tmp_path_factory) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_database(postgres_server: PostgresServer) -> Iterator[Database]:
+    """A fresh PostgreSQL database."""
+    with postgres_server.database() as name:
+        yield Database(
+            "postgresql", postgres_server.url(name), lambda text: postgres_server.run(text, name)
+        )
+
+
+@pytest.fixture
+def mariadb_database(mariadb_server: MariadbServer) -> Iterator[Database]:
+    """A fresh MariaDB database."""
+    with mariadb_server.database() as name:
+        yield Database(
+            "mariadb", mariadb_server.url(name), lambda text: mariadb_server.run(text, name)
+        )
+
+
+@pytest.fixture
+def sqlite_database(tmp_path: Path) -> Database:
+    """A fresh SQLite file."""
+    path = tmp_path / "test.db"
+
+    def run(text: str) -> str:
+        connection = sqlite3.connect(path)
+        try:
+            if ";" in text.strip().rstrip(";"):
+                connection.executescript(text)
+                return ""
+            rows = connection.execute(text).fetchall()
+            connection.commit()
+        finally:
+            connection.close()
+        return "\n".join("|".join("" if v is None else str(v) for v in row) for row in rows)
+
+    run("PRAGMA user_version = 1")
+    return Database("sqlite", f"sqlite:///{path}", run)
+
+
+@pytest.fixture
+def postgres_url(postgres_database: Database) -> str:
+    """The URL of a fresh PostgreSQL database."""
+    return postgres_database.url
+
+
+@pytest.fixture
+def mariadb_url(mariadb_database: Database) -> str:
+    """The URL of a fresh MariaDB database."""
+    return mariadb_database.url
+
+
+@pytest.fixture
+def sqlite_url(sqlite_database: Database) -> str:
+    """The URL of a fresh SQLite file."""
+    return sqlite_database.url
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def any_database(request: pytest.FixtureRequest) -> Database:
+    """A fresh database, once for each engine."""
+    short = {"postgresql": "postgres"}.get(request.param, request.param)
+    return request.getfixturevalue(f"{short}_database")

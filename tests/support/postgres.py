@@ -1,0 +1,112 @@
+"""A real PostgreSQL server for tests, from the installed binaries."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import pathlib
+import subprocess
+import urllib.parse
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from support.server import (
+    Recipe,
+    find_program,
+    free_port,
+    new_folder,
+    service_user,
+    shared_server,
+)
+
+USER = "delf"
+PASSWORD = "p@ss/w:rd%42"  # noqa: S105 - of a server that lives for one test session
+_SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "max_connections": "200",
+    "shared_buffers": "32MB",
+    "listen_addresses": "127.0.0.1",
+    "log_min_messages": "fatal",
+    "autovacuum": "off",
+}
+
+
+@dataclass(frozen=True)
+class PostgresServer:
+    """Where the server is; ``database`` makes a fresh database."""
+
+    psql: str
+    socket_folder: str
+    port: int
+
+    def url(self, database: str) -> str:
+        """The URL of a database over loopback, as its superuser."""
+        password = urllib.parse.quote(PASSWORD, safe="")
+        return f"postgresql://{USER}:{password}@127.0.0.1:{self.port}/{database}"
+
+    def run(self, statement: str, database: str = "postgres") -> str:
+        """Run statements as the superuser, outside of what is tested; returns plain rows."""
+        command = [self.psql, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
+        command += ["-h", self.socket_folder, "-p", str(self.port), "-U", USER, "-d", database]
+        done = subprocess.run(
+            [*command, "-f", "-"],
+            check=True,
+            capture_output=True,
+            text=True,
+            input=statement,
+            env={**os.environ, "PGPASSWORD": PASSWORD},
+        )
+        return done.stdout.strip()
+
+    @contextlib.contextmanager
+    def database(self) -> Iterator[str]:
+        """A fresh database's name; it is dropped afterwards."""
+        name = f"t{uuid.uuid4().hex[:12]}"
+        self.run(f"CREATE DATABASE {name}")
+        try:
+            yield name
+        finally:
+            self.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _recipe(initdb: str, postgres: str) -> Recipe:
+    user = service_user("postgres")
+    folder = new_folder("delf-pg-", user)
+    secret = pathlib.Path(folder, "password")
+    secret.write_text(PASSWORD)
+    secret.chmod(0o644)
+    port = free_port()
+    data = f"{folder}/data"
+    init = [initdb, "-D", data, "-U", USER, "-A", "scram-sha-256", f"--pwfile={secret}"]
+    init += ["--no-sync", "--no-instructions", "-E", "UTF8", "--locale=C"]
+    settings = {**_SETTINGS, "port": str(port), "unix_socket_directories": folder}
+    serve = [postgres, "-D", data]
+    for key, value in settings.items():
+        serve += ["-c", f"{key}={value}"]
+    return Recipe(
+        folder=folder,
+        setup=[init],
+        serve=serve,
+        socket=f"{folder}/.s.PGSQL.{port}",
+        user=user,
+        stop="SIGINT",
+        facts={"socket_folder": folder, "port": port},
+    )
+
+
+@contextlib.contextmanager
+def postgres_session(factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """The session's server; skips where PostgreSQL is not installed."""
+    folders = sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
+    programs = [
+        find_program(name, *(f"{folder}/{name}" for folder in folders))
+        for name in ("initdb", "postgres", "psql")
+    ]
+    with shared_server("postgres", factory, lambda: _recipe(*programs[:2])) as facts:
+        yield PostgresServer(psql=programs[2], **facts)

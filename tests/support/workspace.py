@@ -1,0 +1,72 @@
+"""The workspace as its own tests see it: packages, modules and their syntax trees."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).parents[2]
+CORE: Final = ROOT / "core"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A folder in plugins/ with a pyproject.toml."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def module(self) -> str:
+        return "delf_" + self.name.replace("-", "_")
+
+    @property
+    def source(self) -> Path:
+        return self.folder / "src" / self.module
+
+    @functools.cached_property
+    def metadata(self) -> dict[str, Any]:
+        return tomllib.loads((self.folder / "pyproject.toml").read_text())
+
+
+PLUGINS: Final = tuple(
+    Plugin(path.parent) for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))
+)
+
+
+def modules() -> Iterator[Path]:
+    """Every module of the core and of the plugins."""
+    yield from sorted((CORE / "src").rglob("*.py"))
+    for plugin in PLUGINS:
+        yield from sorted((plugin.folder / "src").rglob("*.py"))
+
+
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def place(path: Path, node: ast.AST | None = None) -> str:
+    """Where something is, as an editor opens it."""
+    line = f":{node.lineno}" if node is not None and hasattr(node, "lineno") else ""
+    return f"{path.relative_to(ROOT)}{line}"
+
+
+def imports_of(path: Path, *, late: bool = True) -> Iterator[tuple[ast.stmt, str]]:
+    """Absolute imports of a module as full dotted names: all of them, or none in functions."""
+    tree = tree_of(path)
+    for node in ast.walk(tree) if late else tree.body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node, alias.name
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            for alias in node.names:
+                yield node, f"{node.module}.{alias.name}"
