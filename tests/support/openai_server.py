@@ -224,7 +224,8 @@ class OpenAIServer:
     @staticmethod
     def _answered(request: Request, reply: Reply) -> protocols.Answer:
         model = reply.model or str(request.json.get("model", "fake"))
-        wants = bool((request.json.get("stream_options") or {}).get("include_usage"))
+        options: Mapping[str, Any] = request.json.get("stream_options") or {}
+        wants = bool(options.get("include_usage"))
         return protocols.Answer(
             model, reply.whole, reply.pieces, reply.usage, reply.finish_reason, wants
         )

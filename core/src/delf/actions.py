@@ -124,7 +124,8 @@ def actions_of(owner: type, instance: object | None = None, where: str = "") -> 
     names: dict[str, _Mark] = {}
     for cls in reversed(owner.__mro__):
         for name, member in vars(cls).items():
-            mark = getattr(member, _MARK, None)
+            # A static or class method keeps the function, with its mark, inside.
+            mark = getattr(member, _MARK, getattr(getattr(member, "__func__", None), _MARK, None))
             if isinstance(mark, _Mark):
                 names[name] = mark
     result: list[Action] = []
@@ -139,7 +140,10 @@ def actions_of(owner: type, instance: object | None = None, where: str = "") -> 
                 permission=mark.permission,
                 effect=mark.effect,
                 where=f"{where}.{name}" if where else name,
-                skip_first=True,
+                # Static and class methods come without the parameter that is filled in.
+                skip_first=not isinstance(
+                    inspect.getattr_static(owner, name), (staticmethod, classmethod)
+                ),
             )
         )
     return result

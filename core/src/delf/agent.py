@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict, Unpack
 
-from delf.config.schema import AgentConfig, make_config
+from delf.config.schema import make_config
 from delf.engine.usage import Ledger
 from delf.errors import AgentConfirmationError, ToolDefinitionError
 from delf.llm import LLMConfig
@@ -162,7 +162,7 @@ class Agent:
             elif not loop.is_running():
                 loop.run_until_complete(self._stop_runtime())
             else:
-                loop.create_task(self._stop_runtime())  # noqa: RUF006 - ends by itself
+                loop.create_task(self._stop_runtime())
         if thread is not None:
             thread.stop()
 
@@ -218,7 +218,7 @@ class Agent:
     async def arun(
         self,
         task: str,
-        timeout: float | None = None,  # noqa: ASYNC109 - part of the contract
+        timeout: float | None = None,
         *,
         listeners: Sequence[Listener] = (),
         on_delta: OnDelta | None = None,
@@ -237,7 +237,7 @@ class Agent:
     async def _run(
         self,
         task: str,
-        timeout: float | None,  # noqa: ASYNC109 - part of the contract
+        timeout: float | None,
         listeners: Sequence[Listener] = (),
         on_delta: OnDelta | None = None,
     ) -> Response:

@@ -193,7 +193,7 @@ def _literal_text(values: tuple[Any, ...]) -> str:
     return f"Literal[{', '.join(repr(value) for value in values)}]"
 
 
-def _class_text(hint: type, depth: int) -> str:
+def _class_text(hint: type[Any], depth: int) -> str:
     if issubclass(hint, enum.Enum):
         return _literal_text(tuple(member.value for member in hint))
     fields = _record_fields(hint)
@@ -208,10 +208,10 @@ def _class_text(hint: type, depth: int) -> str:
     return "{" + ", ".join(shown) + "}"
 
 
-def _record_fields(hint: type) -> list[tuple[str, Any, bool]] | None:
+def _record_fields(hint: Any) -> list[tuple[str, Any, bool]] | None:
     """The fields of a record type as name, type and whether it is always there."""
-    if typing.is_typeddict(hint):
-        required: frozenset[str] = getattr(hint, "__required_keys__", frozenset())
+    required: frozenset[str] | None = getattr(hint, "__required_keys__", None)
+    if required is not None:  # a TypedDict, of typing or of typing_extensions
         hints = typing.get_type_hints(hint)
         return [(name, field, name in required) for name, field in hints.items()]
     if dataclasses.is_dataclass(hint):
@@ -264,12 +264,17 @@ class ArgumentValidator:
             checked = model.model_validate(dict(arguments))
         except ValidationError as error:
             raise ToolRefusedError(self._explain(error)) from None
+        except Exception as error:  # a validator of the author's own may raise anything
+            raise ToolRefusedError(
+                f"{self._where}: an argument cannot be checked: {type(error).__name__}: {error}"
+            ) from error
         fields = model.model_fields
         return {str(fields[key].alias): getattr(checked, key) for key in checked.model_fields_set}
 
     def _make_model(self) -> type[BaseModel]:
         from pydantic import ConfigDict, Field, create_model
         from pydantic.errors import PydanticUserError
+        from pydantic_core import SchemaError
 
         fields: dict[str, Any] = {}
         for index, (name, hint) in enumerate(self._signature.hints.items()):
@@ -278,7 +283,7 @@ class ArgumentValidator:
         config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True)
         try:
             return create_model(self._where.replace(".", "_"), __config__=config, **fields)
-        except (PydanticUserError, TypeError, NameError) as error:
+        except (PydanticUserError, SchemaError, TypeError, NameError) as error:
             reason = str(error).split("\n", 1)[0]
             raise ToolDefinitionError(f"{self._where}: {reason}") from error
 
@@ -291,7 +296,8 @@ class ArgumentValidator:
             elif item["type"] == "missing" and len(item["loc"]) == 1:
                 problems.append(f"missing argument {place!r}")
             else:
-                problems.append(f"argument {place!r}: {item['msg']}")
+                problem = item["msg"].removeprefix("Value error, ")
+                problems.append(f"argument {place!r}: {problem}")
         shown = ", ".join(str(parameter) for parameter in self._signature.parameters)
         return f"{self._where}: {'; '.join(problems)}. Expected {self._where}({shown})"
 

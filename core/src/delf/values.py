@@ -32,9 +32,9 @@ import enum
 import json
 import pathlib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import Any, cast
 
 TAG = "$t"
 _TAG_BYTES = b'"$t"'
@@ -58,6 +58,8 @@ def dumps(value: Any) -> bytes:
         text = json.dumps(_encode(value), ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
         raise UnsupportedValueError("the value is nested too deeply or contains itself") from None
+    except ValueError as error:  # an integer of more digits than Python writes
+        raise UnsupportedValueError(str(error)) from None
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -86,14 +88,15 @@ def to_jsonable(value: Any) -> Any:
 def from_jsonable(value: Any) -> Any:
     """The inverse of :func:`to_jsonable`."""
     if isinstance(value, list):
-        return [from_jsonable(item) for item in value]
+        return [from_jsonable(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return _decode_tag({key: from_jsonable(item) for key, item in value.items()})
+        items = cast("dict[str, Any]", value).items()
+        return _decode_tag({key: from_jsonable(item) for key, item in items})
     return value
 
 
 def _encode(value: Any) -> Any:
-    kind = type(value)
+    kind = cast("type[Any]", type(value))
     if kind in _PLAIN:
         return value
     if kind is list:
@@ -110,10 +113,32 @@ def _encode_mapping(value: Mapping[Any, Any]) -> Any:
     plain: dict[str, Any] = {}
     for key, item in value.items():
         if type(key) is not str or key == TAG:
-            pairs = [[_encode(k), _encode(v)] for k, v in value.items()]
+            pairs = [[_encode_key(k), _encode(v)] for k, v in value.items()]
             return {TAG: "dict", "v": pairs}
         plain[key] = item if type(item) in _PLAIN else _encode(item)
     return plain
+
+
+def _encode_key(value: Any) -> Any:
+    encoded = _encode(value)
+    if not _stays_hashable(encoded):
+        raise UnsupportedValueError(
+            f"a dict with keys of type {kind_name(value)} cannot be passed; use text or numbers"
+        )
+    return encoded
+
+
+def _stays_hashable(encoded: Any) -> bool:
+    """Whether what was hashable still is on the other side, where records are plain dicts."""
+    if isinstance(encoded, list):
+        return False
+    if not isinstance(encoded, dict):
+        return True
+    record = cast("dict[str, Any]", encoded)
+    tag = record.get(TAG)
+    if tag == "tuple":
+        return all(_stays_hashable(item) for item in record["v"])
+    return tag not in (None, "set", "dict")
 
 
 def _encode_other(value: Any) -> Any:
@@ -134,11 +159,11 @@ def _encode_other(value: Any) -> Any:
     if callable(dump) and not isinstance(value, type):
         return _encode(dump())
     if isinstance(value, Mapping):
-        return _encode_mapping(value)
-    if isinstance(value, AbstractSet):
-        return _tagged_items("set", value)
+        return _encode_mapping(cast("Mapping[Any, Any]", value))
     if isinstance(value, list) or kind_name(value) in _LIST_LIKE:
-        return [_encode(item) for item in value]
+        return [_encode(item) for item in cast("Iterable[Any]", value)]
+    if isinstance(value, AbstractSet):
+        return _encode_set("set", value)
     raise UnsupportedValueError(
         f"a value of type {kind_name(value)} cannot be passed; use plain data: numbers, text, "
         "bytes, dates, lists, sets, tuples or dicts"
@@ -154,6 +179,12 @@ def _tagged_items(tag: str, items: Any) -> dict[str, Any]:
     return {TAG: tag, "v": [_encode(item) for item in items]}
 
 
+def _encode_set(tag: str, items: Any) -> Any:
+    """A set, or the list of its items where those become records."""
+    tagged = _tagged_items(tag, items)
+    return tagged if all(map(_stays_hashable, tagged["v"])) else tagged["v"]
+
+
 _LIST_LIKE = frozenset({"deque", "dict_keys", "dict_values", "dict_items", "range"})
 
 _ENCODERS: dict[type, Callable[[Any], Any]] = {
@@ -166,8 +197,8 @@ _ENCODERS: dict[type, Callable[[Any], Any]] = {
     bytes: lambda v: {TAG: "bytes", "v": base64.b64encode(v).decode("ascii")},
     bytearray: lambda v: {TAG: "bytes", "v": base64.b64encode(v).decode("ascii")},
     memoryview: lambda v: {TAG: "bytes", "v": base64.b64encode(v).decode("ascii")},
-    set: lambda v: _tagged_items("set", v),
-    frozenset: lambda v: _tagged_items("frozenset", v),
+    set: lambda v: _encode_set("set", v),
+    frozenset: lambda v: _encode_set("frozenset", v),
     uuid.UUID: lambda v: {TAG: "uuid", "v": str(v)},
     complex: lambda v: {TAG: "complex", "v": [v.real, v.imag]},
 }
@@ -198,5 +229,5 @@ def _decode_tag(value: dict[str, Any]) -> Any:
         raise ValueError(f"unknown value tag {str(tag)[:40]!r}")
     try:
         return decoder(value["v"])
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise ValueError(f"malformed {tag} value: {type(error).__name__}") from None

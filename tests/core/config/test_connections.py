@@ -70,11 +70,7 @@ class Plugin:
 
 
 @pytest.fixture
-def host(monkeypatch):
-    # The factories above are looked up by the name under which pytest imported this module.
-    import sys
-
-    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or __import__(__name__))
+def host():
     return PluginHost.discover(no_plugins=True, environ={}, extra=[("desk", Plugin())])
 
 
@@ -136,8 +132,14 @@ def test_nothing_is_read_from_outside_the_project(host, project, monkeypatch):
     ("toml", "message"),
     [
         ("", r"\[connections\.shop\]: setting 'url' is missing \(or set DELF_SHOP_URL\)"),
-        ("url = 'u'\nlimt = 3", r"\[connections\.shop\]: unknown setting 'limt'; did you mean 'limit'\?"),
-        ("url = 'u'\nlimit = 'x'", r"\[connections\.shop\]: limit: Input should be a valid integer"),
+        (
+            "url = 'u'\nlimt = 3",
+            r"\[connections\.shop\]: unknown setting 'limt'; did you mean 'limit'\?",
+        ),
+        (
+            "url = 'u'\nlimit = 'x'",
+            r"\[connections\.shop\]: limit: Input should be a valid integer",
+        ),
         ("url = 'u'\nallow = 'fnd'", r"allow of 'shop' names 'fnd', .*; did you mean 'find'\?"),
         ("url = 'u'\nallow = 3", r"\[connections\.shop\]: allow of 'shop' is 3"),
     ],
@@ -174,7 +176,9 @@ def test_a_missing_variable_is_named(host, project):
 
 def test_names_that_mean_nothing(host, project):
     found = project("[connections.shop]\ntype = 'tickets'\n")
-    with pytest.raises(ConfigurationError, match=r"unknown connection 'shp'; did you mean 'shop'\?") as caught:
+    with pytest.raises(
+        ConfigurationError, match=r"unknown connection 'shp'; did you mean 'shop'\?"
+    ) as caught:
         make_connection(host, found, "shp")
     assert "configured: shop" in (caught.value.hint or "")
     with pytest.raises(PluginError, match=r"unknown connection 'tickts'; did you mean 'tickets'\?"):
@@ -193,11 +197,15 @@ def test_an_unknown_type_is_named_with_its_section(host, project):
 
 
 def test_a_connection_with_a_constructor_of_its_own(host, project):
-    found = project("[connections.api]\ntype = 'custom'\nspec = 'x.json'\ndepth = 2\nallow = false\n")
+    found = project(
+        "[connections.api]\ntype = 'custom'\nspec = 'x.json'\ndepth = 2\nallow = false\n"
+    )
     made = make_connection(host, found, "api")
     assert made.made == ("x.json", "api", False, None, 2)
     found = project("[connections.api]\ntype = 'custom'\nspec = 'x'\ndeepth = 2\n")
-    with pytest.raises(ConnectionConfigurationError, match=r"unknown setting 'deepth'; did you mean 'depth'"):
+    with pytest.raises(
+        ConnectionConfigurationError, match=r"unknown setting 'deepth'; did you mean 'depth'"
+    ):
         make_connection(host, found, "api")
     with pytest.raises(ConnectionConfigurationError, match="setting 'spec' is missing"):
         make_connection(host, project(""), "custom")
@@ -206,7 +214,9 @@ def test_a_connection_with_a_constructor_of_its_own(host, project):
 def test_what_a_plugin_gets_wrong_names_the_plugin(host, project):
     with pytest.raises(ConnectionUnavailableError, match="^no answer$"):
         make_connection(host, project(), "dead")
-    with pytest.raises(PluginError, match="connection 'buggy': plugin 'desk' given in code failed") as caught:
+    with pytest.raises(
+        PluginError, match="connection 'buggy': plugin 'desk' given in code failed"
+    ) as caught:
         make_connection(host, project(), "buggy")
     assert isinstance(caught.value.__cause__, KeyError)
     with pytest.raises(PluginError, match="is no connection, but 3"):
@@ -216,6 +226,4 @@ def test_what_a_plugin_gets_wrong_names_the_plugin(host, project):
 def test_options_for_a_plugin_that_is_not_installed_are_a_warning(host, project):
     found = project("[plugins.dsk]\nx = 1\n[plugins.desk]\nx = 1\n")
     (warning,) = plugin_warnings(host, found)
-    assert warning.endswith(
-        "[plugins.dsk]: no such plugin is installed; did you mean 'desk'?"
-    )
+    assert warning.endswith("[plugins.dsk]: no such plugin is installed; did you mean 'desk'?")

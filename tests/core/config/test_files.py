@@ -77,9 +77,15 @@ def test_a_named_file_is_not_searched_for(tmp_path):
         ("agent = 3\n", r"delf\.toml: 'agent' is a value, not a section"),
         ("[connections]\nshop = 'sql'\n", r"'connections\.shop' is a value, not a section"),
         ("[plugins]\nx = 1\n", r"'plugins\.x' is a value, not a section"),
-        ("[agent]\ntimeot = 5\n", r"delf\.toml \[agent\]: unknown key 'timeot'; did you mean 'timeout'\?"),
+        (
+            "[agent]\ntimeot = 5\n",
+            r"delf\.toml \[agent\]: unknown key 'timeot'; did you mean 'timeout'\?",
+        ),
         ("[agent]\nbase_url = 'x'\n", r"unknown key 'base_url'; did you mean 'llm\.base_url'\?"),
-        ("[connections.my-shop]\n", r"\[connections\.my-shop\]: the connection name 'my-shop' cannot"),
+        (
+            "[connections.my-shop]\n",
+            r"\[connections\.my-shop\]: the connection name 'my-shop' cannot",
+        ),
         ("[connections.class]\n", r"cannot be called from a script"),
         ("[connections.shop]\nname = 'x'\n", r"\[connections\.shop\]: 'name' cannot be set here"),
         ("[connections.shop]\ntype = 3\n", r"\[connections\.shop\] type: it is int, not a name"),
@@ -121,7 +127,9 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
 def test_paths_in_the_file_are_relative_to_it(tmp_path):
     below = tmp_path / "below"
     below.mkdir()
-    (tmp_path / "delf.toml").write_text("[agent]\nfiles = ['a.csv', '/b.csv']\noutput_dir = 'out'\n")
+    (tmp_path / "delf.toml").write_text(
+        "[agent]\nfiles = ['a.csv', '/b.csv']\noutput_dir = 'out'\n"
+    )
     agent = load_project(below, environ={}).agent
     assert agent.files == [str(tmp_path / "a.csv"), "/b.csv"]
     assert agent.output_dir == str(tmp_path / "out")

@@ -157,7 +157,10 @@ def test_values_are_never_shown(project):
 
 
 def test_an_unknown_key_below_a_model_in_the_environment(project):
-    with pytest.raises(ConfigurationError, match=r"DELF_LLM__BASEURL: unknown key 'baseurl'; did you mean 'base_url'"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"DELF_LLM__BASEURL: unknown key 'baseurl'; did you mean 'base_url'",
+    ):
         project("", env={"DELF_LLM__BASEURL": "x"})
 
 
@@ -174,7 +177,9 @@ def test_references_are_looked_up_in_the_environment_over_dotenv(project):
 
 def test_a_missing_variable_matters_when_the_agent_is_asked_for(project):
     found = project("[agent.llm]\nmodel = 'm'\napi_key = '${NO_KEY}'\n")
-    with pytest.raises(EnvironmentKeyError, match=r"delf\.toml \[agent\] llm\.api_key: the variable NO_KEY"):
+    with pytest.raises(
+        EnvironmentKeyError, match=r"delf\.toml \[agent\] llm\.api_key: the variable NO_KEY"
+    ):
         _ = found.agent
 
 

@@ -15,7 +15,15 @@ def verdict(*requires, keywords=(), version="0.5.0", api=1):
 
 @pytest.mark.parametrize(
     "line",
-    ["delf", "delf>=0.1,<1", "delf ~= 0.5", "delf==0.*", "Delf>=0.1", "delf[testing]>=0.2", "delf!=0.4"],
+    [
+        "delf",
+        "delf>=0.1,<1",
+        "delf ~= 0.5",
+        "delf==0.*",
+        "Delf>=0.1",
+        "delf[testing]>=0.2",
+        "delf!=0.4",
+    ],
 )
 def test_a_fitting_requirement(line):
     assert verdict(line) is None

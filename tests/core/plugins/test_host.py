@@ -119,7 +119,9 @@ def test_plugins_for_another_delf_are_skipped_before_an_import(site, record):
     assert record(host, "newer").state == "skipped"
     assert record(host, "newer").reason == "needs a newer delf (delf>=99, this is 0.1.0)"
     assert record(host, "api").reason == "needs a newer delf (plugin API 2, this is 1)"
-    assert record(host, "older").reason == "was written for an older delf (delf<0.0.1, this is 0.1.0)"
+    assert (
+        record(host, "older").reason == "was written for an older delf (delf<0.0.1, this is 0.1.0)"
+    )
     assert not {newer, api, older} & set(sys.modules)
 
 
@@ -322,7 +324,9 @@ def test_two_plugins_that_fit_equally_well(site):
 
 def test_a_model_that_nothing_serves(site):
     host = site.host()
-    with pytest.raises(PluginError, match="no installed plugin serves the model 'gpt-4o'") as caught:
+    with pytest.raises(
+        PluginError, match="no installed plugin serves the model 'gpt-4o'"
+    ) as caught:
         host.model_spec("gpt-4o")
     assert caught.value.hint == "pip install delf-plugin-model-litellm"
     with pytest.raises(PluginError) as caught:

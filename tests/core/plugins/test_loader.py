@@ -40,7 +40,10 @@ def test_specs_are_collected():
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        ("raise RuntimeError('no luck\\nsecond line')", "delf_connections raised RuntimeError: no luck"),
+        (
+            "raise RuntimeError('no luck\\nsecond line')",
+            "delf_connections raised RuntimeError: no luck",
+        ),
         ("raise SystemExit(3)", "delf_connections raised SystemExit: 3"),
         ("yield 1", "returned a int, not a ConnectionSpec"),
         ("return None", "returned NoneType, not an iterable of ConnectionSpec"),
@@ -93,7 +96,10 @@ def test_a_wrapper_is_refused():
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        ("SandboxSpec(name='s', summary='', factory='a:b', isolation='strong')", "one of: process, "),
+        (
+            "SandboxSpec(name='s', summary='', factory='a:b', isolation='strong')",
+            "one of: process, ",
+        ),
         ("ModelSpec(name='s', summary='', factory='a:b', serves='gpt-*')", "serves='gpt-*'"),
         ("ModelSpec(name='s', summary='', factory='a:b', serves=['gpt-*'])", "not a tuple"),
         ("PrefilterSpec(name='s', summary='', factory='a:b', modes=('',))", "modes=('',)"),

@@ -1,4 +1,5 @@
 import pytest
+
 from support.model_fixtures import LITELLM_WARNING, litellm_model, openai_server, pauses
 
 __all__ = ["litellm_model", "openai_server", "pauses"]

@@ -4,10 +4,13 @@ import asyncio
 import base64
 
 import pytest
+
+from delf.llm import LLMConfig
+from delf.messages import FilePart, ImagePart, ModelRequest, Usage, assistant, system, user
+from delf.protocols.model import ModelContext
+from delf_model_litellm.model import LiteLLMModel
 from support.model_fixtures import ask, read_stream
 from support.openai_server import Reply
-
-from delf.messages import FilePart, ImagePart, ModelRequest, Usage, assistant, system, user
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
@@ -233,11 +236,6 @@ async def test_many_calls_at_once(openai_server, litellm_model):
 
 
 def test_one_model_in_several_event_loops(openai_server, litellm_model):
-    from delf_model_litellm.model import LiteLLMModel
-
-    from delf.llm import LLMConfig
-    from delf.protocols.model import ModelContext
-
     server = openai_server(lambda _: "ok")
     model = LiteLLMModel(LLMConfig("m", base_url=server.base_url), ModelContext())
 

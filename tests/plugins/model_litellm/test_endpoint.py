@@ -1,11 +1,11 @@
 """Names lead to providers, addresses and keys; nothing is imported for it."""
 
 import pytest
-from delf_model_litellm.endpoint import NO_KEY, resolve
 
 from delf.errors import EnvironmentKeyError, ModelConfigurationError
 from delf.llm import LLMConfig
 from delf.protocols.model import ModelContext
+from delf_model_litellm.endpoint import NO_KEY, resolve
 
 KEYS = {
     "OPENAI_API_KEY": "openai-key",

@@ -7,11 +7,15 @@ import threading
 import time
 
 import pytest
+
+from delf.errors import EnvironmentKeyError, LLMExecutionError, ModelConfigurationError
+from delf.llm import LLMConfig
+from delf.protocols.model import ModelContext
+from delf_model_litellm.failures import Failure
+from delf_model_litellm.model import LiteLLMModel
 from delf_model_litellm.retry import RetryPolicy
 from support.model_fixtures import ask, read_stream
 from support.openai_server import Reply
-
-from delf.errors import EnvironmentKeyError, LLMExecutionError, ModelConfigurationError
 
 
 @pytest.fixture(params=["complete", "stream"])
@@ -202,11 +206,11 @@ async def test_a_stream_that_drips_past_its_time(openai_server, litellm_model):
 @pytest.mark.parametrize("drop", ["stream", "quiet"])
 async def test_a_broken_stream_is_not_started_again(drop, openai_server, litellm_model, pauses):
     server = openai_server([Reply(text="rm -rf /tmp/x && echo done", drop=drop), "again"])
-    pieces = []
+    text = ""
     with pytest.raises(LLMExecutionError, match="broke off after") as caught:
         async for piece in litellm_model(base_url=server.base_url).stream(ask()):
-            pieces.append(piece.text)
-    assert "".join(pieces) == "rm -rf"
+            text += piece.text
+    assert text == "rm -rf"
     assert caught.value.provider == "openai"
     assert len(server.requests) == 1
     assert pauses.seconds == []
@@ -281,15 +285,11 @@ async def test_cancelling_ends_the_call_at_once(call, openai_server, litellm_mod
 
 
 async def test_cancelling_ends_a_pause(openai_server, litellm_model):
-    from delf_model_litellm.model import LiteLLMModel
-
-    from delf.llm import LLMConfig
-    from delf.protocols.model import ModelContext
-
     server = openai_server([Reply(status=503, headers={"Retry-After": "20"}), "never"])
     model = LiteLLMModel(LLMConfig("m", base_url=server.base_url), ModelContext())
+    await model.warm_up()
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(4):
+        async with asyncio.timeout(1):
             await model.complete(ask())
     await model.aclose()
     assert len(server.requests) == 1
@@ -305,8 +305,6 @@ async def test_a_reader_that_leaves_early_frees_the_connection(openai_server, li
 
 
 def test_back_off_grows_jitters_and_is_capped():
-    from delf_model_litellm.failures import Failure
-
     bad = Failure(message="", provider="p", retry="yes")
     policy = RetryPolicy(retries=10, jitter=lambda: 0.5)
     assert [policy.delay(bad, n) for n in (1, 2, 3, 10)] == [0.5, 1.0, 2.0, 8.0]

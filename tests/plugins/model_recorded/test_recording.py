@@ -7,14 +7,14 @@ import stat
 import threading
 
 import pytest
-from delf_model_recorded import RecordedModel, RecordingModel
-from support.model_fixtures import ask, read_stream
-from support.openai_server import Reply
 
 from delf.errors import LLMExecutionError, ModelConfigurationError
 from delf.llm import LLMConfig
 from delf.messages import ImagePart, ModelDelta, ModelReply, ModelRequest, Usage, user
 from delf.protocols.model import ModelContext
+from delf_model_recorded import RecordedModel, RecordingModel
+from support.model_fixtures import ask, read_stream
+from support.openai_server import Reply
 
 
 class Echo:

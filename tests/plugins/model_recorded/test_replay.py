@@ -4,13 +4,13 @@ import asyncio
 import json
 
 import pytest
-from delf_model_recorded import RecordedModel, recording
-from support.model_fixtures import ask, read_stream
 
 from delf.errors import ModelConfigurationError, RecordingMismatch
 from delf.llm import LLMConfig
 from delf.messages import FilePart, ImagePart, ModelRequest, Usage, system, user
 from delf.protocols.model import ModelContext
+from delf_model_recorded import RecordedModel, recording
+from support.model_fixtures import ask, read_stream
 
 
 def replay(tmp_path, *lines):
@@ -121,7 +121,7 @@ async def test_a_mismatch_shows_the_first_difference(tmp_path):
     rules = "rule one\nrule two\nrule three"
     recorded = ModelRequest(messages=(system(rules), user("How many orders?")))
     asked = ModelRequest(messages=(system(rules.replace("two", "2")), user("How many orders?")))
-    model = replay(tmp_path, {"about": "x"}, whole(recorded), by_hand("y"))
+    model = replay(tmp_path, {"about": "x"}, whole(recorded), by_hand("zebra"))
     with pytest.raises(RecordingMismatch) as caught:
         await model.complete(asked)
     message = caught.value.message

@@ -1,6 +1,8 @@
 import time
 import pytest
 from support.fixtures import *
+
+
 @pytest.mark.parametrize("n", range(6))
 def test_a(any_database, n):
     any_database.run("create table t (id int primary key)")

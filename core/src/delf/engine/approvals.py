@@ -58,8 +58,10 @@ class Approvals:
         timeout: Seconds until a request expires, which counts as no.
     """
 
-    def __init__(self, mode: ApprovalMode, channels: Sequence[NamedChannel], timeout: float) -> None:
-        self._mode = mode
+    def __init__(
+        self, mode: ApprovalMode, channels: Sequence[NamedChannel], timeout: float
+    ) -> None:
+        self._mode: ApprovalMode = mode
         self._channels = tuple(channels)
         self._timeout = timeout
         self._session: set[str] = set()
@@ -231,7 +233,7 @@ async def in_own_thread(function: Callable[[], Any]) -> Any:
         failure: BaseException | None = None
         try:
             result = function()
-        except BaseException as error:  # noqa: BLE001 - handed to who waits
+        except BaseException as error:
             failure = error
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, result, failure)

@@ -9,6 +9,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 _OPEN = re.compile(r"^\s*(`{3,}|~{3,})\s*([\w+#.-]*)")
 _PYTHON = frozenset({"", "python", "py", "python3", "py3", "tool_code", "code", "ipython"})
@@ -157,12 +158,13 @@ def _from_json(text: str) -> str | None:
     if not stripped.startswith("{"):
         return None
     try:
-        content = json.loads(stripped)
+        content: dict[str, Any] = json.loads(stripped)
     except ValueError:
         return None
     for key in ("code", "script", "python"):
-        if isinstance(content, dict) and isinstance(content.get(key), str):  # pyright: ignore[reportUnknownMemberType]
-            return _clean(content[key])  # pyright: ignore[reportUnknownArgumentType]
+        value: Any = content.get(key)
+        if isinstance(value, str):
+            return _clean(value)
     return None
 
 
@@ -180,7 +182,7 @@ def _from_prose(text: str) -> str | None:
             code = "\n".join(lines[start:end])
             if _is_script(code):
                 return code
-            if len(lines) - end > 60:  # noqa: PLR2004 - prose after code is short
+            if len(lines) - end > 60:
                 break
     return None
 

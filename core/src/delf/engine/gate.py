@@ -159,7 +159,7 @@ class Gate:
         except ToolException as error:
             await self._finish(call, "error", started, error=error.message)
             return _told(action, error)
-        except Exception as error:  # noqa: BLE001 - a tool may raise anything; the script gets it
+        except Exception as error:
             message = describe_failure(error)
             await self._finish(call, "error", started, error=message)
             return Raised("ToolError", message)
@@ -216,7 +216,7 @@ def _told(action: Action, error: ToolException) -> CallAnswer:
         return Told(handler)
     try:
         return Told(str(handler(error)))
-    except Exception as failure:  # noqa: BLE001 - the handler is a tool author's code
+    except Exception as failure:
         return Raised("ToolError", f"{error.message} (handle_error failed: {failure})")
 
 

@@ -79,9 +79,7 @@ class MemoryJournal:
                 if isinstance(last, TaskFinished):
                     state = "done" if last.status else "error"
                 records.append(
-                    TaskRecord(
-                        task_id=task_id, task=first.task, started_at=first.at, state=state
-                    )
+                    TaskRecord(task_id=task_id, task=first.task, started_at=first.at, state=state)
                 )
         return records
 

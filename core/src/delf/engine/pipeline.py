@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from delf.errors import DelfError, TaskTimeoutError
 from delf.events import ModelReplied, TaskFinished, TaskStarted, Warned
 from delf.protocols.strategy import Strategy
 
+_log = logging.getLogger(__name__)
 _GRACE_SECONDS = 1.0
 
 
@@ -84,9 +86,15 @@ async def _settle(
     error = work.exception()
     if error is None:
         return work.result(), None
-    if isinstance(error, DelfError):
-        return run.take_printed(), error
-    raise error
+    if not isinstance(error, DelfError):
+        _log.error("task %s failed inside delf", run.log.task_id, exc_info=error)
+        inside = DelfError(
+            f"an unexpected {type(error).__name__} inside delf or a plugin: {error}",
+            hint="the log has the traceback; please report it",
+        )
+        inside.__cause__ = error
+        error = inside
+    return run.take_printed(), error
 
 
 async def _abandon(run: TaskRun, work: asyncio.Future[str]) -> None:
@@ -97,9 +105,7 @@ async def _abandon(run: TaskRun, work: asyncio.Future[str]) -> None:
     await asyncio.wait({work}, timeout=_GRACE_SECONDS)
 
 
-async def _finish(
-    run: TaskRun, text: str, error: DelfError | None, started: float
-) -> TaskResult:
+async def _finish(run: TaskRun, text: str, error: DelfError | None, started: float) -> TaskResult:
     duration_ms = (time.perf_counter() - started) * 1000
     costs = [event.cost_usd for event in run.log.events if isinstance(event, ModelReplied)]
     await run.log.record(

@@ -115,9 +115,7 @@ class Runtime:
         self._toolset = await load_toolset(parts.connections)
         self._sandbox = await choose_sandbox(parts.host, config, parts.plugin_options)
         self._journal = self._make(JournalSpec, config.journal)
-        self._approvals = Approvals(
-            config.approval_mode, self._channels(), config.approval_timeout
-        )
+        self._approvals = Approvals(config.approval_mode, self._channels(), config.approval_timeout)
         for spec in parts.host.specs(ObserverSpec):
             self._feeds.append(ObserverFeed(spec.name, self._make(ObserverSpec, spec.name)))
         self._spec = SessionSpec(
@@ -146,10 +144,8 @@ class Runtime:
             channels.append(NamedChannel("on_confirm", CallbackChannel(self._parts.on_confirm)))
         installed = {spec.name for spec in self._host.specs(ApprovalSpec)}
         chosen = "approvals" in self._config.model_fields_set
-        for name in self._config.approvals:
-            if chosen or name in installed:
-                channels.append(NamedChannel(name, self._make(ApprovalSpec, name)))
-        return channels
+        names = [name for name in self._config.approvals if chosen or name in installed]
+        return channels + [NamedChannel(name, self._make(ApprovalSpec, name)) for name in names]
 
     async def run(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -61,14 +61,14 @@ class TaskRun:
     memory: MemoryStore | None = None
     prefilter: Prefilter | None = None
     history: Sequence[Message] = ()
-    context: TaskContext = TaskContext()
+    context: TaskContext = field(default_factory=TaskContext)
     said: list[str] = field(default_factory=list[str])
     _session: asyncio.Task[SandboxSession] | None = None
     _announced: SandboxSession | None = None
     _files: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     @asynccontextmanager
-    async def step(self, name: Step, attempt: int = 1) -> AsyncIterator[None]:
+    async def step(self, name: Step, attempt: int = 1) -> AsyncGenerator[None]:
         """Record a step's beginning and end."""
         started = time.perf_counter()
         await self.log.record(StepStarted, step=name, attempt=attempt)
@@ -90,11 +90,12 @@ class TaskRun:
 
     # -- the sandbox --------------------------------------------------------------------
 
-    def open_session(self) -> None:
-        """Begin to open a session, while something else goes on."""
+    def open_session(self) -> asyncio.Task[SandboxSession]:
+        """Begin to open a session, while something else goes on; the same until it is closed."""
         if self._session is None:
             opening = self.sandbox.backend.open(self.session_spec)
-            self._session = asyncio.ensure_future(opening)
+            self._session = asyncio.create_task(opening)
+        return self._session
 
     async def execute(self, code: str) -> Outcome:
         """Run a script in the task's session, in a new one if that is gone.
@@ -104,10 +105,7 @@ class TaskRun:
         """
         if self._session is not None and self._session.done() and not self.session_alive:
             await self.close_session()
-        if self._session is None:
-            self.open_session()
-        assert self._session is not None
-        session = await self._session
+        session = await self.open_session()
         if session is not self._announced:
             self._announced = session
             spec = self.sandbox.spec

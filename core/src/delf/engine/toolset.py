@@ -36,7 +36,9 @@ class BoundAction:
     name: str
     asks: bool
 
-    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+    def bind(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], str | None]:
         """Arguments by name, and the call's ``desc=`` apart unless the action has its own.
 
         Raises:
@@ -67,7 +69,9 @@ class Toolset:
         hidden: Names of actions that exist and are not allowed.
     """
 
-    def __init__(self, allowed: Mapping[tuple[str, str], BoundAction], hidden: frozenset[str]) -> None:
+    def __init__(
+        self, allowed: Mapping[tuple[str, str], BoundAction], hidden: frozenset[str]
+    ) -> None:
         self._allowed = dict(allowed)
         self._hidden = hidden
 

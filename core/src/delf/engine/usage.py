@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from delf.errors import BudgetExceededError, ConfigurationError
 from delf.messages import ModelReply, Usage
@@ -85,22 +85,32 @@ def _read_prices(path: Path) -> dict[str, Price]:
     if not isinstance(content, dict):
         raise ConfigurationError(f"{path}: must be an object of models")
     prices: dict[str, Price] = {}
-    for name, entry in content.items():  # pyright: ignore[reportUnknownVariableType]
+    for name, entry in cast("dict[str, Any]", content).items():
         try:
-            unknown = set(entry) - set(_KEYS)  # pyright: ignore[reportUnknownArgumentType]
-            if unknown:
-                raise ValueError(f"unknown key {sorted(unknown)[0]!r}")
-            prices[str(name)] = Price(  # pyright: ignore[reportUnknownArgumentType]
-                input=_amount(entry["input"]),
-                output=_amount(entry["output"]),
-                cached_input=_amount(entry.get("cached_input", entry["input"])),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            prices[name] = _price(entry)
+        except ValueError as error:
             raise ConfigurationError(
                 f"{path}: {name}: {error}",
                 hint='write {"input": 2.5, "output": 10}, in USD per million tokens',
             ) from None
     return prices
+
+
+def _price(entry: Any) -> Price:
+    if not isinstance(entry, dict):
+        raise ValueError(f"{entry!r} is no object with prices")  # noqa: TRY004 - the file's fault
+    amounts = cast("dict[str, Any]", entry)
+    unknown = amounts.keys() - set(_KEYS)
+    if unknown:
+        raise ValueError(f"unknown key {min(unknown)!r}")
+    missing = {"input", "output"} - amounts.keys()
+    if missing:
+        raise ValueError(f"{min(missing)!r} is missing")
+    return Price(
+        input=_amount(amounts["input"]),
+        output=_amount(amounts["output"]),
+        cached_input=_amount(amounts.get("cached_input", amounts["input"])),
+    )
 
 
 def _amount(value: Any) -> float:

@@ -77,7 +77,7 @@ def allowed_modules(libraries: Iterable[str] = ()) -> tuple[str, ...]:
         libraries: Packages allowed beside the standard ones, by their distribution's name
             (``scikit-learn``), with or without a version.
     """
-    names = dict.fromkeys(DEFAULT_MODULES)
+    names: dict[str, None] = dict.fromkeys(DEFAULT_MODULES)
     for library in libraries:
         names.update(dict.fromkeys(import_names(distribution_name(library))))
     return tuple(names)

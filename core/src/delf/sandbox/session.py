@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from delf.errors import SandboxUnavailableError, WireError
 from delf.protocols.sandbox import (
@@ -87,8 +87,7 @@ class WireSession(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The streams are connected."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         """The guest sent bytes."""
@@ -195,7 +194,7 @@ class WireSession(asyncio.Protocol):
             self._start_call(parse_call(frame))
         elif kind == "print":
             self._take_print(frame)
-        elif kind == "cancel" and len(frame) == 2:  # noqa: PLR2004 - name and call
+        elif kind == "cancel" and len(frame) == 2:
             task = self._calls.get(frame[1]) if isinstance(frame[1], int) else None
             if task is not None:
                 task.cancel()
@@ -220,7 +219,7 @@ class WireSession(asyncio.Protocol):
         self.kill()
 
     def _take_print(self, frame: list[Any]) -> None:
-        if len(frame) != 2 or not isinstance(frame[1], str):  # noqa: PLR2004 - name and text
+        if len(frame) != 2 or not isinstance(frame[1], str):
             raise WireError("the sandbox sent a malformed print")
         if self._host is None or self._spec is None:
             return
@@ -293,14 +292,22 @@ class WireSession(asyncio.Protocol):
         self._calls.clear()
 
     def _write(self, data: bytes) -> None:
-        """Queue bytes; what comes within one turn of the loop goes out in one write."""
+        """Send bytes: at once where nothing else is going on, else together with the rest.
+
+        While many calls are open, what is answered within one turn of the loop goes out in
+        one write.
+        """
         if self._lost:
             return
-        if not self._out:
-            self._loop.call_soon(self._flush)
         self._out.append(data)
+        if not self._calls:
+            self._flush()
+        elif len(self._out) == 1:
+            self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
+        if not self._out:
+            return
         data = b"".join(self._out)
         self._out.clear()
         if self._transport is not None and not self._transport.is_closing():

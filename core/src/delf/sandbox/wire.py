@@ -47,20 +47,21 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
     Raises:
         WireError: When its fields are not of the right types.
     """
-    match frame:
-        case [_, int(number), str(connection), str(method), list(args), dict(kwargs)]:
-            named = cast("dict[Any, Any]", kwargs)
-            if all(isinstance(key, str) for key in named):
-                return CallRequest(
-                    call_id=number,
-                    connection=connection,
-                    method=method,
-                    args=cast("list[Any]", args),
-                    kwargs=cast("dict[str, Any]", named),
-                )
-        case _:
-            pass
-    raise WireError("the sandbox sent a malformed call")
+    if not _fits(frame, int, str, str, list, dict):
+        raise WireError("the sandbox sent a malformed call")
+    _, number, connection, method, args, kwargs = frame
+    if not all(type(key) is str for key in kwargs):
+        raise WireError("the sandbox sent a call whose arguments have no names")
+    return CallRequest(
+        call_id=number, connection=connection, method=method, args=args, kwargs=kwargs
+    )
+
+
+def _fits(frame: Sequence[Any], *kinds: type) -> bool:
+    """Whether the fields after a frame's name have exactly these types; ``object`` is any."""
+    return len(frame) == len(kinds) + 1 and all(
+        kind is object or type(value) is kind for value, kind in zip(frame[1:], kinds, strict=True)
+    )
 
 
 def parse_outcome(frame: Sequence[Any]) -> Outcome:
@@ -69,34 +70,27 @@ def parse_outcome(frame: Sequence[Any]) -> Outcome:
     Raises:
         WireError: When its fields are not of the right types.
     """
-    match frame:
-        case ["done", value, dict(names)]:
-            return Done(value=value, variables=_variables(names))
-        case ["failed", str(kind), str(message), line, source, dict(names)]:
-            return Failed(
-                kind=kind[:200],
-                message=_text(message),
-                line=_line(line),
-                source=_optional(source),
-                variables=_variables(names),
-            )
-        case ["limit", str(limit), str(message), line, source, dict(names)]:
-            return LimitReached(
-                limit=limit[:40],
-                message=_text(message),
-                line=_line(line),
-                source=_optional(source),
-                variables=_variables(names),
-            )
-        case ["rerun", str(context), str(remaining), list(carry), dict(names)]:
-            return Rerun(
-                context=_text(context),
-                remaining=_text(remaining),
-                carry=tuple(str(name)[:200] for name in cast("list[Any]", carry)[:100]),
-                variables=_variables(names),
-            )
-        case _:
-            raise WireError(f"the sandbox sent a malformed {str(frame[0])[:40]!r} frame")
+    name = frame[0]
+    if name == "done" and _fits(frame, object, dict):
+        return Done(value=frame[1], variables=_variables(frame[2]))
+    if name in ("failed", "limit") and _fits(frame, str, str, object, object, dict):
+        what: dict[str, Any] = {
+            "message": _text(frame[2]),
+            "line": _line(frame[3]),
+            "source": _optional(frame[4]),
+            "variables": _variables(frame[5]),
+        }
+        if name == "failed":
+            return Failed(kind=frame[1][:200], **what)
+        return LimitReached(limit=frame[1][:40], **what)
+    if name == "rerun" and _fits(frame, str, str, list, dict):
+        return Rerun(
+            context=_text(frame[1]),
+            remaining=_text(frame[2]),
+            carry=tuple(str(item)[:200] for item in frame[3][:100]),
+            variables=_variables(frame[4]),
+        )
+    raise WireError(f"the sandbox sent a malformed {str(name)[:40]!r} frame")
 
 
 def _variables(names: Mapping[Any, Any]) -> dict[str, str]:
@@ -112,7 +106,7 @@ def _optional(value: Any) -> str | None:
 
 
 def _line(value: Any) -> int | None:
-    return value if isinstance(value, int) else None
+    return value if type(value) is int else None
 
 
 def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> bytes:

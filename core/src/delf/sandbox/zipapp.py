@@ -17,7 +17,7 @@ _PACKAGES = ("delf/__init__.py", "delf/sandbox/__init__.py")
 
 def _sources() -> dict[str, str]:
     """The guest's files by their names in the archive."""
-    files = dict.fromkeys(_PACKAGES, "")
+    files: dict[str, str] = dict.fromkeys(_PACKAGES, "")
     files["delf/values.py"] = (_CORE / "values.py").read_text("utf-8")
     for path in sorted((_CORE / "sandbox" / "guest").glob("*.py")):
         files[f"delf/sandbox/guest/{path.name}"] = path.read_text("utf-8")

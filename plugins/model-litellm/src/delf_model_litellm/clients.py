@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from collections.abc import Coroutine
+from contextvars import ContextVar, copy_context
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -11,6 +13,49 @@ from delf_model_litellm.endpoint import Endpoint
 
 OWN: Final = frozenset({"openai", "anthropic", "gemini"})
 """Providers whose connections are made here and not by litellm."""
+
+_PREPARATION: Final = 1.0
+"""Seconds that litellm may take at most to prepare a call that is being cancelled."""
+
+_leaving: ContextVar[asyncio.Event | None] = ContextVar("_leaving", default=None)
+
+
+async def _note_request(_request: object) -> None:
+    """A request is about to leave."""
+    if (event := _leaving.get()) is not None:
+        event.set()
+
+
+async def cancellable(call: Coroutine[Any, Any, Any]) -> Any:
+    """Await a call of litellm's so that it can be cancelled at any moment.
+
+    litellm prepares in a thread what it then awaits. A call that is cancelled meanwhile would
+    leave that coroutine behind, which Python complains about; so it gets the few milliseconds
+    until its request leaves.
+
+    Args:
+        call: The call, not yet started.
+    """
+    leaving = asyncio.Event()
+    context = copy_context()
+    context.run(_leaving.set, leaving)
+    task = asyncio.create_task(call, context=context)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        waiting = asyncio.create_task(leaving.wait())
+        await asyncio.wait((task, waiting), timeout=_PREPARATION, return_when="FIRST_COMPLETED")
+        waiting.cancel()
+        task.cancel()
+        await asyncio.wait((task,))
+        if not task.cancelled() and task.exception() is None:
+            await _close(task.result())
+        raise
+
+
+async def _close(response: Any) -> None:
+    if hasattr(response, "aclose"):
+        await response.aclose()
 
 
 class Clients:
@@ -34,7 +79,7 @@ class Clients:
         if loop not in self._pools:
             handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
             tail: Any = importlib.import_module("delf_model_litellm.tail")
-            hooks = {"response": [tail.watch]}
+            hooks = {"request": [_note_request], "response": [tail.watch]}
             pool = handler.AsyncHTTPHandler(follow_redirects=False, event_hooks=hooks)
             self._pools[loop] = (pool, self._client(pool))
         return self._pools[loop][1]

@@ -30,6 +30,7 @@ _TOKENS: Final = re.compile(
 _NOISE: Final = re.compile(r"^(?:[\w.]*(?:Error|Exception|Timeout)\b\s*(?:[:-]\s*|(?=\w)))+")
 _NO_COMPLETION: Final = re.compile(
     r"Unable to get json response|converting to valid response|provider returned 'choices'"
+    r"|Empty or invalid response"
 )
 _RETRY_DELAY: Final = re.compile(r'"retryDelay":\s*"([\d.]+)s"')
 

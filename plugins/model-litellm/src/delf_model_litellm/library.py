@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 _QUIET: Final = {
@@ -25,6 +25,7 @@ _QUIET: Final = {
 }
 _LOGGERS: Final = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 _READY: Final = "openai.resources.chat"
+_TOKENS: Final = "litellm.litellm_core_utils.default_encoding"
 _lock: Final = threading.Lock()
 
 
@@ -34,6 +35,13 @@ async def load() -> Any:
     if litellm is not None and _READY in sys.modules and not _lock.locked():
         return litellm
     return await asyncio.to_thread(load_now)
+
+
+async def load_for_streams() -> None:
+    """What litellm's first stream reads from disk (its tokens' table), off the event loop."""
+    if _TOKENS not in sys.modules:
+        with suppress(ImportError):
+            await asyncio.to_thread(importlib.import_module, _TOKENS)
 
 
 def load_now() -> Any:

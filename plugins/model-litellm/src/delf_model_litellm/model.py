@@ -15,7 +15,7 @@ from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest, Usage
 from delf.protocols.model import ModelContext
 from delf_model_litellm import convert, library
-from delf_model_litellm.clients import OWN, Clients
+from delf_model_litellm.clients import OWN, Clients, cancellable
 from delf_model_litellm.endpoint import Endpoint, resolve
 from delf_model_litellm.failures import BrokenStreamError, Failure, UnreadableError, explain
 from delf_model_litellm.retry import RetryPolicy
@@ -155,6 +155,8 @@ class LiteLLMModel:
 
     async def _call(self, request: ModelRequest, *, stream: bool) -> Any:
         litellm = await library.load()
+        if stream:
+            await library.load_for_streams()
         endpoint = self._endpoint
         arguments: dict[str, Any] = {
             "model": endpoint.name,
@@ -176,7 +178,8 @@ class LiteLLMModel:
             "stream_options": {"include_usage": True} if stream else None,
         }
         arguments.update({name: value for name, value in optional.items() if value is not None})
-        return await litellm.acompletion(**arguments)
+        call = litellm.acompletion(**arguments)
+        return await (cancellable(call) if endpoint.prefix in OWN else call)
 
     async def _complete(self, request: ModelRequest) -> ModelReply:
         async with asyncio.timeout(self._timeout(request)):

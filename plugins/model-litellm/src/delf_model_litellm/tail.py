@@ -5,12 +5,16 @@ Imported late: it needs httpx.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any, Final
 
 import httpx
 
 _END: Final = b"[DONE]"
+_LAST_BYTES: Final = 0.1
+"""Seconds to wait for the end of a body whose last event has come."""
 
 
 class Tail(httpx.AsyncByteStream):
@@ -22,6 +26,7 @@ class Tail(httpx.AsyncByteStream):
 
     def __init__(self, body: httpx.AsyncByteStream) -> None:
         self._body = body
+        self._data = aiter(body)
         self._last = b""
 
     @property
@@ -30,12 +35,17 @@ class Tail(httpx.AsyncByteStream):
         return _END in self._last
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for data in self._body:
+        async for data in self._data:
             self._last = (self._last + data)[-64:]
             yield data
 
     async def aclose(self) -> None:
-        """Close the body."""
+        """Close the body; at its end, read what ends it, so that the connection can be kept."""
+        if self.ended:
+            with suppress(Exception):
+                async with asyncio.timeout(_LAST_BYTES):
+                    async for _ in self._data:
+                        pass
         await self._body.aclose()
 
 

@@ -1,4 +1,4 @@
-"""The backend ``local``: a fresh process for each session, some kept warm."""
+"""The backend ``local``: a fresh process for each session, forked from a template."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from delf.sandbox.session import WireSession
 from delf.sandbox.zipapp import guest_digest, guest_zipapp
 from delf.types import Isolation
 from delf_sandbox_local import seccomp
-from delf_sandbox_local.process import LocalProcess, spawn
+from delf_sandbox_local.forkserver import ForkServer
+from delf_sandbox_local.process import LocalProcess
 
 _START_SECONDS = 20.0
 Kind = tuple[Limits, bool]
@@ -34,8 +35,8 @@ class _Guest(WireSession):
 class LocalBackend:
     """Implements :class:`delf.protocols.sandbox.SandboxBackend`.
 
-    Every session has its own process, used once. A few are started ahead, so that a task
-    need not wait for an interpreter.
+    Every session has its own process, used once. It is forked from a template that has
+    imported what scripts need; a few are forked ahead, so that a task need not wait.
 
     Args:
         pool_size: How many processes to keep ready.
@@ -49,6 +50,7 @@ class LocalBackend:
         self._kind: Kind | None = None
         self._open: set[_Guest] = set()
         self._filling: asyncio.Task[None] | None = None
+        self._server: ForkServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
@@ -94,14 +96,18 @@ class LocalBackend:
         self._idle.clear()
         self._open.clear()
         await asyncio.gather(*(guest.aclose() for guest in guests), return_exceptions=True)
+        if self._server is not None:
+            await self._server.aclose()
+            self._server = None
 
     def _follow_loop(self) -> None:
         """Processes belong to one event loop; after a change of loop they are started anew."""
         loop = asyncio.get_running_loop()
         if self._loop is loop:
             return
-        for guest in (*self._idle, *self._open):
-            guest.process.kill()
+        if self._server is not None:
+            self._server.kill()
+            self._server = None
         self._idle.clear()
         self._open.clear()
         self._filling = None
@@ -118,11 +124,10 @@ class LocalBackend:
         return None
 
     async def _start(self, kind: Kind) -> _Guest:
+        if self._server is None or not self._server.alive:
+            self._server = ForkServer(_zipapp_path())
         limits, libraries = kind
-        try:
-            process, wire = spawn(_zipapp_path(), limits, libraries)
-        except OSError as error:
-            raise SandboxUnavailableError(f"no process can be started: {error}") from error
+        process, wire = await self._server.fork(limits, libraries=libraries)
         loop = asyncio.get_running_loop()
         _, guest = await loop.create_connection(
             lambda: _Tracked(process, limits.frame_bytes, self._open), sock=wire

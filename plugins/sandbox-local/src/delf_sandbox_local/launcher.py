@@ -1,12 +1,11 @@
-"""Runs first in the guest's process: limits it, confines it, then serves scripts.
+"""What a guest's process does before the first byte of a script: limits and confines itself.
 
-Standard library only. Everything here happens before the first byte of a script.
+Standard library only; runs in the child that the template forked.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import resource
 import signal
@@ -16,44 +15,35 @@ from typing import Any
 from delf_sandbox_local import seccomp
 
 _PR_SET_PDEATHSIG = 1
-_PRELOADED = ("collections", "csv", "datetime", "decimal", "itertools", "math", "statistics")
 
 
-def main(zipapp: str, descriptor: int, options: str) -> None:
-    """Become a guest.
+def die_with_parent(parent: int) -> None:
+    """End when the parent does; one that ended already is noticed, too.
 
     Args:
-        zipapp: Path of the guest's archive.
-        descriptor: The wire.
-        options: JSON with ``limits``, ``parent`` (process id) and ``libraries`` (folders).
+        parent: Its process id.
     """
-    wanted: dict[str, Any] = json.loads(options)
-    _die_with(wanted["parent"])
-    sys.path[:] = [zipapp, *sys.path, *wanted["libraries"]]
-    from delf.sandbox.guest.session import serve_forever
-
-    for name in _PRELOADED:
-        __import__(name)
-    limit(wanted["limits"])
-    if seccomp.supported():
-        seccomp.install()
-    serve_forever(descriptor, descriptor)
-
-
-def _die_with(parent: int) -> None:
-    """End when the host does; a host that ended already is noticed, too."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(0)
 
 
-def limit(limits: dict[str, Any]) -> None:
-    """Set this process's resource limits.
+def confine(limits: dict[str, Any]) -> None:
+    """Limit and confine this process for good.
 
     Args:
         limits: The fields of :class:`delf.protocols.sandbox.Limits`.
+
+    Raises:
+        OSError: When the system refuses.
     """
+    _limit(limits)
+    if seccomp.supported():
+        seccomp.install()
+
+
+def _limit(limits: dict[str, Any]) -> None:
     cpu = max(1, int(limits["cpu_seconds"] + 0.999))
     _set(resource.RLIMIT_CPU, cpu, cpu + 1)
     _set(resource.RLIMIT_AS, limits["memory_bytes"])

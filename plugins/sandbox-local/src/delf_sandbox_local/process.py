@@ -1,141 +1,94 @@
-"""The guest's process as the host sees it: started, watched, killed as a group."""
+"""A guest's process as the host sees it: watched, killed as a group, explained."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import json
 import os
 import shutil
 import signal
-import socket
-import subprocess
-import sys
-import sysconfig
-import tempfile
 from pathlib import Path
 
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
 
-_BOOT = (
-    "import sys; sys.path.insert(0, {source!r}); "
-    "from delf_sandbox_local.launcher import main; sys.path.pop(0); "
-    "main(sys.argv[1], int(sys.argv[2]), sys.argv[3])"
-)
-_SOURCE = str(Path(__file__).resolve().parents[1])
-_MAX_STDERR = 4000
-
-
-def spawn(zipapp: Path, limits: Limits, libraries: bool) -> tuple[LocalProcess, socket.socket]:
-    """Start a guest.
-
-    Args:
-        zipapp: The guest's archive.
-        limits: What it may use.
-        libraries: Whether it can see the installed packages.
-
-    Returns:
-        The process and the host's end of the wire.
-
-    Raises:
-        OSError: When it cannot be started.
-    """
-    scratch = tempfile.mkdtemp(prefix="delf-scratch-")
-    host_end, guest_end = socket.socketpair()
-    options = {
-        "limits": dataclasses.asdict(limits),
-        "parent": os.getpid(),
-        "libraries": _library_folders() if libraries else [],
-    }
-    command = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT.format(source=_SOURCE)]
-    command += [str(zipapp), str(guest_end.fileno()), json.dumps(options)]
-    try:
-        process = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            pass_fds=(guest_end.fileno(),),
-            env={},
-            cwd=scratch,
-            start_new_session=True,
-        )
-    except OSError:
-        host_end.close()
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
-    finally:
-        guest_end.close()
-    host_end.setblocking(False)
-    return LocalProcess(process, scratch, limits), host_end
-
-
-def _library_folders() -> list[str]:
-    paths = sysconfig.get_paths()
-    return list(dict.fromkeys((paths["purelib"], paths["platlib"])))
+_GRACE_SECONDS = 0.2
 
 
 class LocalProcess:
     """Implements :class:`delf.sandbox.session.GuestProcess`.
 
     Args:
-        process: The started interpreter, leader of its own session.
+        pid: The process, leader of its own session; a child of the template, not of ours.
         scratch: Its working folder, removed with it.
         limits: For words about how it ended.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], scratch: str, limits: Limits) -> None:
-        self._process = process
+    def __init__(self, pid: int, scratch: str, limits: Limits) -> None:
+        self.pid = pid
+        self.scratch = scratch
         self._limits = limits
+        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._handle = _open_handle(pid)
         self._killed = False
         self._freed = False
-        self.scratch = scratch
 
     @property
     def running(self) -> bool:
         """Whether it has not ended yet."""
-        return self._process.poll() is None
+        return not self._ended.done()
+
+    def ended(self, status: int) -> None:
+        """The template reports its end.
+
+        Args:
+            status: The exit code, or the negative number of the signal.
+        """
+        if not self._ended.done():
+            self._ended.set_result(status)
+        self._close_handle()
 
     def kill(self) -> None:
         """Kill the whole process group."""
-        if self._process.returncode is not None:
+        if self._ended.done():
             return
         self._killed = True
+        # The handle names this process even after its number was given to another one.
         try:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            if self._handle is not None:
+                signal.pidfd_send_signal(self._handle, 0)
+            os.killpg(self.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            self._kill_leader()
+
+    def _kill_leader(self) -> None:
+        """Just after the fork it leads no group yet."""
+        try:
+            if self._handle is not None:
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         except ProcessLookupError:
-            self._process.kill()
+            return
 
     async def how_it_ended(self) -> Outcome:
         """The exit status in words; a process that only closed the wire is ended."""
-        by_itself = await _exited(self._process, grace=0.2)
-        if not by_itself:
+        try:
+            async with asyncio.timeout(_GRACE_SECONDS):
+                status = await asyncio.shield(self._ended)
+        except TimeoutError:
             self.kill()
-            await _exited(self._process, grace=None)
+            await asyncio.shield(self._ended)
             return Crashed(message="the sandbox closed its connection to the host")
-        return self._explain(self._process.returncode or 0)
+        return self._explain(status)
 
-    def _explain(self, code: int) -> Outcome:
-        if code == -signal.SIGXCPU:
+    def _explain(self, status: int) -> Outcome:
+        if status == -signal.SIGXCPU:
             seconds = self._limits.cpu_seconds
             return LimitReached(limit="cpu", message=f"the script used {seconds:g} s of CPU time")
-        if code == -signal.SIGKILL:
+        if status == -signal.SIGKILL:
             reason = "it was stopped" if self._killed else "killed by the system, out of memory?"
             return Crashed(message=f"the sandbox is gone: {reason}")
-        if code < 0:
-            name = signal.Signals(-code).name
+        if status < 0:
+            name = signal.Signals(-status).name
             return Crashed(message=f"the script crashed the interpreter ({name})")
-        said = self._stderr()
-        return Crashed(message=f"the sandbox ended by itself (status {code}){said}")
-
-    def _stderr(self) -> str:
-        pipe = self._process.stderr
-        if pipe is None or pipe.closed:
-            return ""
-        os.set_blocking(pipe.fileno(), False)
-        data = pipe.read(_MAX_STDERR) or b""
-        text = data.decode("utf-8", "replace").strip()
-        return f": {text.splitlines()[-1]}" if text else ""
+        return Crashed(message=f"the sandbox ended by itself (status {status})")
 
     async def aclose(self) -> None:
         """Kill, wait for the end, remove the working folder."""
@@ -143,53 +96,24 @@ class LocalProcess:
             return
         self._freed = True
         self.kill()
-        await _exited(self._process, grace=None)
-        if self._process.stderr is not None:
-            self._process.stderr.close()
+        await asyncio.shield(self._ended)
         _remove(self.scratch)
+
+    def _close_handle(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+def _open_handle(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
 
 
 def _remove(folder: str) -> None:
     try:
-        os.rmdir(folder)
+        Path(folder).rmdir()
     except OSError:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-async def _exited(process: subprocess.Popen[bytes], grace: float | None) -> bool:
-    """Wait for the end of a process.
-
-    Args:
-        process: The process; it is reaped.
-        grace: Seconds to wait at the most, or None for as long as it takes.
-
-    Returns:
-        Whether it ended.
-    """
-    if process.poll() is not None:
-        return True
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
-    try:
-        descriptor = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):
-        return await _exited_by_thread(process, grace)
-    loop.add_reader(descriptor, lambda: ended.done() or ended.set_result(None))
-    try:
-        await asyncio.wait_for(ended, grace)
-    except TimeoutError:
-        return False
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-    process.wait()
-    return True
-
-
-async def _exited_by_thread(process: subprocess.Popen[bytes], grace: float | None) -> bool:
-    """The same where the system has no process descriptors."""
-    try:
-        await asyncio.to_thread(process.wait, grace)
-    except subprocess.TimeoutExpired:
-        return False
-    return True

@@ -22,11 +22,13 @@ class Fetched:
         columns: Names as the database gave them.
         rows: The rows, at most as many as were asked for.
         more: Whether there were more.
+        changed: How many rows were changed, where the driver says it here.
     """
 
     columns: tuple[str, ...]
     rows: list[Sequence[Any]]
     more: bool = False
+    changed: int = 0
 
 
 async def collect(
@@ -73,8 +75,7 @@ def as_dicts(fetched: Fetched) -> list[dict[str, Any]]:
     """Rows as dicts of plain values; a name that comes again gets a number: ``id``, ``id_2``."""
     names = unique_names(fetched.columns)
     return [
-        {name: plain(value) for name, value in zip(names, row, strict=True)}
-        for row in fetched.rows
+        {name: plain(value) for name, value in zip(names, row, strict=True)} for row in fetched.rows
     ]
 
 

@@ -177,7 +177,11 @@ def _sqlite(name: str, path: str) -> Target:
 def _spellings(*passwords: str | None) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for password in passwords:
-        for text in (password, quote(password, safe=""), quote_plus(password), repr(password)[1:-1]) if password else ():
+        for text in (
+            (password, quote(password, safe=""), quote_plus(password), repr(password)[1:-1])
+            if password
+            else ()
+        ):
             if text and len(text) >= _SHORTEST_SECRET:
                 found[text] = None
     return tuple(sorted(found, key=len, reverse=True))

@@ -122,7 +122,9 @@ def for_postgresql(value: Any) -> tuple[str, Any]:
     value = simple(value)
     if isinstance(value, str) and "\x00" in value:
         raise ValueError("PostgreSQL's text cannot hold a NUL character")
-    if isinstance(value, dict) or (isinstance(value, list) and _holds_dict(cast("list[Any]", value))):
+    if isinstance(value, dict) or (
+        isinstance(value, list) and _holds_dict(cast("list[Any]", value))
+    ):
         return "{}", Jsonb(value, dumps=as_json)
     return "{}", value
 

@@ -11,7 +11,7 @@ from delf.messages import Usage
 from delf.values import to_jsonable
 
 
-@dataclass(kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ToolCallTrace:
     """One call.
 
@@ -64,7 +64,7 @@ class RerunTrace:
     remaining_task: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class StreamEvent:
     """A line of the timeline.
 
@@ -210,8 +210,10 @@ class Trace:
             f"task      {self.task_id}",
             f"sandbox   {self.sandbox or '-'} ({self.isolation or '-'})",
             f"calls     {outcomes}",
-            f"models    {len(self.model_calls)} calls, {self.usage.input_tokens} tokens in "
-            f"({self.usage.cached_tokens} cached), {self.usage.output_tokens} out",
+            (
+                f"models    {len(self.model_calls)} calls, {self.usage.input_tokens} tokens in "
+                f"({self.usage.cached_tokens} cached), {self.usage.output_tokens} out"
+            ),
             f"cost      {cost}",
         ]
         if self.duration_ms is not None:

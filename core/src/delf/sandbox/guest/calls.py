@@ -121,11 +121,16 @@ class Caller:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self.unawaited: dict[int, str] = {}
 
+    @property
+    def waiting(self) -> bool:
+        """Whether any call waits for its answer."""
+        return bool(self._waiting)
+
     def call(self, connection: str, method: str, args: Any, kwargs: Any, depth: int) -> ToolCall:
         """A call to be awaited."""
         number = next(self._numbers)
         label = f"{connection}.{method}(…)" if method else f"{connection}(…)"
-        line = sys._getframe(depth).f_lineno
+        line = sys._getframe(depth).f_lineno  # pyright: ignore[reportPrivateUsage]
         self.unawaited[number] = f"{label} on line {line}"
         return ToolCall(
             lambda: self._make(number, connection, method, args, kwargs),

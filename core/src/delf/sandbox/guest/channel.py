@@ -35,12 +35,14 @@ class Channel:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(read_fd, self._readable)
 
-    def send(self, frame: list[Any]) -> None:
-        """Queue a frame for the end of this turn of the loop."""
+    def send(self, frame: list[Any], *, at_once: bool = False) -> None:
+        """Send a frame, or queue it for the end of this turn of the loop."""
         data = encode(frame, self.limit)
-        if not self._pending:
-            self._loop.call_soon(self.flush)
         self._pending.append(data)
+        if at_once:
+            self.flush()
+        elif len(self._pending) == 1:
+            self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
         """Write what is queued now."""

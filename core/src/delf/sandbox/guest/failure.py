@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 _MAX_VARIABLES = 60
 _MAX_MESSAGE = 4000
@@ -80,10 +80,10 @@ def describe_type(value: Any) -> str:
     """A value's type in a few words: ``list of 24 dict``, ``DataFrame (10, 3)``."""
     kind = type(value).__name__
     try:
-        if isinstance(value, (list, tuple, set, frozenset)):
+        if _is_collection(value):
             first = type(next(iter(value))).__name__ if value else ""
             return f"{kind} of {len(value)} {first}".rstrip()
-        if isinstance(value, dict):
+        if _is_dict(value):
             keys = ", ".join(repr(key)[:30] for key in list(value)[:8])
             return f"dict with {len(value)} keys: {keys}" if value else "empty dict"
         if isinstance(value, (str, bytes)):
@@ -93,4 +93,12 @@ def describe_type(value: Any) -> str:
         shape = getattr(value, "shape", None)
     except Exception:
         return kind
-    return f"{kind} {shape}" if isinstance(shape, tuple) else kind
+    return f"{kind} {shape}" if _is_collection(shape) else kind
+
+
+def _is_collection(value: Any) -> TypeGuard[Collection[Any]]:
+    return isinstance(value, (list, tuple, set, frozenset))
+
+
+def _is_dict(value: Any) -> TypeGuard[dict[Any, Any]]:
+    return isinstance(value, dict)

@@ -8,7 +8,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, TypeGuard
 
 _FLUSH_CHARS = 32 * 1024
 _FLUSH_SECONDS = 0.05
@@ -113,13 +113,13 @@ def to_bytes(name: str, content: Any) -> bytes:
     """
     if isinstance(content, str):
         return content.encode("utf-8", "surrogatepass")
-    if isinstance(content, (bytes, bytearray, memoryview)):
+    if _is_bytes(content):
         return bytes(content)
     if hasattr(content, "to_csv") and hasattr(content, "columns"):
         return _frame_to_bytes(name, content)
-    if isinstance(content, (list, tuple)) and name.lower().endswith(".csv"):
+    if _is_list(content) and name.lower().endswith(".csv"):
         return _rows_to_csv(list(content))
-    if isinstance(content, (list, tuple)) and name.lower().endswith(".xlsx"):
+    if _is_list(content) and name.lower().endswith(".xlsx"):
         return _rows_to_excel(list(content))
     if isinstance(content, (dict, list, tuple)):
         return json.dumps(content, indent=2, ensure_ascii=False, default=str).encode()
@@ -127,6 +127,14 @@ def to_bytes(name: str, content: Any) -> bytes:
         f"{name!r}: cannot write a {type(content).__name__} as a file; "
         "give text, bytes, a dict, a list of dicts or a data frame"
     )
+
+
+def _is_bytes(value: Any) -> TypeGuard[bytes | bytearray]:
+    return isinstance(value, (bytes, bytearray, memoryview))
+
+
+def _is_list(value: Any) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+    return isinstance(value, (list, tuple))
 
 
 def _rows_to_csv(rows: list[Any]) -> bytes:
@@ -138,13 +146,13 @@ def _rows_to_csv(rows: list[Any]) -> bytes:
         writer.writerows(rows)
     else:
         plain = csv.writer(out, lineterminator="\n")
-        plain.writerows(row if isinstance(row, (list, tuple)) else [row] for row in rows)
+        plain.writerows(row if _is_list(row) else [row] for row in rows)
     return out.getvalue().encode("utf-8", "surrogatepass")
 
 
 def _rows_to_excel(rows: list[Any]) -> bytes:
     try:
-        import openpyxl  # pyright: ignore
+        import openpyxl  # pyright: ignore[reportMissingModuleSource]
     except ImportError:
         raise TypeError(
             "an .xlsx file needs the package openpyxl in allowed_libs; write a .csv instead"
@@ -155,7 +163,7 @@ def _rows_to_excel(rows: list[Any]) -> bytes:
         columns = list(dict.fromkeys(key for row in rows for key in row))
         rows = [columns, *([row.get(column) for column in columns] for row in rows)]
     for row in rows:
-        sheet.append(list(row) if isinstance(row, (list, tuple)) else [row])
+        sheet.append(list(row) if _is_list(row) else [row])
     out = io.BytesIO()
     book.save(out)
     return out.getvalue()

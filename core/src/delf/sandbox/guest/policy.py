@@ -10,7 +10,7 @@ import builtins
 import io
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 _REFUSED = {
     "breakpoint": "there is no debugger here",
@@ -70,6 +70,9 @@ def _importer(modules: Sequence[str]) -> Callable[..., Any]:
     ) -> Any:
         if level:
             raise ImportError("scripts cannot use relative imports")
+        if isinstance(fromlist, list):
+            # Not a statement of the script: C code imports for itself, as strptime does.
+            return real(name, globals, locals, fromlist, 0)
         wanted = [name, *(f"{name}.{item}" for item in fromlist or ())]
         if not (_covered(name, roots) or (fromlist and all(w in roots for w in wanted[1:]))):
             raise ImportError(refusal(name, modules))
@@ -103,14 +106,15 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
     def open_file(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         if isinstance(file, int):
             raise PermissionError("open() takes a path, not a descriptor")
-        path = os.path.realpath(os.fspath(file))
-        if not isinstance(path, str):
+        name = cast("str | bytes", os.fspath(file))
+        if isinstance(name, bytes):
             raise TypeError("open() takes a path as text")
+        path = os.path.realpath(name)
         changes = any(letter in mode for letter in "wax+")
         if not any(_inside(path, root) for root in (writing if changes else reading)):
             what = "write" if changes else "read"
             raise PermissionError(
-                f"{os.fspath(file)!r} is outside the folders that scripts may {what}; "
+                f"{name!r} is outside the folders that scripts may {what}; "
                 "use a relative name for scratch files, add_to_output_files for results"
             )
         return io.open(path, mode, *args, **kwargs)  # noqa: UP020 - not the replaced one

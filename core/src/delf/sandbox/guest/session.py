@@ -52,7 +52,9 @@ class GuestSession:
             lambda text: self._channel.send(["print", text]),
             lambda: loop.call_soon(self._printer.flush) and None,
         )
-        self._files = FileSender(lambda *chunk: self._channel.send(["file", *chunk]))
+        self._files = FileSender(
+            lambda name, last, chunk: self._channel.send(["file", name, last, chunk])
+        )
         self._module = types.ModuleType("__main__")
         self._namespace = self._module.__dict__
         self._hidden: frozenset[str] = frozenset()
@@ -78,8 +80,9 @@ class GuestSession:
 
     def _send_call(self, frame: list[Any]) -> None:
         self._printer.flush()
+        alone = not self._caller.waiting
         try:
-            self._channel.send(frame)
+            self._channel.send(frame, at_once=alone)
         except FrameTooLargeError as error:
             raise EXCEPTIONS["ToolArgumentError"](f"the arguments are too large: {error}") from None
 
@@ -106,7 +109,7 @@ class GuestSession:
         self._hidden = frozenset(self._namespace)
         sys.modules["__main__"] = self._module
         sys.stdout = sys.stderr = self._printer
-        sys.stdin = None  # pyright: ignore[reportAttributeAccessIssue]
+        sys.stdin = None
 
     def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
         """End this script; the next is written with what was learned."""

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from delf_sql.backends.base import Backend, Limits
+from delf_sql.backends.base import Backend, Limits, import_driver
 from delf_sql.target import Target
 
 __all__ = ["Backend", "Limits", "make_backend"]
 
 
 def make_backend(target: Target, limits: Limits) -> Backend:
-    """The backend for a target; its driver is imported when it connects.
+    """The backend for a target.
 
     Args:
         target: The database.
         limits: What a statement may take.
+
+    Raises:
+        OptionalDependencyError: When its driver is not installed.
     """
     if target.dialect == "sqlite":
         from delf_sql.backends.sqlite import SqliteBackend
 
         return SqliteBackend(target, limits)
     if target.dialect == "postgresql":
+        import_driver("psycopg", "postgresql", target.label)
         from delf_sql.backends.postgresql import PostgresBackend
 
         return PostgresBackend(target, limits)
+    import_driver("asyncmy", "mysql", target.label)
     from delf_sql.backends.mysql import MysqlBackend
 
     return MysqlBackend(target, limits)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar, Literal, Protocol
 
-from delf.errors import OptionalDependencyError
+from delf.errors import OptionalDependencyError, ToolExecutionError
 from delf_sql.catalog import Relation, Table
 from delf_sql.gate import Statement
 from delf_sql.lexer import Syntax
-from delf_sql.placeholders import Params
+from delf_sql.placeholders import Bound, Params
 from delf_sql.rows import Fetched
 from delf_sql.target import Target
 
@@ -57,12 +57,51 @@ class Problem:
     column: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Written:
-    """What a write did: rows changed, and rows returned by it."""
+    """What a write did so far: rows changed, and rows returned by it."""
 
-    rowcount: int
-    fetched: Fetched
+    def __init__(self) -> None:
+        self.rowcount = 0
+        self.columns: tuple[str, ...] = ()
+        self.rows: list[Sequence[Any]] = []
+
+    def room(self, limit: int) -> int:
+        """How many more rows may be returned."""
+        return limit - len(self.rows)
+
+    def add(self, rowcount: int, fetched: Fetched | None = None) -> None:
+        """Take in what one execution did.
+
+        Args:
+            rowcount: What the driver says; negative when it does not know.
+            fetched: Rows that it returned, each a row that it changed.
+
+        Raises:
+            ToolExecutionError: When it returned more rows than there is room for.
+        """
+        if fetched is None or not fetched.columns:
+            self.rowcount += max(rowcount, 0)
+            return
+        if fetched.more:
+            raise ToolExecutionError(
+                "it returns too many rows, so nothing was changed: leave out RETURNING, or change "
+                "fewer rows at a time"
+            )
+        self.rowcount += len(fetched.rows)
+        self.columns = fetched.columns
+        self.rows += fetched.rows
+
+    @property
+    def fetched(self) -> Fetched:
+        """All rows that were returned."""
+        return Fetched(self.columns, self.rows)
+
+
+def can_batch(statement: Statement, bounds: Sequence[Bound]) -> bool:
+    """Whether the driver can run all sets of parameters at once."""
+    if len(bounds) < 2 or any(token.word == "RETURNING" for token in statement.tokens):
+        return False
+    return all(bound.text == bounds[0].text and bound.values for bound in bounds)
 
 
 class Backend(Protocol):
@@ -76,9 +115,6 @@ class Backend(Protocol):
 
         Args:
             reader: Whether it is for reading.
-
-        Raises:
-            OptionalDependencyError: When the driver is not installed.
         """
         ...
 
@@ -97,9 +133,7 @@ class Backend(Protocol):
         """
         ...
 
-    async def write(
-        self, driver: Any, statement: Statement, batches: Sequence[Params]
-    ) -> Written:
+    async def write(self, driver: Any, statement: Statement, batches: Sequence[Params]) -> Written:
         """Run a statement once for each set of parameters, all in one transaction.
 
         Args:
@@ -121,8 +155,12 @@ class Backend(Protocol):
         """The product and its version: ``PostgreSQL 15.8``."""
         ...
 
-    async def interrupted(self, driver: Any) -> bool:
-        """Stop what a cancelled task left running; returns whether the connection is usable."""
+    async def interrupted(self, driver: Any) -> None:
+        """Stop what a cancelled task left running on the server."""
+        ...
+
+    def is_usable(self, driver: Any) -> bool:
+        """Whether the connection can go back to the pool."""
         ...
 
     def abandon(self, driver: Any) -> None:

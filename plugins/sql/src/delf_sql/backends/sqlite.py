@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -11,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, cast
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 import aiosqlite
 
-from delf.errors import ConnectionFileNotFoundError, ToolRefusedError
-from delf_sql.backends.base import Limits, Problem, Written
+from delf.errors import ConnectionFileNotFoundError
+from delf_sql.backends.base import Limits, Problem, Written, can_batch, first_line
 from delf_sql.catalog import Column, Relation, Table
 from delf_sql.gate import Statement
 from delf_sql.lexer import SQLITE, Syntax
@@ -29,11 +31,14 @@ _READING_PRAGMAS: Final = frozenset(
     "table_info table_xinfo table_list index_list index_info index_xinfo foreign_key_list "
     "database_list collation_list function_list data_version".split()
 )
-_FILE_FUNCTIONS: Final = frozenset({"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"})
+_FILE_FUNCTIONS: Final = frozenset(
+    {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}
+)
 _STEPS: Final = 5000
 """Instructions of SQLite's machine between two looks at the clock."""
 _BUSY_SECONDS: Final = 5.0
 _LARGEST_VALUE: Final = 256_000_000
+_ALL: Final = 1_000_000
 
 _MISSING_TABLE: Final = re.compile(r"no such table: (?:\w+\.)?(.+)")
 _MISSING_COLUMN: Final = re.compile(r"(?:no such column: (?:\w+\.)?|has no column named )(.+)")
@@ -42,7 +47,9 @@ SELECT name, type, sql LIKE 'CREATE VIRTUAL%' FROM sqlite_master
 WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name
 """
 _COLUMNS: Final = 'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid'
-_KEYS: Final = 'SELECT id, seq, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq'
+_KEYS: Final = (
+    'SELECT id, seq, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq'
+)
 
 
 class _Guard:
@@ -52,27 +59,30 @@ class _Guard:
         self.deadline = float("inf")
 
     def expired(self) -> bool:
+        """Asked by SQLite every so many steps, in the connection's thread."""
         return time.monotonic() > self.deadline
 
     @contextlib.contextmanager
     def running(self, seconds: float) -> Iterator[None]:
+        """Statements in this block end in time, or at once when their task is cancelled."""
         self.deadline = time.monotonic() + seconds
         try:
             yield
-        except Exception:
+        except asyncio.CancelledError:
+            self.deadline = 0.0  # the thread is still at it
+            raise
+        except BaseException:
             self.deadline = float("inf")
             raise
-        else:
-            self.deadline = float("inf")
+        self.deadline = float("inf")
 
 
 class _Connection(sqlite3.Connection):
-    """A connection with a clock, made in the thread that uses it."""
+    """A connection with limits. Made in the thread that uses it."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.guard = _Guard()
-        self.set_progress_handler(self.guard.expired, _STEPS)
+    def guard(self, guard: _Guard) -> None:
+        """Let a clock end what takes too long."""
+        self.set_progress_handler(guard.expired, _STEPS)
         self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
 
 
@@ -134,6 +144,7 @@ class SqliteBackend:
     def __init__(self, target: Target, limits: Limits) -> None:
         self.target = target
         self._limits = limits
+        self._guards: WeakKeyDictionary[aiosqlite.Connection, _Guard] = WeakKeyDictionary()
 
     async def connect(self, *, reader: bool) -> aiosqlite.Connection:
         """A new connection; a reader's has the file open for reading only.
@@ -152,13 +163,22 @@ class SqliteBackend:
                 " and make the tables with write",
             )
         mode = "ro" if reader else "rwc" if self._limits.create else "rw"
-        return await aiosqlite.connect(
+        guard = _Guard()
+
+        def make(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+            connection = (_Reader if reader else _Writer)(*args, **kwargs)
+            connection.guard(guard)
+            return connection
+
+        driver = await aiosqlite.connect(
             f"file:{quote(str(path))}?mode={mode}",
             uri=True,
             isolation_level=None,
             timeout=min(_BUSY_SECONDS, self._limits.timeout),
-            factory=_Reader if reader else _Writer,
+            factory=make,
         )
+        self._guards[driver] = guard
+        return driver
 
     def syntax(self, driver: aiosqlite.Connection) -> Syntax:
         """How SQLite reads text."""
@@ -176,21 +196,27 @@ class SqliteBackend:
             limit: The most rows to fetch.
         """
         bound = bind(statement.text, statement.tokens, params, "sqlite", for_sqlite)
-        with _guard(driver).running(self._limits.timeout):
-            return await self._run(driver, bound.text, bound.values, limit)
+        return await self._run(driver, bound.text, bound.values, limit)
 
     async def _run(
-        self, driver: aiosqlite.Connection, text: str, values: list[Any] | None, limit: int
+        self, driver: aiosqlite.Connection, text: str, values: Sequence[Any] | None, limit: int
     ) -> Fetched:
-        async with driver.execute(text, values or ()) as cursor:
-            description = cast("Sequence[Sequence[Any]] | None", cursor.description)
-            columns = [str(column[0]) for column in description or ()]
+        with self._guards[driver].running(self._limits.timeout):
+            cursor = await driver.execute(text, values or ())
+            try:
+                return await self._fetch(cursor, limit)
+            except Exception:
+                await cursor.close()
+                raise
 
-            async def fetch(size: int) -> Sequence[Sequence[Any]]:
-                return cast("Sequence[Sequence[Any]]", await cursor.fetchmany(size))
+    async def _fetch(self, cursor: aiosqlite.Cursor, limit: int) -> Fetched:
+        async def fetch(size: int) -> Sequence[Sequence[Any]]:
+            return cast("Sequence[Sequence[Any]]", await cursor.fetchmany(size))
 
-            fetched = await collect(columns, fetch, limit, self._limits.max_bytes)
-            return fetched
+        columns = [str(column[0]) for column in cursor.description or ()]
+        fetched = await collect(columns, fetch, limit, self._limits.max_bytes)
+        await cursor.close()
+        return fetched
 
     async def write(
         self, driver: aiosqlite.Connection, statement: Statement, batches: Sequence[Params]
@@ -202,14 +228,106 @@ class SqliteBackend:
             statement: What passed the gate.
             batches: Sets of parameters, at least one.
         """
-        rowcount, last = 0, Fetched((), [])
-        rows: list[Sequence[Any]] = []
-        with _guard(driver).running(self._limits.timeout):
+        bounds = [
+            bind(statement.text, statement.tokens, params, "sqlite", for_sqlite)
+            for params in batches
+        ]
+        written = Written()
+        with self._guards[driver].running(self._limits.timeout):
             await driver.execute("BEGIN IMMEDIATE")
-            for params in batches:
-                bound = bind(statement.text, statement.tokens, params, "sqlite", for_sqlite)
-                async with driver.execute(bound.text, bound.values or ()) as cursor:
-                    ...
-                rowcount += 0
+            if can_batch(statement, bounds):
+                values = [bound.values or [] for bound in bounds]
+                cursor = await driver.executemany(bounds[0].text, values)
+                written.add(cursor.rowcount)
+            else:
+                for bound in bounds:
+                    cursor = await driver.execute(bound.text, bound.values or ())
+                    fetched = await self._fetch(cursor, written.room(self._limits.max_rows))
+                    written.add(cursor.rowcount, fetched)
             await driver.commit()
-        return Written(rowcount, last)
+        return written
+
+    async def relations(self, driver: aiosqlite.Connection) -> list[Relation]:
+        """All tables and views but SQLite's own."""
+        found = (await self._run(driver, _RELATIONS, None, _ALL)).rows
+        shadows = tuple(f"{name}_" for name, _, virtual in found if virtual)
+        return [
+            Relation(name=name, kind="view" if kind == "view" else "table", key=name)
+            for name, kind, _ in found
+            if not name.startswith(shadows)
+        ]
+
+    async def tables(
+        self, driver: aiosqlite.Connection, relations: Sequence[Relation]
+    ) -> list[Table]:
+        """These with their columns.
+
+        Args:
+            driver: A reader's connection.
+            relations: Of :meth:`relations`.
+        """
+        return [await self._table(driver, relation) for relation in relations]
+
+    async def _table(self, driver: aiosqlite.Connection, relation: Relation) -> Table:
+        table = Table(relation)
+        columns = await self._run(driver, _COLUMNS, (relation.key,), _ALL)
+        for name, kind, not_null, key, hidden in columns.rows:
+            if hidden != 1:
+                table.columns.append(
+                    Column(
+                        name=name,
+                        type=(kind or "any").lower(),
+                        nullable=not not_null and not key,
+                        primary_key=bool(key),
+                    )
+                )
+        for _, _, other, mine, theirs in (
+            await self._run(driver, _KEYS, (relation.key,), _ALL)
+        ).rows:
+            column = table.column(mine)
+            if column is not None:
+                column.references = f"{other}.{theirs}" if theirs else other
+        return table
+
+    async def version(self, driver: aiosqlite.Connection) -> str:
+        """SQLite's version."""
+        return f"SQLite {sqlite3.sqlite_version}"
+
+    async def interrupted(self, driver: aiosqlite.Connection) -> None:
+        """Nothing to do: the clock has ended the statement, and rolling back waits for that."""
+
+    def is_usable(self, driver: aiosqlite.Connection) -> bool:
+        """Always."""
+        return True
+
+    def abandon(self, driver: aiosqlite.Connection) -> None:
+        """Let the connection's thread close it."""
+        guard = self._guards.get(driver)
+        if guard is not None:
+            guard.deadline = 0.0
+        driver.stop()
+
+    def explain(self, error: BaseException) -> Problem | None:
+        """What an error of sqlite3 means.
+
+        Args:
+            error: Any exception.
+        """
+        if not isinstance(error, (sqlite3.Error, sqlite3.Warning)):
+            return None
+        text = first_line(str(error))
+        if text == "interrupted":
+            return Problem(cause="timeout", text=text)
+        if text.startswith("attempt to write a readonly"):
+            return Problem(cause="read-only", text=text)
+        if "not authorized" in text or "prohibited" in text:
+            return Problem(cause="read-only", text="this is not allowed on a SQLite connection")
+        if text.startswith(("unable to open", "file is not a database", "disk I/O")):
+            return Problem(cause="unavailable", text=text)
+        table, column = _MISSING_TABLE.search(text), _MISSING_COLUMN.search(text)
+        return Problem(
+            cause="statement",
+            text=text,
+            table=table.group(1) if table else None,
+            column=column.group(1) if column else None,
+        )

@@ -1,0 +1,67 @@
+"""A model that says what it is told, for benchmarks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from delf import Agent, LLMConfig, Response
+from delf.hookspecs import hookimpl
+from delf.messages import ModelDelta, ModelReply, ModelRequest, Usage
+from delf.plugins.host import PluginHost
+from delf.protocols.model import ModelContext
+from delf.specs import ModelSpec
+
+SCRIPTS: list[str] = []
+REQUESTS: list[ModelRequest] = []
+
+
+class InstantModel:
+    """Answers at once with the next script."""
+
+    def __init__(self, config: LLMConfig, context: ModelContext) -> None:
+        self._name = config.model
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The next script."""
+        REQUESTS.append(request)
+        text = f"```python\n{SCRIPTS.pop(0)}\n```"
+        return ModelReply(text=text, model=self._name, usage=Usage(), cost_usd=0.0)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        """The next script, whole."""
+        yield await self.complete(request)
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+
+@hookimpl
+def delf_models() -> Iterable[ModelSpec]:
+    """The model ``instant``."""
+    yield ModelSpec(
+        name="instant", summary="Instant.", factory="support:InstantModel", serves=("instant",)
+    )
+
+
+Run = Callable[[Agent, str], Awaitable[Response]]
+
+
+@contextlib.asynccontextmanager
+async def script_agent(
+    tools: Sequence[Any] = (), **options: Any
+) -> AsyncIterator[tuple[Agent, Run]]:
+    """An agent with the instant model, and a function that runs a script on it."""
+    host = PluginHost.discover(extra=[("instant", SimpleNamespace(delf_models=delf_models))])
+    options.setdefault("sandbox", "local")
+    agent = Agent(tools=tools, llm="instant", host=host, timeout=600, **options)
+
+    async def run(agent: Agent, code: str) -> Response:
+        SCRIPTS.append(code)
+        response = await agent.arun("benchmark")
+        return response.raise_for_status()
+
+    async with agent:
+        yield agent, run

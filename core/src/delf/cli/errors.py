@@ -1,0 +1,110 @@
+"""How the program ends: one clear line on stderr, a hint, and an exit status."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from typing import Final
+
+import click
+
+from delf.errors import ConfigurationError, DelfError
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+BROKEN_PIPE: Final = 128 + 13
+INTERRUPTED: Final = 130
+
+
+class InterruptedRunError(Exception):
+    """A signal asked the program to stop, and everything that ran was stopped.
+
+    Args:
+        number: The signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.status = 128 + number
+
+
+def exit_status(error: BaseException) -> int:
+    """The status that a failure ends the program with."""
+    if isinstance(error, click.ClickException):
+        return error.exit_code
+    if isinstance(error, InterruptedRunError):
+        return error.status
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        return INTERRUPTED
+    return USAGE if isinstance(error, ConfigurationError) else FAILED
+
+
+def report(error: BaseException, *, debug: bool = False) -> int:
+    """Say on stderr what went wrong.
+
+    Args:
+        error: What was raised, or what a task failed with.
+        debug: Show the traceback, too.
+
+    Returns:
+        The exit status.
+    """
+    if debug:
+        traceback.print_exception(error, file=sys.stderr)
+    message, hint = _words(error)
+    say("error" if message != "interrupted" else "", message)
+    if hint:
+        say("hint", hint)
+    return exit_status(error)
+
+
+def _words(error: BaseException) -> tuple[str, str | None]:
+    """A message and a hint."""
+    if isinstance(error, DelfError):
+        return error.message, error.hint
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx is not None else "delf"
+        return error.format_message(), f"{path} --help"
+    if isinstance(error, click.ClickException):
+        return error.format_message(), None
+    if isinstance(error, (KeyboardInterrupt, click.Abort, InterruptedRunError)):
+        return "interrupted", None
+    text = " ".join(str(error).split())
+    name = type(error).__name__
+    return (
+        f"unexpected {name}: {text}" if text else f"unexpected {name}",
+        "this is a defect in delf or in a plugin; --debug shows where",
+    )
+
+
+def say(label: str, message: str) -> None:
+    """Write a line to stderr: ``error: …``, ``hint: …``, ``warning: …``."""
+    colours = {"error": "red", "warning": "yellow", "hint": "cyan"}
+    head = click.style(f"{label}:", fg=colours.get(label), bold=True) + " " if label else ""
+    click.echo(head + visible(message), err=True)
+
+
+def visible(text: str) -> str:
+    """A text without characters that steer a terminal; line breaks and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    if character == "\r":
+        return ""
+    return " " if character.isspace() else character.encode("unicode_escape").decode("ascii")
+
+
+def hush_stdout() -> None:
+    """After a broken pipe: let nothing be written to stdout any more, not even at the end."""
+    try:
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)
+    except (OSError, ValueError, AttributeError):  # a stdout that is no file
+        return

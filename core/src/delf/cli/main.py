@@ -1,0 +1,136 @@
+"""The ``delf`` program. Starting it imports click and nothing of the engine."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any, Final
+
+import click
+
+import delf
+from delf.cli import errors
+from delf.cli.lazy import LazyGroup
+from delf.cli.state import State, program_options, state_of
+from delf.errors import DelfError
+
+COMMANDS: Final = {
+    "doctor": ("delf.cli.doctor:doctor", "Check whether tasks can run on this machine."),
+    "inspect": ("delf.cli.inspect:inspect", "Show what a connection can do."),
+    "plugins": ("delf.cli.plugins:plugins", "List the plugins and their state."),
+    "run": ("delf.cli.run:run", "Do a task."),
+}
+
+
+class Program(LazyGroup):
+    """The core's commands, then those of plugins; failures become one line and a status."""
+
+    def summaries(self, ctx: click.Context) -> dict[str, str]:
+        """Every command's line in ``--help``; a plugin that fails has none."""
+        from delf.specs import CommandSpec
+
+        specs = state_of(ctx).discover().specs(CommandSpec)
+        own = super().summaries(ctx)
+        return {**{spec.name: spec.summary for spec in specs}, **own}
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name.
+
+        Raises:
+            PluginError: When no plugin brings it, or its plugin cannot be used.
+        """
+        found = super().get_command(ctx, cmd_name)
+        return found if found is not None else self._from_plugin(ctx, cmd_name)
+
+    def _from_plugin(self, ctx: click.Context, name: str) -> click.Command:
+        from delf.errors import PluginError, did_you_mean
+        from delf.specs import CommandSpec
+
+        host = state_of(ctx).discover()
+        try:
+            spec = host.spec(CommandSpec, name)
+        except PluginError as error:
+            close = did_you_mean(name, COMMANDS)
+            if close and error.message.startswith("unknown command"):
+                raise click.UsageError(f"unknown command {name!r}{close}", ctx) from None
+            raise
+        command = host.resolve(spec)
+        if not isinstance(command, click.Command):
+            raise PluginError(f"{host.origin(spec)}: {spec.factory} is no click command")
+        return command
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Run the command; only ``ctx.exit`` sets another status than 0."""
+        try:
+            super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            errors.hush_stdout()
+            ctx.exit(errors.BROKEN_PIPE)
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run the program.
+
+        Args:
+            args: As for :meth:`click.Command.main`.
+            standalone_mode: End the process with the status instead of returning it.
+            extra: As for :meth:`click.Command.main`.
+        """
+        state = extra.setdefault("obj", State())
+        extra["prog_name"] = "delf"
+        try:
+            status = super().main(*args, standalone_mode=False, **extra) or errors.OK
+        except (DelfError, click.ClickException, click.Abort) as error:
+            status = errors.report(error, debug=state.debug)
+        except errors.InterruptedRunError as error:
+            status = errors.report(error)
+        except Exception as error:  # noqa: BLE001 - the last line of defence
+            status = errors.report(error, debug=state.debug)
+        if standalone_mode:
+            sys.exit(status)
+        return status
+
+
+@click.group(
+    cls=Program,
+    lazy=COMMANDS,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(delf.__version__, "-V", "--version", message="delf %(version)s")
+@program_options
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Tasks in plain words become short scripts that call your tools.
+
+    \b
+    delf run "Which products sold best in March?" -c shop
+    delf inspect shop
+    delf doctor
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main() -> int:
+    """The entry point: the program's exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+    status: int = cli.main(standalone_mode=False)
+    _leave_stuck_tools(status)
+    return status
+
+
+def _leave_stuck_tools(status: int) -> None:
+    """End now if a tool that cannot be cancelled still runs: Python would wait for it."""
+    tools = [thread for thread in threading.enumerate() if thread.name.startswith("delf-tool")]
+    for thread in tools:
+        thread.join(0.1)
+    if any(thread.is_alive() for thread in tools):
+        import os
+
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(status)

@@ -1,0 +1,98 @@
+"""What the flags of the program say, and what is made from them when a command asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from delf.config.project import Project
+    from delf.plugins.host import PluginHost
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass
+class State:
+    """The flags that every command takes.
+
+    Args:
+        debug: Show tracebacks.
+        no_plugins: Use no installed plugin.
+        config: The file to use in place of the nearest ``delf.toml``.
+    """
+
+    debug: bool = False
+    no_plugins: bool = False
+    config: str | None = None
+
+    def load_project(
+        self, overrides: Sequence[str] = (), flags: Mapping[str, Any] | None = None
+    ) -> Project:
+        """The configuration that applies here.
+
+        Args:
+            overrides: ``KEY=VALUE`` texts of ``--set``.
+            flags: Fields of the agent's configuration; None means not given.
+
+        Raises:
+            ConfigurationError: Naming the file, the key and what is allowed.
+        """
+        from delf.config.project import load_project
+
+        return load_project(overrides=overrides, flags=flags, file=self.config)
+
+    def discover(self, environ: Mapping[str, str] | None = None) -> PluginHost:
+        """The plugins.
+
+        Args:
+            environ: Where ``DELF_DISABLE_PLUGINS`` is looked up.
+        """
+        from delf.plugins.host import PluginHost
+
+        return PluginHost.discover(no_plugins=self.no_plugins, environ=environ)
+
+
+def state_of(ctx: click.Context) -> State:
+    """The state of the program that a context belongs to."""
+    state: object = ctx.find_root().obj
+    return state if isinstance(state, State) else State()
+
+
+def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Flags may stand before the command or after it."""
+    if value and parameter.name is not None:
+        setattr(ctx.find_root().ensure_object(State), parameter.name, value)
+
+
+def program_options(command: F) -> F:
+    """Give a command the flags ``--debug``, ``--no-plugins`` and ``--config``."""
+    for option in (
+        click.option(
+            "--config",
+            metavar="FILE",
+            type=click.Path(),
+            help="Use this file in place of the nearest delf.toml.",
+            expose_value=False,
+            callback=_remember,
+        ),
+        click.option(
+            "--no-plugins",
+            is_flag=True,
+            help="Use no installed plugin.",
+            expose_value=False,
+            callback=_remember,
+        ),
+        click.option(
+            "--debug",
+            is_flag=True,
+            help="Show tracebacks and log messages.",
+            expose_value=False,
+            callback=_remember,
+        ),
+    ):
+        command = option(command)
+    return command

@@ -1,0 +1,75 @@
+"""One event of every kind, for journals and observers."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+from delf import events as ev
+from delf.messages import Usage
+
+_ARGUMENTS: dict[str, Any] = {
+    "to": ["ann@example.org", "Zoë Ωμέγα 🦊"],
+    "amount": Decimal("12.50"),
+    "due": dt.date(2026, 3, 1),
+    "at": dt.datetime(2026, 3, 1, 9, 30, tzinfo=dt.timezone.utc),  # noqa: UP017 - reads plainly
+    "raw": b"\x00\xff",
+    "nested": {"a": [1, 2.5, None, True], "$t": "no tag"},
+}
+
+
+def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]:
+    """One event of every kind, with all fields set and values that plain JSON lacks.
+
+    Args:
+        task_id: The task that they belong to.
+        first: The first one's sequence number.
+    """
+    known: list[tuple[type[Any], dict[str, Any]]] = [
+        (ev.TaskStarted, {"task": "Pay the bill.\nToday.", "origin": "agent_1"}),
+        (ev.StepStarted, {"step": "generate", "attempt": 2}),
+        (ev.StepFinished, {"step": "generate", "duration_ms": 1.5, "attempt": 2}),
+        (ev.ToolsSelected, {"actions": ("bank.pay", "add"), "by": "prefilter"}),
+        (ev.ModelCalled, {"model": "m", "purpose": "generate", "attempt": 1}),
+        (ev.ModelReplied, _reply()),
+        (ev.ModelFailed, {**_model(), "error": "no"}),
+        (ev.ScriptGenerated, {"code": "print(1)", "attempt": 1, "confirmed_actions": ("a.b",)}),
+        (ev.SandboxOpened, {"backend": "local", "isolation": "process"}),
+        (ev.ScriptFinished, {"status": "failed", "duration_ms": 2.0, "error": "no", "line": 3}),
+        (ev.CallStarted, {**_call(), "arguments": _ARGUMENTS, **_bound()}),
+        (ev.CallFinished, {**_call(), "status": "ok", "duration_ms": 3.0, "result": _ARGUMENTS}),
+        (ev.ApprovalRequested, {**_call(), "request_id": "r", "arguments": {}, **_bound()}),
+        (ev.ApprovalDecided, {"request_id": "r", "decision": "edited", "by": "ann", **_edit()}),
+        (ev.Printed, {"text": "é\n\u2028 \x1b[31m"}),
+        (ev.FileWritten, {"label": "a.csv", "path": "/tmp/a.csv", "size": 7}),  # noqa: S108 - a text
+        (ev.RerunRequested, {"attempt": 1, "context": "c", "remaining": "r"}),
+        (ev.RetryScheduled, {"attempt": 1, "error": "no"}),
+        (ev.Warned, {"message": "look"}),
+        (ev.TaskFinished, {"status": True, "text": "paid", "duration_ms": 9.0, "cost_usd": 0.1}),
+    ]
+    return tuple(
+        kind(task_id=task_id, seq=seq, at=1_772_000_000.0 + seq, **fields)
+        for seq, (kind, fields) in enumerate(known, first)
+    )
+
+
+def _model() -> dict[str, Any]:
+    return {"model": "m", "purpose": "generate", "duration_ms": 4.0}
+
+
+def _reply() -> dict[str, Any]:
+    usage = Usage(input_tokens=5, cached_tokens=1, output_tokens=2)
+    return {**_model(), "text": "```python\n```", "usage": usage, "cost_usd": None}
+
+
+def _call() -> dict[str, Any]:
+    return {"call_id": 1, "action": "bank.pay", "description": "pays"}
+
+
+def _bound() -> dict[str, Any]:
+    return {"effect": "irreversible", "digest": "ab" * 32}
+
+
+def _edit() -> dict[str, Any]:
+    return {"reason": "less", "arguments": {"amount": Decimal(1)}}

@@ -1,0 +1,87 @@
+"""The host's end of a script, for tests of sandboxes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from delf.protocols.sandbox import (
+    CallAnswer,
+    CallRequest,
+    Raised,
+    Returned,
+    SessionSpec,
+    Told,
+    ToolNames,
+)
+from delf.sandbox.policy import DEFAULT_MODULES
+
+
+@dataclass
+class RecordingScriptHost:
+    """Answers a script's calls with functions and keeps all that happens.
+
+    Implements :class:`delf.protocols.sandbox.ScriptHost`.
+
+    Args:
+        tools: Plain or async functions by the name that scripts use: ``add``, ``desk.find``.
+            What one returns is the result; it may be an answer such as ``Told``. What it
+            raises is raised in the script as ``ToolError``.
+    """
+
+    tools: Mapping[str, Callable[..., Any]] = field(
+        default_factory=dict[str, Callable[..., Any]]
+    )
+    calls: list[CallRequest] = field(default_factory=list[CallRequest])
+    cancelled: list[str] = field(default_factory=list[str])
+    printed_texts: list[str] = field(default_factory=list[str])
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+    @property
+    def text(self) -> str:
+        """All that was printed."""
+        return "".join(self.printed_texts)
+
+    @property
+    def names(self) -> tuple[ToolNames, ...]:
+        """The tools as a session is opened with them."""
+        grouped: dict[str, list[str]] = {}
+        for name in self.tools:
+            connection, _, method = name.partition(".")
+            grouped.setdefault(connection, []).extend([method] if method else [])
+        return tuple(ToolNames(name=name, methods=tuple(m)) for name, m in grouped.items())
+
+    def spec(self, **options: Any) -> SessionSpec:
+        """What a session is opened with: these tools, the standard modules.
+
+        Args:
+            options: Fields of ``SessionSpec``.
+        """
+        return SessionSpec(**{"tools": self.names, "modules": DEFAULT_MODULES, **options})
+
+    async def call(self, request: CallRequest) -> CallAnswer:
+        """Call a function."""
+        self.calls.append(request)
+        name = ".".join(part for part in (request.connection, request.method) if part)
+        function = self.tools.get(name)
+        if function is None:
+            return Raised("ToolNotAllowed", f"there is no tool {name!r}")
+        try:
+            result = function(*request.args, **request.kwargs)
+            result = await result if inspect.isawaitable(result) else result
+        except Exception as error:
+            return Raised("ToolError", f"{type(error).__name__}: {error}")
+        except BaseException:
+            self.cancelled.append(name)
+            raise
+        return result if isinstance(result, (Returned, Raised, Told)) else Returned(result)
+
+    def printed(self, text: str) -> None:
+        """Keep what was printed."""
+        self.printed_texts.append(text)
+
+    def wrote_file(self, name: str, data: bytes) -> None:
+        """Keep a file."""
+        self.files[name] = data

@@ -1,0 +1,200 @@
+"""The host's end of the template process: asks for guests and hears of their ends."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from delf.errors import SandboxUnavailableError
+from delf.protocols.sandbox import Limits
+from delf_sandbox_local.process import LocalProcess
+
+_BOOT = (
+    "import sys; sys.path.insert(0, {source!r}); "
+    "from delf_sandbox_local.template import main; sys.path.pop(0); "
+    "main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))"
+)
+_SOURCE = str(Path(__file__).resolve().parents[1])
+_HEADER = struct.Struct(">I")
+_START_SECONDS = 20.0
+
+
+class ForkServer:
+    """Owns one template process on one event loop.
+
+    Args:
+        zipapp: The guest's archive.
+    """
+
+    def __init__(self, zipapp: Path) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._guests: dict[int, LocalProcess] = {}
+        self._early_ends: dict[int, int] = {}
+        self._buffer = b""
+        self._turn = asyncio.Lock()
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._answer: asyncio.Future[dict[str, Any]] | None = None
+        self._control, theirs = socket.socketpair()
+        command = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT.format(source=_SOURCE)]
+        command += [str(zipapp), str(theirs.fileno()), str(os.getpid())]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=(theirs.fileno(),),
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._control.close()
+            raise SandboxUnavailableError(f"no process can be started: {error}") from error
+        finally:
+            theirs.close()
+        self._control.setblocking(False)
+        self._loop.add_reader(self._control, self._readable)
+
+    @property
+    def alive(self) -> bool:
+        """Whether guests can still be asked for."""
+        return self._control.fileno() >= 0
+
+    async def fork(self, limits: Limits, *, libraries: bool) -> tuple[LocalProcess, socket.socket]:
+        """A fresh guest.
+
+        Args:
+            limits: What it may use.
+            libraries: Whether it can see the installed packages.
+
+        Returns:
+            Its process and the host's end of its wire.
+
+        Raises:
+            SandboxUnavailableError: When it cannot be had.
+        """
+        async with asyncio.timeout(_START_SECONDS):
+            await asyncio.shield(self._ready)
+        scratch = tempfile.mkdtemp(prefix="delf-scratch-")
+        host_end, guest_end = socket.socketpair()
+        request = {
+            "limits": dataclasses.asdict(limits),
+            "template": self._process.pid,
+            "libraries": _library_folders() if libraries else [],
+            "scratch": scratch,
+        }
+        try:
+            pid = await self._ask(request, guest_end)
+        except BaseException:
+            host_end.close()
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        finally:
+            guest_end.close()
+        host_end.setblocking(False)
+        return self._watch(LocalProcess(pid, scratch, limits)), host_end
+
+    async def _ask(self, request: dict[str, Any], wire: socket.socket) -> int:
+        """The new guest's process id. One request is under way at a time."""
+        payload = json.dumps(request).encode()
+        async with self._turn:
+            if not self.alive:
+                raise SandboxUnavailableError("the sandbox's template process is gone")
+            self._answer = self._loop.create_future()
+            socket.send_fds(self._control, [_HEADER.pack(len(payload)) + payload], [wire.fileno()])
+            answer = await asyncio.shield(self._answer)
+        if "pid" not in answer:
+            raise SandboxUnavailableError(str(answer["error"]))
+        return int(answer["pid"])
+
+    def _watch(self, guest: LocalProcess) -> LocalProcess:
+        status = self._early_ends.pop(guest.pid, None)
+        if status is not None:
+            guest.ended(status)
+        else:
+            self._guests[guest.pid] = guest
+        return guest
+
+    def _readable(self) -> None:
+        try:
+            data = self._control.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lost()
+            return
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            self._take(json.loads(line))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "exit" in message:
+            pid, status = message["exit"]
+            guest = self._guests.pop(pid, None)
+            if guest is not None:
+                guest.ended(status)
+            else:
+                self._early_ends[pid] = status
+        elif "ready" in message:
+            self._ready.set_result(None)
+        elif self._answer is not None and not self._answer.done():
+            self._answer.set_result(message)
+
+    def _lost(self) -> None:
+        """The template is gone, and its guests with it."""
+        self._loop.remove_reader(self._control)
+        self._control.close()
+        said = self._last_words()
+        if not self._ready.done():
+            self._ready.set_exception(
+                SandboxUnavailableError(f"the sandbox's template process did not start{said}")
+            )
+            self._ready.exception()
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result({"error": f"the template process ended{said}"})
+        for guest in self._guests.values():
+            guest.ended(-9)
+        self._guests.clear()
+
+    def _last_words(self) -> str:
+        pipe = self._process.stderr
+        if pipe is None or pipe.closed:
+            return ""
+        os.set_blocking(pipe.fileno(), False)
+        text = (pipe.read(8000) or b"").decode("utf-8", "replace").strip()
+        return f": {text.splitlines()[-1]}" if text else ""
+
+    def kill(self) -> None:
+        """Kill the template, which takes its guests along."""
+        self._process.kill()
+        for guest in list(self._guests.values()):
+            guest.kill()
+
+    async def aclose(self) -> None:
+        """Kill everything and wait until it is gone. Safe to call twice."""
+        self.kill()
+        if self._process.returncode is None:
+            await asyncio.to_thread(self._process.wait)
+        if self.alive:
+            self._lost()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+
+
+def _library_folders() -> list[str]:
+    paths = sysconfig.get_paths()
+    return list(dict.fromkeys((paths["purelib"], paths["platlib"])))

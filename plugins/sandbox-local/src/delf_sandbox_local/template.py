@@ -1,0 +1,152 @@
+"""The template process: has imported what guests need, and forks one for each request.
+
+Standard library only. It runs no script itself and stays single-threaded, so that forking
+is safe. A request is a four-byte length and JSON, with the guest's end of a wire as passed
+descriptor; answers are lines of JSON: ``{"pid": …}`` or ``{"error": …}`` for a request, and
+``{"exit": [pid, status]}`` when a guest ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+from typing import Any, NoReturn
+
+from delf_sandbox_local.launcher import confine, die_with_parent
+
+_HEADER = struct.Struct(">I")
+_EX_OSERR = 71
+_PRELOADED = (
+    "asyncio",
+    "collections",
+    "csv",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "itertools",
+    "json",
+    "math",
+    "pathlib",
+    "random",
+    "re",
+    "statistics",
+    "textwrap",
+    "typing",
+)
+
+
+def main(zipapp: str, descriptor: int, parent: int) -> None:
+    """Fork guests until the host closes the control socket.
+
+    Args:
+        zipapp: Path of the guest's archive.
+        descriptor: The control socket.
+        parent: The host's process id.
+    """
+    die_with_parent(parent)
+    sys.path.insert(0, zipapp)
+    __import__("delf.sandbox.guest.session")
+    for name in _PRELOADED:
+        __import__(name)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, _nothing)
+    gc.freeze()
+    with socket.socket(fileno=descriptor) as control:
+        _Template(control).serve()
+
+
+class _Template:
+    """Answers requests and reports exits.
+
+    Args:
+        control: The socket to the host.
+    """
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._woken, self._waker = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._waker, False)
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+
+    def serve(self) -> None:
+        """Work until the host is gone."""
+        self._tell({"ready": True})
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._woken, select.POLLIN)
+        while True:
+            for descriptor, _ in poll.poll():
+                if descriptor == self._woken:
+                    self._reap()
+                elif not self._answer():
+                    return
+
+    def _answer(self) -> bool:
+        """Handle one request; False when there will be no more."""
+        header, descriptors, _, _ = socket.recv_fds(self._control, _HEADER.size, 1)
+        if not header:
+            return False
+        (size,) = _HEADER.unpack(header)
+        request: dict[str, Any] = json.loads(self._control.recv(size, socket.MSG_WAITALL))
+        try:
+            child = os.fork()
+        except OSError as error:
+            self._tell({"error": f"no process can be started: {error.strerror}"})
+            child = -1
+        if child == 0:
+            self._become_guest(request, descriptors[0])
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if child > 0:
+            self._tell({"pid": child})
+        return True
+
+    def _become_guest(self, request: dict[str, Any], wire: int) -> NoReturn:
+        """In the child: leave everything behind, confine, serve."""
+        try:
+            os.setsid()
+            die_with_parent(request["template"])
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for descriptor in (self._control.fileno(), self._woken, self._waker):
+                os.close(descriptor)
+            os.chdir(request["scratch"])
+            sys.path += request["libraries"]
+            from delf.sandbox.guest.session import serve_forever
+
+            confine(request["limits"])
+            serve_forever(wire, wire)
+        except BaseException as error:  # the template's own code must not go on in a child
+            sys.excepthook(type(error), error, error.__traceback__)
+        finally:
+            os._exit(_EX_OSERR)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._woken, 4096)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._tell({"exit": [pid, os.waitstatus_to_exitcode(status)]})
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        try:
+            self._control.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            os._exit(0)
+
+
+def _nothing(_number: int, _frame: object) -> None:
+    """A handler, so that SIGCHLD wakes the loop."""

@@ -1,0 +1,261 @@
+"""PostgreSQL through psycopg. Reading is a cursor in a read-only transaction.
+
+``DECLARE … CURSOR FOR`` takes one query and nothing else, the extended protocol takes one
+statement and nothing else, the transaction is read-only from its first statement on, so that
+it cannot be made writable, and it is always rolled back. Functions that are marked volatile
+in the catalogue are refused before the query runs, since some act outside of transactions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from delf.errors import ToolRefusedError
+from delf_sql.backends.base import (
+    Limits,
+    Problem,
+    Written,
+    can_batch,
+    first_line,
+)
+from delf_sql.backends.postgresql_catalog import read_relations, read_tables
+from delf_sql.catalog import Relation, Table
+from delf_sql.gate import Statement
+from delf_sql.lexer import POSTGRESQL, Syntax
+from delf_sql.placeholders import Bound, Params, bind
+from delf_sql.rows import Fetched, collect
+from delf_sql.target import Target
+from delf_sql.values import for_postgresql
+
+if TYPE_CHECKING:
+    import psycopg
+
+_BEGIN: Final = """
+SELECT pg_catalog.set_config('statement_timeout', %s, true),
+       ARRAY(SELECT DISTINCT p.proname::text FROM pg_catalog.pg_proc p
+             WHERE p.proname OPERATOR(pg_catalog.=) ANY (%s::pg_catalog.name[])
+               AND p.provolatile OPERATOR(pg_catalog.=) 'v')
+"""
+_HARMLESS: Final = frozenset(
+    "random random_normal clock_timestamp timeofday gen_random_uuid gen_random_bytes gen_salt "
+    "uuid_generate_v1 uuid_generate_v1mc uuid_generate_v4 uuidv4 uuidv7 pg_sleep pg_sleep_for "
+    "pg_sleep_until currval lastval pg_relation_size pg_total_relation_size pg_table_size "
+    "pg_indexes_size pg_database_size pg_tablespace_size pg_is_in_recovery pg_blocking_pids".split()
+)
+"""Volatile because they give another value each time, not because they do anything."""
+
+_NEVER: Final = 1_000_000_000
+_UNAVAILABLE: Final = ("08", "28", "3D", "53", "57P")
+_CONNECTIONS_ENDED: Final = re.compile(r"^(?:connection (?:failed|to server)[^:]*:\s*)+")
+_MISSING: Final = re.compile(r'(?:relation|column) "?([\w.$ ]+?)"? (?:of relation|does not exist)')
+
+
+class PostgresBackend:
+    """Speaks with PostgreSQL.
+
+    Args:
+        target: The database.
+        limits: What a statement may take.
+    """
+
+    sqlalchemy_url: ClassVar[str] = "postgresql+psycopg://"
+
+    def __init__(self, target: Target, limits: Limits) -> None:
+        self.target = target
+        self._limits = limits
+
+    async def connect(self, *, reader: bool) -> psycopg.AsyncConnection[Any]:
+        """A new connection; a reader's transactions are read-only.
+
+        Args:
+            reader: Whether it is for reading.
+        """
+        import psycopg
+
+        target = self.target
+        options: dict[str, Any] = {
+            "host": target.host or "localhost",
+            "port": target.port,
+            "user": target.user,
+            "password": target.password,
+            "application_name": "delf",
+            "connect_timeout": max(2, round(self._limits.connect_timeout)),
+            **target.options,
+        }
+        driver = await psycopg.AsyncConnection.connect(
+            dbname=target.database,
+            prepare_threshold=_NEVER,
+            **{key: value for key, value in options.items() if value is not None},
+        )
+        driver.prepared_max = 0
+        await driver.set_read_only(reader)
+        return driver
+
+    def syntax(self, driver: psycopg.AsyncConnection[Any]) -> Syntax:
+        """How PostgreSQL reads text."""
+        return POSTGRESQL
+
+    async def read(
+        self,
+        driver: psycopg.AsyncConnection[Any],
+        statement: Statement,
+        params: Params,
+        limit: int,
+    ) -> Fetched:
+        """Run a query in a read-only transaction.
+
+        Args:
+            driver: A reader's connection.
+            statement: What passed the gate.
+            params: Its parameters.
+            limit: The most rows to fetch.
+        """
+        bound = bind(statement.text, statement.tokens, params, "postgresql", for_postgresql)
+        await self._begin_reading(driver, statement)
+        if statement.kind == "select":
+            async with driver.cursor(name="delf") as cursor:
+                await cursor.execute(_literal(bound.text), bound.values)
+                return await self._collect(cursor, limit)
+        async with driver.cursor() as cursor:
+            await cursor.execute(_literal(bound.text), bound.values, prepare=True)
+            return await self._collect(cursor, limit)
+
+    async def _begin_reading(
+        self, driver: psycopg.AsyncConnection[Any], statement: Statement
+    ) -> None:
+        """The transaction's first statement: from here on it stays read-only."""
+        cursor = await driver.execute(_BEGIN, [self._timeout, sorted(statement.calls)])
+        row = await cursor.fetchone()
+        volatile = set(row[1] if row else ()) - _HARMLESS - self._limits.functions
+        if volatile:
+            raise ToolRefusedError(
+                f"query cannot call {min(volatile)}(): PostgreSQL marks it as volatile, so it may "
+                "do more than read"
+            )
+
+    @property
+    def _timeout(self) -> str:
+        return str(max(1, round(self._limits.timeout * 1000)))
+
+    async def _collect(self, cursor: Any, limit: int) -> Fetched:
+        columns = [str(column.name) for column in cursor.description or ()]
+        if not columns:
+            return Fetched((), [])
+        return await collect(columns, cursor.fetchmany, limit, self._limits.max_bytes)
+
+    async def write(
+        self,
+        driver: psycopg.AsyncConnection[Any],
+        statement: Statement,
+        batches: Sequence[Params],
+    ) -> Written:
+        """Run a statement for each set of parameters, and commit.
+
+        Args:
+            driver: A writer's connection.
+            statement: What passed the gate.
+            batches: Sets of parameters, at least one.
+        """
+        bounds = [
+            bind(statement.text, statement.tokens, params, "postgresql", for_postgresql)
+            for params in batches
+        ]
+        written = Written()
+        await driver.execute(_BEGIN, [self._timeout, list[str]()])
+        async with driver.cursor() as cursor:
+            if can_batch(statement, bounds):
+                values = [bound.values or [] for bound in bounds]
+                await cursor.executemany(_literal(bounds[0].text), values)
+                written.add(cursor.rowcount)
+            else:
+                for bound in bounds:
+                    await self._write_one(cursor, bound, written)
+        await driver.commit()
+        return written
+
+    async def _write_one(self, cursor: Any, bound: Bound, written: Written) -> None:
+        await cursor.execute(_literal(bound.text), bound.values, prepare=True)
+        fetched = await self._collect(cursor, written.room(self._limits.max_rows))
+        written.add(cursor.rowcount, fetched)
+
+    async def relations(self, driver: psycopg.AsyncConnection[Any]) -> list[Relation]:
+        """All tables and views that this user may use."""
+        return await read_relations(driver)
+
+    async def tables(
+        self, driver: psycopg.AsyncConnection[Any], relations: Sequence[Relation]
+    ) -> list[Table]:
+        """These with their columns.
+
+        Args:
+            driver: A reader's connection.
+            relations: Of :meth:`relations`.
+        """
+        return await read_tables(driver, relations)
+
+    async def version(self, driver: psycopg.AsyncConnection[Any]) -> str:
+        """The server's version."""
+        number = driver.info.server_version
+        return f"PostgreSQL {number // 10000}.{number % 10000}"
+
+    async def interrupted(self, driver: psycopg.AsyncConnection[Any]) -> None:
+        """Nothing to do: psycopg cancels a statement when its task is cancelled."""
+
+    def is_usable(self, driver: psycopg.AsyncConnection[Any]) -> bool:
+        """Whether it is connected and its statement has ended."""
+        from psycopg.pq import TransactionStatus
+
+        status = driver.info.transaction_status
+        return status not in (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN)
+
+    def abandon(self, driver: psycopg.AsyncConnection[Any]) -> None:
+        """Close the socket."""
+        driver.pgconn.finish()
+
+    def explain(self, error: BaseException) -> Problem | None:
+        """What an error of psycopg means.
+
+        Args:
+            error: Any exception.
+        """
+        import psycopg
+
+        if not isinstance(error, psycopg.Error):
+            return None
+        state = error.sqlstate or ""
+        text = _message(error)
+        if state == "57014":
+            return Problem(cause="timeout", text=text)
+        if state in ("25006", "25001"):
+            return Problem(cause="read-only", text=text)
+        lost = isinstance(error, psycopg.OperationalError) and not state
+        if lost or state.startswith(_UNAVAILABLE):
+            return Problem(cause="unavailable", text=text)
+        missing = _MISSING.search(text)
+        name = missing.group(1) if missing else None
+        hinted = error.diag.message_hint is not None
+        return Problem(
+            cause="statement",
+            text=text,
+            table=name if state == "42P01" else None,
+            column=name if state == "42703" and not hinted else None,
+        )
+
+
+def _message(error: psycopg.Error) -> str:
+    primary = error.diag.message_primary
+    if primary is None:
+        lines = [first_line(_CONNECTIONS_ENDED.sub("", line)) for line in str(error).splitlines()]
+        return next((line for line in lines if line), type(error).__name__)
+    parts = [primary]
+    with contextlib.suppress(AttributeError):
+        parts += [part for part in (error.diag.message_detail, error.diag.message_hint) if part]
+    return first_line(parts[0]) + "".join(f"; {first_line(part)}" for part in parts[1:])
+
+
+def _literal(text: str) -> Any:
+    """psycopg's types want literal text; what a script gives is not, and need not be."""
+    return text

@@ -1,0 +1,280 @@
+"""``SQL``: a database whose actions are ``schema``, ``query`` and ``write``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, TypeVar, cast
+
+from delf.actions import action
+from delf.connection import Connection
+from delf.errors import (
+    ConnectionUnavailableError,
+    DelfError,
+    SQLSchemaError,
+    ToolExecutionError,
+    ToolRefusedError,
+    did_you_mean,
+)
+from delf.settings import PluginSettings
+from delf.types import Permission
+from delf_sql.catalog import (
+    Relation,
+    Table,
+    TableInfo,
+    by_relevance,
+    find_relation,
+    relation_info,
+)
+from delf_sql.settings import SQLSettings
+from delf_sql.target import make_target
+
+if TYPE_CHECKING:
+    from delf_sql.backends import Backend
+    from delf_sql.backends.base import Problem
+    from delf_sql.engines import Engines
+    from delf_sql.placeholders import Params
+
+T = TypeVar("T")
+
+_LISTED_TABLES = 20
+_DETAILED_TABLES = 25
+
+
+class Changes(TypedDict):
+    """What a write did."""
+
+    rowcount: int
+    rows: list[dict[str, Any]]
+    committed: bool
+
+
+class SQL(Connection):
+    """A SQL database: tables, queries that cannot change anything, and writes.
+
+    Takes ``url``, or ``host``, ``port``, ``database``, ``user``, ``password`` and ``db_type``;
+    all settings are described in :class:`delf_sql.settings.SQLSettings`.
+
+    Args:
+        name: The variable's name in scripts; ``sql`` when omitted.
+        allow: Which actions exist at all.
+        confirm: Which actions a person is asked about; ``write`` when omitted.
+        metadata: Anything the embedding program wants to keep with it.
+        settings: The fields of ``SQLSettings``; those left out come from ``DELF_<NAME>_<FIELD>``.
+
+    Raises:
+        ConnectionConfigurationError: When no database is named, or a setting is invalid.
+    """
+
+    Settings: ClassVar[type[PluginSettings] | None] = SQLSettings
+    summary = "A SQL database: its tables, queries, and writes."
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        allow: Permission = None,
+        confirm: Permission = None,
+        metadata: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(name=name, allow=allow, confirm=confirm, metadata=metadata, **settings)
+        self._limits: SQLSettings = self.settings
+        self._target = make_target(self.name, self._limits)
+        self._parts: tuple[Backend, Engines] | None = None
+
+    @action(effect="read")
+    async def schema(self, table: str | None = None) -> list[TableInfo]:
+        """Tables with columns, keys and comments; of one table, or of all (columns is None where
+        there are very many tables).
+        """
+        return await self._on(True, lambda backend, driver: self._schema(backend, driver, table))
+
+    @action(effect="read")
+    async def query(
+        self,
+        statement: str,
+        params: dict[str, Any] | list[Any] | None = None,
+        limit: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Rows of one reading statement. Parameters: `:name` with a dict, or `?` with a list.
+        Too many rows (over 1000 by default) raise an error: aggregate in SQL, or pass limit to
+        get the first rows only.
+        """
+        from delf_sql.gate import check_query
+        from delf_sql.rows import as_dicts
+
+        most = self._limits.max_rows
+        if limit is not None and not 1 <= limit <= most:
+            raise ToolRefusedError(f"limit can be from 1 to {most}; page with LIMIT and OFFSET")
+
+        async def run(backend: Backend, driver: Any) -> list[dict[str, Any]]:
+            checked = check_query(statement, backend.syntax(driver), self._limits.functions)
+            fetched = await backend.read(driver, checked, params, limit or most)
+            if fetched.more and limit is None:
+                raise ToolExecutionError(
+                    f"the result has more than {most} rows, so none is returned: aggregate in SQL "
+                    "(COUNT, SUM, GROUP BY), page with ORDER BY … LIMIT … OFFSET, or pass limit=N "
+                    "for the first N rows only"
+                )
+            return as_dicts(fetched)
+
+        return await self._on(True, run)
+
+    @action(effect="write")
+    async def write(
+        self, statement: str, params: dict[str, Any] | list[Any] | None = None
+    ) -> Changes:
+        """Run one INSERT, UPDATE, DELETE or DDL statement and commit it, or change nothing and
+        raise. A list of dicts or of lists runs it for each. `rows` holds what RETURNING gives.
+        """
+        from delf_sql.gate import check_write
+        from delf_sql.rows import as_dicts
+
+        async def run(backend: Backend, driver: Any) -> Changes:
+            checked = check_write(statement, backend.syntax(driver))
+            batches = _batches(checked.text, checked.tokens, params)
+            if not batches:
+                return Changes(rowcount=0, rows=[], committed=True)
+            written = await backend.write(driver, checked, batches)
+            rows = as_dicts(written.fetched)
+            return Changes(rowcount=written.rowcount, rows=rows, committed=True)
+
+        return await self._on(False, run)
+
+    async def context(self, task: str) -> str | None:
+        """The schema in a few lines, what fits the task first.
+
+        Args:
+            task: The user's task in plain words.
+
+        Raises:
+            SQLSchemaError: When the schema cannot be read.
+            ConnectionUnavailableError: When the database does not answer.
+        """
+        try:
+            return await self._on(
+                True, lambda backend, driver: self._describe(backend, driver, task)
+            )
+        except (ToolExecutionError, ToolRefusedError) as error:
+            reason = error.message
+        raise SQLSchemaError(f"{self.name}: cannot read the schema: {reason}")
+
+    async def aclose(self) -> None:
+        """Close all connections. The next call opens new ones."""
+        if self._parts is not None:
+            await self._parts[1].aclose()
+
+    def _connect(self) -> tuple[Backend, Engines]:
+        if self._parts is None:
+            from delf_sql.backends import Limits, make_backend
+            from delf_sql.engines import Engines
+
+            own = self._limits
+            limits = Limits(
+                timeout=own.statement_timeout,
+                connect_timeout=own.connect_timeout,
+                max_rows=own.max_rows,
+                max_bytes=own.max_bytes,
+                functions=own.functions,
+                create=own.create,
+            )
+            backend = make_backend(self._target, limits)
+            self._parts = backend, Engines(backend, own.pool_size, own.statement_timeout)
+        return self._parts
+
+    async def _on(self, reader: bool, work: Callable[[Backend, Any], Awaitable[T]]) -> T:
+        """Do something with a connection; drivers' exceptions become delf's."""
+        from delf_sql.failures import problem_of
+
+        backend, engines = self._connect()
+        try:
+            async with engines.connection(reader=reader) as driver:
+                return await work(backend, driver)
+        except DelfError:
+            raise
+        except Exception as error:
+            problem = problem_of(error, backend)
+            if problem is None:
+                text = self._target.scrub(f"{type(error).__name__}: {error}".split("\n", 1)[0])
+                raise ToolExecutionError(f"{self._target.label}: {text}") from None
+        raise await self._failure(problem, reader=reader)
+
+    async def _failure(self, problem: Problem, *, reader: bool) -> DelfError:
+        from delf_sql.failures import failure
+
+        backend, _ = self._connect()
+        advice = ""
+        if problem.table or problem.column:
+            try:
+                advice = await self._on(True, lambda b, d: self._advice(b, d, problem))
+            except DelfError:
+                advice = ""
+        timeout = self._limits.statement_timeout
+        return failure(problem, backend, reader=reader, timeout=timeout, advice=advice)
+
+    async def _advice(self, backend: Backend, driver: Any, problem: Problem) -> str:
+        relations = await backend.relations(driver)
+        if problem.table:
+            return _similar(problem.table, [r.full_name for r in relations], "tables")
+        tables = await backend.tables(driver, relations[: self._limits.schema_tables])
+        known = {column.name for table in tables for column in table.columns}
+        return did_you_mean(problem.column or "", sorted(known))
+
+    async def _schema(self, backend: Backend, driver: Any, table: str | None) -> list[TableInfo]:
+        relations = await backend.relations(driver)
+        if table is not None:
+            found = find_relation(table, relations)
+            if found is None:
+                names = [relation.full_name for relation in relations]
+                raise ToolExecutionError(
+                    f"there is no table {table!r}{_similar(table, names, 'tables')}"
+                )
+            relations = [found]
+        if len(relations) > self._limits.schema_tables:
+            return [relation_info(relation) for relation in relations]
+        return [found.info() for found in await backend.tables(driver, relations)]
+
+    async def _describe(self, backend: Backend, driver: Any, task: str) -> str:
+        from delf_sql.render import partial_schema, whole_schema
+
+        dialect, budget = self._target.dialect, self._limits.schema_chars
+        head = f"{await backend.version(driver)}"
+        relations = await backend.relations(driver)
+        if not relations:
+            return f"{head}, no tables"
+        tables: Sequence[Table] = ()
+        if len(relations) <= self._limits.schema_tables:
+            tables = await backend.tables(driver, relations)
+            text = whole_schema(tables, dialect, budget)
+            if text is not None:
+                return f"{head}:\n{text}"
+        ranked = by_relevance(relations, task)
+        best = [relation for score, relation in ranked if score][:_DETAILED_TABLES]
+        detailed = await backend.tables(driver, best) if best else []
+        others = [relation for _, relation in ranked if relation not in best]
+        text = partial_schema(detailed, others, dialect, budget, self.name)
+        return f"{head}, {len(relations)} tables:\n{text}"
+
+
+def _similar(name: str, known: Sequence[str], what: str) -> str:
+    suggestion = did_you_mean(name, known)
+    if suggestion or not known:
+        return suggestion
+    more = ", …" if len(known) > _LISTED_TABLES else ""
+    return f"; {what}: {', '.join(known[:_LISTED_TABLES])}{more}"
+
+
+def _batches(text: str, tokens: Sequence[Any], params: Params) -> Sequence[Params]:
+    """Sets of parameters: one, or one for each element of a list of dicts or of lists."""
+    from delf_sql.placeholders import find_holes
+
+    if params is None or isinstance(params, Mapping):
+        return [params]
+    positional = bool(find_holes(text, tokens, named=False))
+    if not params:
+        return [] if positional or find_holes(text, tokens, named=True) else [None]
+    if all(isinstance(item, Mapping) for item in params) and not positional:
+        return cast("Sequence[Params]", params)
+    if all(isinstance(item, (list, tuple)) for item in params):
+        return cast("Sequence[Params]", params)
+    return [params]

@@ -1,0 +1,79 @@
+"""Drivers' exceptions as delf's errors: one line, no credentials, no vendor's noise."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from delf.errors import (
+    ConnectionUnavailableError,
+    DelfError,
+    ToolExecutionError,
+    ToolRefusedError,
+)
+from delf_sql.backends.base import Backend, Problem, first_line
+
+_LONGEST: Final = 400
+_CHECK: Final = "check that it runs, and the connection's url, user and password"
+
+
+def problem_of(error: BaseException, backend: Backend) -> Problem | None:
+    """What went wrong, also where SQLAlchemy wraps it; None for what is no database's error.
+
+    Args:
+        error: Any exception.
+        backend: Whose driver may have raised it.
+    """
+    problem = backend.explain(error)
+    if problem is not None:
+        return problem
+    inner = getattr(error, "orig", None)
+    if isinstance(inner, BaseException):
+        return backend.explain(inner)
+    if isinstance(error, TimeoutError):
+        return Problem(cause="timeout", text="no answer in time")
+    if isinstance(error, OSError):
+        return Problem(cause="unavailable", text=first_line(error.strerror or str(error)))
+    return None
+
+
+def unavailable(error: BaseException, backend: Backend) -> ConnectionUnavailableError:
+    """The error for a database that cannot be reached.
+
+    Args:
+        error: Why.
+        backend: Of that database.
+    """
+    problem = problem_of(error, backend)
+    text = problem.text if problem is not None else type(error).__name__
+    return _unreachable(text, backend)
+
+
+def _unreachable(text: str, backend: Backend) -> ConnectionUnavailableError:
+    return ConnectionUnavailableError(
+        backend.target.scrub(f"cannot use {backend.target.place}: {text[:_LONGEST]}"), hint=_CHECK
+    )
+
+
+def failure(
+    problem: Problem, backend: Backend, *, reader: bool, timeout: float, advice: str = ""
+) -> DelfError:
+    """The error for a statement that failed.
+
+    Args:
+        problem: What went wrong.
+        backend: Of that database.
+        reader: Whether it was a query.
+        timeout: Seconds that it had.
+        advice: What else to say, as a name that was meant.
+    """
+    text = backend.target.scrub(problem.text[:_LONGEST])
+    if problem.cause == "unavailable":
+        return _unreachable(text, backend)
+    if problem.cause == "timeout":
+        return ToolExecutionError(
+            f"the statement took longer than {timeout:g} s and was cancelled",
+            hint="statement_timeout sets the limit",
+        )
+    if problem.cause == "read-only" and reader:
+        return ToolRefusedError(f"query only reads, and the database refused this: {text}")
+    return ToolExecutionError(f"{backend.target.label}: {text}{backend.target.scrub(advice)}")

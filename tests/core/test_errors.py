@@ -1,0 +1,91 @@
+import inspect
+import pickle
+import re
+
+import pytest
+
+import delf
+from delf import errors
+from delf.errors import DelfError, EnvironmentKeyError, LLMExecutionError, did_you_mean
+
+TREE = {
+    name: cls
+    for name, cls in vars(errors).items()
+    if inspect.isclass(cls) and issubclass(cls, DelfError)
+}
+
+
+def drawn():
+    """The tree in the docstring, as (depth, class, code)."""
+    for line in (errors.__doc__ or "").splitlines():
+        found = re.match(
+            r"    (?P<bars>[│├└─ ]*)(?P<name>[A-Z]\w+)\s+(?P<code>[A-Z]+-[A-Z0-9-]+)", line
+        )
+        if found:
+            yield len(found["bars"]) // 4, found["name"], found["code"]
+
+
+def test_the_drawing_is_the_tree():
+    path = []
+    seen = set()
+    for depth, name, code in drawn():
+        del path[depth:]
+        cls = TREE[name]
+        assert cls.code == code, name
+        if path:
+            assert cls.__bases__ == (TREE[path[-1]],), name
+        path.append(name)
+        seen.add(name)
+    assert seen == set(TREE)
+
+
+def test_codes_are_unique():
+    codes = [cls.code for cls in TREE.values()]
+    assert len(set(codes)) == len(codes)
+
+
+def test_every_public_error_can_be_imported_from_delf():
+    public = {name for name in delf.__all__ if name in TREE}
+    assert len(public) > 20
+    for name in public:
+        assert getattr(delf, name) is TREE[name]
+
+
+def test_an_error_carries_message_hint_and_code():
+    error = errors.ConfigurationError("timeout is negative", hint="use seconds")
+    assert str(error) == error.message == error.for_model() == "timeout is negative"
+    assert error.describe() == "ERR-CONFIG-001: timeout is negative (hint: use seconds)"
+    assert errors.DelfError("x").describe() == "ERR-DELF-001: x"
+
+
+def test_a_class_may_have_a_hint_of_its_own():
+    assert "delf plugins" in (errors.PluginError("x").hint or "")
+    assert errors.PluginError("x", hint="other").hint == "other"
+    assert errors.PluginError("x", hint="").describe() == "ERR-PLUGIN-001: x"
+
+
+def test_errors_with_data():
+    assert EnvironmentKeyError("no key", variable="OPENAI_API_KEY").variable == "OPENAI_API_KEY"
+    assert "OPENAI_API_KEY" in (EnvironmentKeyError("no key", variable="OPENAI_API_KEY").hint or "")
+    assert errors.OptionalDependencyError("no x", package="x").hint == "pip install x"
+    assert errors.SandboxLimitError("too much", limit="memory").limit == "memory"
+    error = LLMExecutionError("busy", provider="openai", status=429)
+    assert (error.provider, error.status) == ("openai", 429)
+
+
+def test_errors_survive_pickling():
+    error = pickle.loads(pickle.dumps(errors.ConfigurationError("x", hint="y")))
+    assert (error.message, error.hint) == ("x", "y")
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "said"),
+    [
+        ("timeot", ["timeout", "llm"], "; did you mean 'timeout'?"),
+        ("xyzzy", ["timeout", "llm"], ""),
+        ("timeout", [], ""),
+        ("dockr", iter(["docker"]), "; did you mean 'docker'?"),
+    ],
+)
+def test_did_you_mean(name, known, said):
+    assert did_you_mean(name, known) == said

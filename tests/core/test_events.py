@@ -1,0 +1,114 @@
+import dataclasses
+import datetime as dt
+import decimal
+import json
+from typing import get_args
+
+import pytest
+
+from delf import events
+from delf.errors import DelfError
+from delf.events import CallStarted, Event, ModelReplied, TaskFinished, TaskStarted, decode, encode
+from delf.messages import Usage
+
+HEAD = {"task_id": "t1", "seq": 3, "at": 12.5}
+SAMPLES = {
+    "str": "text",
+    "str | None": None,
+    "int": 2,
+    "int | None": 4,
+    "float": 1.5,
+    "float | None": None,
+    "bool": True,
+    "tuple[str, ...]": ("a", "b"),
+    "Mapping[str, Any]": {"when": dt.date(2024, 1, 1), "n": decimal.Decimal("1.1")},
+    "Mapping[str, Any] | None": None,
+    "Mapping[str, str]": {"a": "b"},
+    "Any": [1, {"a": (2,)}],
+    "Usage": Usage(input_tokens=3, cached_tokens=1, output_tokens=2),
+    "Step": "execute",
+    "Purpose": "generate",
+    "Effect": "read",
+    "Isolation": "process",
+    "CallStatus": "ok",
+    "ScriptStatus": "done",
+    "DecisionKind": "approved",
+}
+
+
+def sample(cls):
+    fields = {f.name: SAMPLES[str(f.type)] for f in dataclasses.fields(cls) if f.name not in HEAD}
+    return cls(**HEAD, **fields)
+
+
+@pytest.mark.parametrize("cls", get_args(Event), ids=lambda cls: cls.__name__)
+def test_every_event_survives_json(cls):
+    event = sample(cls)
+    record = json.loads(json.dumps(encode(event)))
+    assert decode(record) == event
+    assert (record["type"], record["v"]) == (cls.__name__, events.EVENT_VERSION)
+    assert {key: record[key] for key in HEAD} == HEAD
+
+
+@pytest.mark.parametrize("cls", get_args(Event), ids=lambda cls: cls.__name__)
+def test_events_are_frozen(cls):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        sample(cls).seq = 9
+
+
+def test_the_union_is_closed():
+    defined = {
+        cls
+        for cls in vars(events).values()
+        if isinstance(cls, type) and issubclass(cls, events._Event) and cls is not events._Event
+    }
+    assert defined == set(get_args(Event))
+
+
+def test_the_form_is_stable():
+    event = CallStarted(
+        **HEAD,
+        call_id=1,
+        action="db.find",
+        arguments={"day": dt.date(2024, 1, 1)},
+        effect="read",
+        digest="d",
+    )
+    assert encode(event) == {
+        "type": "CallStarted",
+        "v": 1,
+        "task_id": "t1",
+        "seq": 3,
+        "at": 12.5,
+        "data": {
+            "call_id": 1,
+            "action": "db.find",
+            "arguments": {"day": {"$t": "date", "v": "2024-01-01"}},
+            "effect": "read",
+            "digest": "d",
+            "description": None,
+        },
+    }
+
+
+def test_a_reader_forgives_fields_that_it_does_not_know_or_that_are_new():
+    record = encode(TaskStarted(**HEAD, task="do"))
+    record["data"]["later"] = 1
+    del record["data"]["origin"]
+    assert decode(record) == TaskStarted(**HEAD, task="do", origin="")
+    record = encode(TaskFinished(**HEAD, status=True, text="x", duration_ms=1.0))
+    del record["data"]["files"]
+    assert decode(record).files == {}
+
+
+@pytest.mark.parametrize("change", [{"type": "Unheard"}, {"type": None}, {"v": 99}])
+def test_events_of_a_newer_delf_are_refused(change):
+    record = {**encode(TaskStarted(**HEAD, task="do")), **change}
+    with pytest.raises(DelfError, match="cannot read an event") as caught:
+        decode(record)
+    assert caught.value.hint == "it was written by a newer delf"
+
+
+def test_usage_comes_back_as_usage():
+    event = sample(ModelReplied)
+    assert decode(json.loads(json.dumps(encode(event)))).usage.total_tokens == 5

@@ -1,0 +1,62 @@
+import dataclasses
+
+import pytest
+
+from delf.errors import ModelConfigurationError
+from delf.llm import LLMConfig, as_llm_config, normalise_settings
+
+
+def test_a_name_is_enough():
+    config = LLMConfig("gpt-4o-mini")
+    assert (config.base_url, config.api_key, config.headers, config.settings) == (
+        None,
+        None,
+        None,
+        {},
+    )
+    assert config.provider == "auto"
+    assert as_llm_config("gpt-4o-mini") == config
+    assert as_llm_config(config) is config
+
+
+def test_secrets_are_not_shown():
+    shown = repr(LLMConfig("m", api_key="sk-1", headers={"Authorization": "sk-2"}))
+    assert "sk-" not in shown
+
+
+def test_settings_have_one_spelling():
+    config = LLMConfig("m", settings={"max-tokens": 5, "Top-K": 3, "temperature": 0})
+    assert config.settings == {"max_tokens": 5, "top_k": 3, "temperature": 0}
+    assert normalise_settings({}) == {}
+
+
+def test_with_settings_is_a_copy():
+    config = LLMConfig("m", settings={"seed": 1, "top_p": 1})
+    changed = config.with_settings(seed=2)
+    assert changed.settings == {"seed": 2, "top_p": 1}
+    assert config.settings == {"seed": 1, "top_p": 1}
+
+
+def test_it_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        LLMConfig("m").model = "other"
+
+
+@pytest.mark.parametrize("model", ["", "  ", None, 3])
+def test_a_model_needs_a_name(model):
+    with pytest.raises(ModelConfigurationError, match="model must be a name") as caught:
+        LLMConfig(model)
+    assert "--llm" in (caught.value.hint or "")
+
+
+def test_an_unknown_provider():
+    with pytest.raises(ModelConfigurationError, match="unknown provider 'x'; one of: auto, google"):
+        LLMConfig("m", provider="x")
+
+
+def test_an_unknown_setting():
+    with pytest.raises(
+        ModelConfigurationError, match="'temprature'; did you mean 'temperature'"
+    ) as caught:
+        LLMConfig("m", settings={"temprature": 1})
+    assert "top_p" in (caught.value.hint or "")

@@ -1,0 +1,131 @@
+import pytest
+from pydantic import Field, field_validator
+
+from delf.environment import current_environ, read_env_file, using_environ
+from delf.errors import ConfigurationError, ConnectionConfigurationError
+from delf.settings import PluginSettings, SecretStr
+
+
+class Shop(PluginSettings):
+    url: SecretStr = Field(description="Where it is.")
+    limit: int = Field(default=10, description="How many.")
+    tags: list[str] = Field(default=[], description="Which.")
+
+    @field_validator("limit")
+    @classmethod
+    def _positive(cls, value):
+        if value < 0:
+            raise ValueError("it cannot be negative")
+        return value
+
+
+@pytest.fixture(autouse=True)
+def somewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def url(settings):
+    return settings.url.get_secret_value()
+
+
+def test_code_over_environment_over_dotenv_over_default(somewhere, monkeypatch):
+    assert Shop.for_instance("shop", {"url": "code"}).limit == 10
+    (somewhere / ".env").write_text("DELF_SHOP_URL=dotenv\nDELF_SHOP_LIMIT=1\n")
+    assert url(Shop.for_instance("shop", {})) == "dotenv"
+    monkeypatch.setenv("DELF_SHOP_URL", "env")
+    assert url(Shop.for_instance("shop", {})) == "env"
+    made = Shop.for_instance("shop", {"url": "code"})
+    assert (url(made), made.limit) == ("code", 1)
+
+
+def test_each_instance_has_its_own_variables(monkeypatch):
+    monkeypatch.setenv("DELF_SHOP_URL", "one")
+    monkeypatch.setenv("DELF_STORE_URL", "two")
+    assert url(Shop.for_instance("shop", {})) == "one"
+    assert url(Shop.for_instance("store", {})) == "two"
+    monkeypatch.setenv("URL", "neither")
+    with pytest.raises(ConnectionConfigurationError):
+        Shop.for_instance("other", {})
+
+
+def test_none_and_empty_mean_not_given(monkeypatch):
+    monkeypatch.setenv("DELF_SHOP_LIMIT", "")
+    assert Shop.for_instance("shop", {"url": "u", "limit": None}).limit == 10
+
+
+def test_other_variables_in_dotenv_are_nobodys_business(somewhere):
+    (somewhere / ".env").write_text("OPENAI_API_KEY=x\nDELF_SHOP_OTHER=y\nDELF_LLM=z\n")
+    assert url(Shop.for_instance("shop", {"url": "u"})) == "u"
+
+
+def test_an_environment_of_ones_own(somewhere, monkeypatch):
+    (somewhere / ".env").write_text("DELF_SHOP_LIMIT=1\n")
+    monkeypatch.setenv("DELF_SHOP_LIMIT", "2")
+    with using_environ({"DELF_SHOP_URL": "given"}):
+        made = Shop.for_instance("shop", {})
+        assert dict(current_environ()) == {"DELF_SHOP_URL": "given"}
+    assert (url(made), made.limit) == ("given", 10)
+    assert Shop.for_instance("shop", {"url": "u"}).limit == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "environ", "message"),
+    [
+        ({}, {}, r"shop: setting 'url' is missing \(or set DELF_SHOP_URL\)"),
+        ({"url": "u", "limt": 1}, {}, r"shop: unknown setting 'limt'; did you mean 'limit'\?"),
+        ({"url": "u", "limit": "secret"}, {}, r"shop: limit: Input should be a valid integer"),
+        ({"url": "u", "limit": -1}, {}, r"shop: limit: it cannot be negative"),
+        ({"url": "u"}, {"DELF_SHOP_LIMIT": "secret"}, r"shop: DELF_SHOP_LIMIT: Input should be"),
+        ({"url": "u"}, {"DELF_SHOP_TAGS": "secret"}, r"shop: DELF_SHOP_TAGS is not valid JSON"),
+        ({"url": 3}, {}, r"shop: url: Input should be a valid string"),
+    ],
+)
+def test_what_does_not_fit_is_named_and_never_shown(values, environ, message):
+    with (
+        using_environ(environ),
+        pytest.raises(ConnectionConfigurationError, match=message) as caught,
+    ):
+        Shop.for_instance("shop", values)
+    assert "secret" not in caught.value.describe()
+    assert caught.value.__cause__ is None
+    assert caught.value.hint
+
+
+def test_settings_are_frozen_and_hide_their_secrets():
+    made = Shop.for_instance("shop", {"url": "hunter2"})
+    assert "hunter2" not in repr(made) + str(made) + made.model_dump_json()
+    with pytest.raises(ValueError, match="frozen"):
+        made.limit = 3
+
+
+# .env files
+
+
+def read(path, text, **environ):
+    path.write_text(text)
+    return read_env_file(path, environ)
+
+
+def test_a_dotenv_file(somewhere):
+    values, warnings = read(
+        somewhere / ".env",
+        "# comment\nA=1\nexport B='two words'\nC=\"${A}-${OUTSIDE}-${NOPE:-no}\"\nEMPTY=\nD\nE=a#b\n",
+        OUTSIDE="out",
+    )
+    assert values == {"A": "1", "B": "two words", "C": "1-out-no", "EMPTY": "", "E": "a#b"}
+    assert warnings == []
+
+
+def test_a_line_that_is_no_assignment_is_a_warning(somewhere):
+    path = somewhere / ".env"
+    values, warnings = read(path, "A=1\nsome secret words\nB=2\n")
+    assert values == {"A": "1", "B": "2"}
+    assert warnings == [f"{path}:2: this line is not NAME=VALUE"]
+
+
+def test_a_dotenv_file_that_is_not_there_or_not_readable(somewhere):
+    assert read_env_file(somewhere / "none", {}) == ({}, [])
+    (somewhere / ".env").write_bytes(b"A=\xff")
+    with pytest.raises(ConfigurationError, match=r"\.env is not UTF-8 text"):
+        read_env_file(somewhere / ".env", {})

@@ -1,0 +1,254 @@
+import collections
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import json
+import math
+import pathlib
+import random
+import uuid
+
+import pydantic
+import pytest
+
+from delf.values import UnsupportedValueError, dumps, from_jsonable, loads, to_jsonable
+
+ZONE = dt.timezone(dt.timedelta(hours=5, minutes=30))
+
+EXACT = [
+    None,
+    True,
+    0,
+    -(2**80),
+    0.1,
+    math.inf,
+    "",
+    "a\u0000b é 😀 \u2028",
+    "\ud800 a lone surrogate",
+    [],
+    [1, [2, [3]]],
+    {},
+    {"a": {"b": [None]}},
+    {"$t": "datetime", "v": "not one"},
+    {"$t": None},
+    {1: "a", None: "b", (1, 2): "c", "d": 4},
+    {True: 1, "True": 2},
+    (),
+    (1, (2, [3])),
+    {1, 2, 3},
+    frozenset({"a"}),
+    {frozenset({1}), frozenset({2})},
+    b"",
+    b"\x00\xff",
+    dt.datetime(2024, 2, 29, 12, 30, 1, 5),
+    dt.datetime(2024, 2, 29, tzinfo=dt.UTC),
+    dt.datetime(2024, 2, 29, tzinfo=ZONE),
+    dt.date(2024, 2, 29),
+    dt.time(1, 2, 3, tzinfo=ZONE),
+    dt.timedelta(days=-1, microseconds=3),
+    decimal.Decimal("1.10"),
+    decimal.Decimal("-Infinity"),
+    uuid.UUID(int=7),
+    pathlib.Path("a/b"),
+    complex(1, -2),
+]
+
+
+@pytest.mark.parametrize("value", EXACT, ids=repr)
+def test_a_value_comes_back_as_it_was(value):
+    back = loads(dumps(value))
+    assert back == value
+    assert type(back) is type(value)
+    again = from_jsonable(json.loads(json.dumps(to_jsonable(value))))
+    assert again == value
+    assert type(again) is type(value)
+
+
+def test_nan_comes_back():
+    assert math.isnan(loads(dumps(math.nan)))
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+class Text(str):
+    __slots__ = ()
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    when: dt.date
+
+
+class Model(pydantic.BaseModel):
+    x: int
+    inner: dict[str, dt.date]
+
+
+Pair = collections.namedtuple("Pair", "a b")
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (Colour.RED, "red"),
+        (Level.HIGH, 3),
+        (Text("a"), "a"),
+        (Point(1, dt.date(2024, 1, 1)), {"x": 1, "when": dt.date(2024, 1, 1)}),
+        (
+            Model(x=1, inner={"d": dt.date(2024, 1, 1)}),
+            {"x": 1, "inner": {"d": dt.date(2024, 1, 1)}},
+        ),
+        (collections.OrderedDict(a=1), {"a": 1}),
+        (collections.defaultdict(int, {1: 2}), {1: 2}),
+        (collections.deque([1, 2]), [1, 2]),
+        ({"a": 1}.keys(), ["a"]),
+        ({"a": 1}.values(), [1]),
+        (range(3), [0, 1, 2]),
+        (Pair(1, 2), (1, 2)),
+        (bytearray(b"x"), b"x"),
+        (memoryview(b"x"), b"x"),
+    ],
+    ids=repr,
+)
+def test_richer_values_become_plain_ones(value, plain):
+    back = loads(dumps(value))
+    assert back == plain
+    assert type(back) is type(plain)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), lambda: 1, len, Point, json, (x for x in ()), 10**5000],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_no_data_is_refused(value):
+    for wrapped in (value, [value], {"a": {"b": value}}, {1: value}):
+        with pytest.raises(UnsupportedValueError):
+            dumps(wrapped)
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    x: int
+
+
+def test_a_set_of_records_becomes_a_list_of_them():
+    assert loads(dumps({Key(1)})) == [{"x": 1}]
+    assert loads(dumps({(1, Key(1))})) == [(1, {"x": 1})]
+    assert loads(dumps({"a": [1]}.items())) == [("a", [1])]
+    assert loads(dumps({frozenset({Key(1)})})) == [[{"x": 1}]]
+
+
+def test_a_record_as_a_key_is_refused():
+    for key in (Key(1), (1, Key(1))):
+        with pytest.raises(UnsupportedValueError, match="keys of type"):
+            dumps({key: 1})
+
+
+def test_the_refusal_names_the_type():
+    with pytest.raises(UnsupportedValueError, match="type function cannot be passed"):
+        dumps(lambda: 1)
+
+
+def test_what_contains_itself_or_nests_too_deeply_is_refused():
+    loop: list = []
+    loop.append(loop)
+    deep: list = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in (loop, deep):
+        with pytest.raises(UnsupportedValueError, match="nested too deeply"):
+            dumps(value)
+        with pytest.raises(UnsupportedValueError, match="nested too deeply"):
+            to_jsonable(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "nonsense",
+        "[" * 200_000,
+        "1" * 5000,
+        '{"$t": "nope", "v": 1}',
+        '{"$t": 3, "v": 1}',
+        '{"$t": ["tuple"], "v": []}',
+        '{"$t": "tuple"}',
+        '{"$t": "tuple", "v": 3}',
+        '{"$t": "set", "v": [[]]}',
+        '{"$t": "uuid", "v": 3}',
+        '{"$t": "uuid", "v": "x"}',
+        '{"$t": "uuid", "v": null}',
+        '{"$t": "decimal", "v": "x"}',
+        '{"$t": "decimal", "v": {}}',
+        '{"$t": "bytes", "v": "é"}',
+        '{"$t": "bytes", "v": 3}',
+        '{"$t": "datetime", "v": 3}',
+        '{"$t": "date", "v": "2024-13-01"}',
+        '{"$t": "timedelta", "v": 1e300}',
+        '{"$t": "timedelta", "v": "x"}',
+        '{"$t": "path", "v": 3}',
+        '{"$t": "complex", "v": "ab"}',
+        '{"$t": "complex", "v": null}',
+        '{"$t": "dict", "v": [[1]]}',
+        '{"$t": "dict", "v": [[[], 1]]}',
+        '{"$t": "dict", "v": {"ab": 1}, "$x": 1}',
+    ],
+    ids=lambda text: text[:40],
+)
+def test_a_hostile_sender_gets_a_value_error_and_nothing_else(text):
+    try:
+        value = loads(text.encode())
+    except ValueError:
+        return
+    assert value == {"a": "b"}
+
+
+def test_bytes_that_are_no_text():
+    with pytest.raises(ValueError):
+        loads(b"\xff\xfe")
+
+
+def test_random_documents_never_do_more_than_raise_value_error():
+    dice = random.Random(7)
+    tags = [
+        "tuple",
+        "datetime",
+        "date",
+        "time",
+        "timedelta",
+        "decimal",
+        "bytes",
+        "set",
+        "frozenset",
+    ]
+    tags += ["uuid", "path", "complex", "dict", "other", 3, None, []]
+
+    def make(depth):
+        kind = dice.randrange(8 if depth else 5)
+        if kind == 0:
+            return dice.choice([None, True, -1, 1.5, 10**30, 1e308])
+        if kind <= 4:
+            return dice.choice(["", "x", "2024-01-01", "1.5", "\x00", "é", "00" * 16])
+        if kind == 5:
+            return [make(depth - 1) for _ in range(dice.randrange(3))]
+        if kind == 6:
+            return {dice.choice("ab"): make(depth - 1)}
+        return {"$t": dice.choice(tags), "v": make(depth - 1)}
+
+    for _ in range(5000):
+        document = make(4)
+        for decode in (lambda d: loads(json.dumps(d).encode()), from_jsonable):
+            try:
+                decode(document)
+            except ValueError:
+                pass
