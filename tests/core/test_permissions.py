@@ -89,7 +89,7 @@ def test_names_that_no_action_has():
     for good in (None, True, False, (), "find", ("edit", "close", "wipe")):
         check_permission_names(good, "allow", "desk", ALL)
     with pytest.raises(
-        ConnectionConfigurationError, match="names 'fnd'.*did you mean 'find'"
+        ConnectionConfigurationError, match=r"names 'fnd'.*did you mean 'find'"
     ) as caught:
         check_permission_names(("find", "fnd"), "allow", "desk", ALL)
     assert caught.value.hint == "its actions: find, edit, close, reopen, wipe"

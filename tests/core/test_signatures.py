@@ -1,10 +1,10 @@
 import datetime as dt
 import enum
+import typing
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-import typing
-from typing import Annotated, Any, Literal, NewType, NotRequired, Optional, Union
+from typing import Annotated, Any, Literal, NewType, NotRequired
 
 import pydantic
 import pytest
@@ -62,9 +62,9 @@ Key = NewType("Key", str)
         (Sequence[str], "list[str]"),
         (Mapping[str, int], "dict[str, int]"),
         (int | None, "int | None"),
-        (Optional[str], "str | None"),
-        (Union[int, str], "int | str"),
-        (Literal["open", 3, None], "Literal['open', 3, None]"),
+        (typing.Optional[str], "str | None"),  # noqa: UP045
+        (typing.Union[int, str], "int | str"),  # noqa: UP007
+        (Literal["open", 3], "Literal['open', 3]"),
         (Literal[tuple(range(14))], "Literal[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ...]"),
         (Status, "Literal['open', 'closed']"),
         (Annotated[int, pydantic.Field(gt=0)], "int"),

@@ -22,7 +22,7 @@ from support.server import (
 )
 
 USER = "delf"
-PASSWORD = "p@ss/w:rd%42"  # noqa: S105 - of a server that lives for one test session
+PASSWORD = "p@ss/w:rd%42"  # of a server that lives for one test session
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from support.server import (
 )
 
 USER = "delf"
-PASSWORD = "p@ss/w:rd%42"  # noqa: S105 - of a server that lives for one test session
+PASSWORD = "p@ss/w:rd%42"  # of a server that lives for one test session
 _SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",

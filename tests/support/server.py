@@ -62,7 +62,7 @@ def service_user(name: str) -> str | None:
 
 def new_folder(prefix: str, user: str | None) -> str:
     """A short path (sockets need one) that the server's user owns."""
-    folder = tempfile.mkdtemp(prefix=prefix, dir="/tmp")  # noqa: S108
+    folder = tempfile.mkdtemp(prefix=prefix, dir="/tmp")
     if user is not None:
         shutil.chown(folder, user)
     return folder

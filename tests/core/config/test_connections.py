@@ -212,7 +212,7 @@ def test_a_connection_with_a_constructor_of_its_own(host, project):
 
 
 def test_what_a_plugin_gets_wrong_names_the_plugin(host, project):
-    with pytest.raises(ConnectionUnavailableError, match="^no answer$"):
+    with pytest.raises(ConnectionUnavailableError, match=r"^no answer$"):
         make_connection(host, project(), "dead")
     with pytest.raises(
         PluginError, match="connection 'buggy': plugin 'desk' given in code failed"

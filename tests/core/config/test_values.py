@@ -43,7 +43,7 @@ def test_an_unset_variable_is_named_with_file_and_key():
 @pytest.mark.parametrize("text", ["${", "a ${HOST", "${}", "${a-b}", "${1A}", "${HOST:+x}"])
 def test_a_malformed_reference_is_an_error_that_does_not_show_the_value(text):
     with pytest.raises(
-        ConfigurationError, match="^here: a reference is not well formed$"
+        ConfigurationError, match=r"^here: a reference is not well formed$"
     ) as caught:
         substitute(f"secret {text}", ENV, "here")
     assert "secret" not in caught.value.describe()

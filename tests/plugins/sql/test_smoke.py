@@ -1,5 +1,7 @@
 import time
+
 import pytest
+
 from support.fixtures import *
 
 

@@ -40,7 +40,14 @@ class Program(LazyGroup):
             PluginError: When no plugin brings it, or its plugin cannot be used.
         """
         found = super().get_command(ctx, cmd_name)
-        return found if found is not None else self._from_plugin(ctx, cmd_name)
+        if found is not None:
+            return found
+        try:
+            return self._from_plugin(ctx, cmd_name)
+        except DelfError:
+            if ctx.resilient_parsing:  # completion of a command line with a mistyped name
+                return None
+            raise
 
     def _from_plugin(self, ctx: click.Context, name: str) -> click.Command:
         from delf.errors import PluginError, did_you_mean
@@ -62,8 +69,10 @@ class Program(LazyGroup):
     def invoke(self, ctx: click.Context) -> None:
         """Run the command; only ``ctx.exit`` sets another status than 0."""
         try:
-            super().invoke(ctx)
-            sys.stdout.flush()
+            try:
+                super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
         except BrokenPipeError:
             errors.hush_stdout()
             ctx.exit(errors.BROKEN_PIPE)

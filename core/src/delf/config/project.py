@@ -162,25 +162,17 @@ def load_project(
     merged = {**dotenv, **process}
 
     agent, connections, plugins = _from_file(path, document)
+    variables = texts.from_environ(merged)
     _put_layer(
         agent,
         [
             (key, value, name if name in process else f"{env_file}: {name}")
-            for name, key, value in texts.from_environ(merged)
+            for name, key, value in variables
         ],
     )
-    chosen: list[_Setting] = []
-    for section, key, value in map(texts.from_override, overrides):
-        label = f"--set {section}.{'.'.join(key)}"
-        if section == "agent":
-            chosen.append((key, value, label))
-        else:
-            group = connections if section == "connections" else plugins
-            group.setdefault(key[0], Values()).put(key[1:], value, lambda _, at=label: at)
-    _put_layer(agent, chosen)
+    _put_layer(agent, _put_overrides(overrides, connections, plugins))
     named = [(key, value) for key, value in (flags or {}).items() if value is not None]
     _put_layer(agent, [((key,), value, f"{key} on the command line") for key, value in named])
-
     entries = _entries(path, document, connections, merged)
     return Project(
         root=root,
@@ -226,6 +218,21 @@ def _put_from_file(values: Values, where: str, key: str, value: Any) -> None:
     if _is_model((key,), value):
         value = {"model": value}
     values.put((key,), value, lambda at: f"{where} {'.'.join(at)}", from_file=True)
+
+
+def _put_overrides(
+    overrides: Sequence[str], connections: dict[str, Values], plugins: dict[str, Values]
+) -> list[_Setting]:
+    """Put those of connections and plugins in their place; return those of the agent."""
+    rest: list[_Setting] = []
+    for section, key, value in map(texts.from_override, overrides):
+        label = f"--set {section}.{'.'.join(key)}"
+        if section == "agent":
+            rest.append((key, value, label))
+        else:
+            group = connections if section == "connections" else plugins
+            group.setdefault(key[0], Values()).put(key[1:], value, lambda _, at=label: at)
+    return rest
 
 
 def _put_layer(agent: Values, settings: Sequence[_Setting]) -> None:

@@ -7,20 +7,36 @@ import difflib
 import json
 import re
 import textwrap
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-_OPEN = re.compile(r"^\s*(`{3,}|~{3,})\s*([\w+#.-]*)")
+_OPEN = re.compile(r"^([ \t]*)(`{3,}(?=[^`]*$)|~{3,})[ \t]*([\w+#.-]*)")
 _PYTHON = frozenset({"", "python", "py", "python3", "py3", "tool_code", "code", "ipython"})
-_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
-_TAGGED = re.compile(r"<(code|python|script)>\s*\n?(.*?)</\1>", re.DOTALL | re.IGNORECASE)
+_THINKING = ("think", "thinking", "reasoning")
+_TAGS = ("code", "python", "script")
 _CODE_START = re.compile(
     r"^(import |from \w+ import |async |await |def |class |@\w|#|for .+:|if .+:|while .+:|"
     r"try:|with .+:|print\(|[A-Za-z_][\w.]*(\[.*\])?\s*(:[^=]+)?=[^=]|[A-Za-z_][\w.]*\(|return\b)"
 )
+_DOES = (ast.Call, ast.Assign, ast.AugAssign, ast.Import, ast.ImportFrom, ast.Await, ast.Return)
 _MAX_LINES = 2000
+_MAX_STARTS = 40
+_MAX_LONGER = 50
+_MAX_COMPARED = 20
 _SIMILAR = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class _Fence:
+    """A line that opens or closes a block."""
+
+    line: int
+    indent: int
+    marks: str
+    language: str
+    bare: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,96 +56,120 @@ def extract_code(text: str) -> str | None:
     Args:
         text: The whole answer.
     """
-    text = _normalise(text)
-    tagged = _TAGGED.search(text)
-    if tagged is not None and "```" not in text:
-        return _clean(tagged.group(2))
-    blocks = [b for b in _blocks(text) if b.language in _PYTHON and b.code.strip()]
+    text = _without_thinking(text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff"))
+    whole = _clean(text)
+    if whole is not None and _is_script(whole):
+        return whole
+    blocks = list(_blocks(text))
+    scripts = [b for b in blocks if b.language in _PYTHON and b.code]
+    if scripts:
+        return _join(scripts)
     if blocks:
-        return _join(blocks)
-    if _OPEN.search(text) is None or not any(_fences(text)):
-        return _from_json(text) or _from_prose(text)
-    return None
+        return next((_from_json(b.code) for b in blocks if b.language == "json"), None)
+    return _from_tags(text) or _from_json(text) or _from_prose(text)
 
 
-def _normalise(text: str) -> str:
-    text = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
-    return _THINKING.sub("", text)
+def parse_script(code: str) -> ast.Module | None:
+    """A script's syntax tree, or None where it is no Python. Warns of nothing."""
+    tree = _parse(code)
+    return tree if isinstance(tree, ast.Module) else None
 
 
-def _clean(code: str) -> str | None:
+def _parse(code: str) -> ast.Module | SyntaxError | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.parse(code)
+        except SyntaxError as error:
+            return error
+        except (ValueError, RecursionError, MemoryError):
+            return None
+
+
+def _is_script(code: str) -> bool:
+    """Whether text is Python that does something; prose may parse, but does nothing."""
+    tree = parse_script(code)
+    return tree is not None and any(isinstance(node, _DOES) for node in ast.walk(tree))
+
+
+def _without_thinking(text: str) -> str:
+    """The answer without the reasoning ahead of it; nothing where the reasoning never ends."""
+    start = text.lstrip()
+    for tag in _THINKING:
+        while start[: len(tag) + 2].lower() == f"<{tag}>":
+            _, closed, rest = start.partition(f"</{start[1 : len(tag) + 1]}>")
+            if not closed:
+                return ""
+            start = text = rest.lstrip()
+        _, closed, rest = f"\n{text}".rpartition(f"\n</{tag}>\n")
+        text = rest if closed else text
+    return text
+
+
+def _clean(code: str, indent: int = 0) -> str | None:
+    """Code without empty lines around it and without an indentation of the whole."""
     code = code.strip("\n")
     if not code.strip():
         return None
-    if not _parses(code):
-        dedented = textwrap.dedent(code)
-        if _parses(dedented):
-            return dedented
-    return code
+    shorter = re.compile(rf"^[ \t]{{1,{max(indent, 1)}}}", re.MULTILINE)
+    ways = (code, textwrap.dedent(code), shorter.sub("", code) if indent else code)
+    return next((way for way in ways if parse_script(way) is not None), code)
 
 
-def _parses(code: str) -> bool:
-    try:
-        ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
-
-
-def _fences(text: str) -> Iterator[tuple[int, str, str]]:
-    """Lines that open or close a fence: number, marks, language."""
-    for number, line in enumerate(text.split("\n")):
+def _fences(lines: list[str]) -> Iterator[_Fence]:
+    for number, line in enumerate(lines):
         found = _OPEN.match(line)
         if found:
-            yield number, found.group(1), found.group(2).lower()
+            indent, marks, language = found.groups()
+            bare = line.strip() == marks
+            yield _Fence(number, len(indent), marks, language.lower(), bare)
 
 
-def _blocks(text: str) -> list[_Block]:
+def _blocks(text: str) -> Iterator[_Block]:
     lines = text.split("\n")
-    fences = list(_fences(text))
-    blocks: list[_Block] = []
+    fences = list(_fences(lines))
+    chances = _MAX_LONGER
     position = 0
     while position < len(fences):
-        number, marks, language = fences[position]
-        closing = [
-            index
-            for index in range(position + 1, len(fences))
-            if fences[index][1][0] == marks[0]
-            and len(fences[index][1]) >= len(marks)
-            and lines[fences[index][0]].strip() == fences[index][1]
-        ]
-        end = _closing_fence(lines, fences, number, closing, language)
-        stop = fences[end][0] if end is not None else len(lines)
-        code = _clean("\n".join(lines[number + 1 : stop])) or ""
-        blocks.append(_Block(language, code))
-        position = len(fences) if end is None else end + 1
-    return blocks
+        opened = fences[position]
+        end = first = _closing(fences, position, opened)
+        if opened.language in _PYTHON:
+            while end is not None and chances and _ends_in_string(_between(lines, opened, end)):
+                end, chances = _closing(fences, fences.index(end), opened), chances - 1
+            end = end or first
+        code = _clean(_between(lines, opened, end), opened.indent) or ""
+        yield _Block(opened.language, code)
+        position = len(fences) if end is None else fences.index(end, position) + 1
 
 
-def _closing_fence(
-    lines: list[str],
-    fences: list[tuple[int, str, str]],
-    start: int,
-    closing: list[int],
-    language: str,
-) -> int | None:
-    """The first closing fence with which the block is Python; else the first at all."""
-    if language in _PYTHON:
-        for index in closing:
-            if _parses(textwrap.dedent("\n".join(lines[start + 1 : fences[index][0]]))):
-                return index
-    return closing[0] if closing else None
+def _closing(fences: list[_Fence], after: int, opened: _Fence) -> _Fence | None:
+    for index in range(after + 1, len(fences)):
+        if fences[index].bare and fences[index].marks.startswith(opened.marks):
+            return fences[index]
+    return None
+
+
+def _between(lines: list[str], opened: _Fence, end: _Fence | None) -> str:
+    return "\n".join(lines[opened.line + 1 : None if end is None else end.line])
+
+
+def _ends_in_string(code: str) -> bool:
+    """Whether code stops within a string, so that the fence is part of the string."""
+    problem = _parse(textwrap.dedent(code))
+    return isinstance(problem, SyntaxError) and "unterminated triple-quoted" in problem.msg
 
 
 def _join(blocks: list[_Block]) -> str | None:
-    named = [block for block in blocks if block.language]
-    chosen = named or blocks
-    runnable = [block.code for block in chosen if _parses(block.code)]
-    if not runnable:
-        return max((block.code for block in chosen), key=len)
+    chosen = [block.code for block in blocks if block.language] or [b.code for b in blocks]
+    scripts = [code for code in chosen if _is_script(code)]
+    if not scripts:
+        best = max(chosen, key=len)
+        tree = parse_script(best)
+        return None if tree is not None and not tree.body else best
     kept: list[str] = []
-    for code in runnable:
-        kept = [earlier for earlier in kept if not _same_script(earlier, code)]
+    for code in scripts:
+        if len(scripts) <= _MAX_COMPARED:
+            kept = [earlier for earlier in kept if not _same_script(earlier, code)]
         kept.append(code)
     return "\n\n".join(kept)
 
@@ -137,59 +177,98 @@ def _join(blocks: list[_Block]) -> str | None:
 def _same_script(earlier: str, later: str) -> bool:
     """Whether a block is another version of an earlier one rather than its continuation."""
     first, second = _bound(earlier), _bound(later)
+    if _needed(later) & first:
+        return False
     shared = first & second
     if shared and len(shared) * 2 >= min(len(first), len(second)):
         return True
-    return difflib.SequenceMatcher(None, earlier, later, autojunk=False).ratio() > _SIMILAR
+    matcher = difflib.SequenceMatcher(None, earlier.split("\n"), later.split("\n"))
+    return matcher.quick_ratio() > _SIMILAR
 
 
 def _bound(code: str) -> set[str]:
-    names: set[str] = set()
+    """The names that a script defines."""
+    return _stored(ast.parse(code).body)
+
+
+def _needed(code: str) -> set[str]:
+    """The names that a script uses before it defines them."""
+    bound: set[str] = set()
+    needed: set[str] = set()
     for node in ast.parse(code).body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names.add(node.name)
-        elif isinstance(node, ast.Assign):
-            names.update(t.id for t in node.targets if isinstance(t, ast.Name))
+        own = {node.target.id} if _changes_name(node) else _loaded([node])
+        value = getattr(node, "value", None)
+        inner = _stored([value]) if isinstance(value, ast.expr) else _stored([node])
+        needed |= own - inner - bound
+        bound |= _stored([node])
+    return needed
+
+
+def _changes_name(node: ast.stmt) -> bool:
+    return isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
+
+
+def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
+    return {
+        part.id
+        for node in nodes
+        for part in ast.walk(node)
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)
+    }
+
+
+def _stored(nodes: Iterable[ast.AST]) -> set[str]:
+    names: set[str] = set()
+    for node in nodes:
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                names.add(part.id)
+            elif isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                names.add(part.name)
+            elif isinstance(part, ast.arg):
+                names.add(part.arg)
     return names
 
 
+def _from_tags(text: str) -> str | None:
+    lowered = text.lower()
+    for tag in _TAGS:
+        start = lowered.find(f"<{tag}>")
+        end = lowered.find(f"</{tag}>", start)
+        if 0 <= start < end:
+            return _clean(text[start + len(tag) + 2 : end])
+    return None
+
+
 def _from_json(text: str) -> str | None:
-    stripped = text.strip()
-    if not stripped.startswith("{"):
-        return None
+    """The code in an object such as ``{"code": …}`` or ``{"arguments": {"code": …}}``."""
     try:
-        content: dict[str, Any] = json.loads(stripped)
-    except ValueError:
+        content: Any = json.loads(text) if text.lstrip().startswith("{") else None
+    except (ValueError, RecursionError):
         return None
-    for key in ("code", "script", "python"):
-        value: Any = content.get(key)
-        if isinstance(value, str):
-            return _clean(value)
+    for key in ("code", "script", "python", "arguments", "parameters", "input"):
+        value = content.get(key) if isinstance(content, dict) else None
+        if isinstance(value, dict):
+            content = value
+        elif isinstance(value, str):
+            return extract_code(value) or _clean(value)
     return None
 
 
 def _from_prose(text: str) -> str | None:
     """Code that stands in the answer without a fence."""
-    whole = _clean(text)
-    if whole is not None and _is_script(whole):
-        return whole
     lines = text.split("\n")[:_MAX_LINES]
     starts = [number for number, line in enumerate(lines) if _CODE_START.match(line)]
-    for start in starts[:40]:
-        for end in range(len(lines), start, -1):
-            if not lines[end - 1].strip():
-                continue
+    for start in starts[:_MAX_STARTS]:
+        end = len(lines)
+        while end > start:
             code = "\n".join(lines[start:end])
-            if _is_script(code):
-                return code
-            if len(lines) - end > 60:
+            problem = _parse(code)
+            if isinstance(problem, ast.Module):
+                if _is_script(code):
+                    return code.rstrip()
                 break
+            if problem is None or problem.lineno is None:
+                break
+            end = min(end - 1, start + problem.lineno - 1)
     return None
-
-
-def _is_script(code: str) -> bool:
-    """Whether text is Python that does something; prose may parse, but does nothing."""
-    if not _parses(code):
-        return False
-    doing = (ast.Call, ast.Assign, ast.AugAssign, ast.Import, ast.ImportFrom, ast.Await)
-    return any(isinstance(node, doing) for node in ast.walk(ast.parse(code)))

@@ -50,6 +50,8 @@ class LocalBackend:
         self._kind: Kind | None = None
         self._open: set[_Guest] = set()
         self._filling: asyncio.Task[None] | None = None
+        self._starting: set[asyncio.Task[_Guest]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
         self._server: ForkServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
@@ -65,7 +67,8 @@ class LocalBackend:
         """A session in a process that no other task has used."""
         self._follow_loop()
         kind = (spec.limits, bool(spec.libraries))
-        guest = self._take_idle(kind) or await self._start(kind)
+        self._closed = False
+        guest = self._take_idle(kind) or await self._start_for_caller(kind)
         self._open.add(guest)
         try:
             await guest.ready(_START_SECONDS)
@@ -92,6 +95,8 @@ class LocalBackend:
             self._filling.cancel()
             await asyncio.gather(self._filling, return_exceptions=True)
             self._filling = None
+        while underway := {*self._starting, *self._ending}:
+            await asyncio.wait(underway)
         guests = [*self._idle, *self._open]
         self._idle.clear()
         self._open.clear()
@@ -110,6 +115,8 @@ class LocalBackend:
             self._server = None
         self._idle.clear()
         self._open.clear()
+        self._starting.clear()
+        self._ending.clear()
         self._filling = None
         self._closed = False
         self._loop = loop
@@ -122,6 +129,24 @@ class LocalBackend:
             if guest.alive and guest.process.running:
                 return guest
         return None
+
+    async def _start_for_caller(self, kind: Kind) -> _Guest:
+        """A new guest; one whose caller is gone when it has started is ended."""
+        starting = asyncio.get_running_loop().create_task(self._start(kind))
+        self._starting.add(starting)
+        starting.add_done_callback(self._starting.discard)
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(self._end_unwanted)
+            raise
+
+    def _end_unwanted(self, starting: asyncio.Task[_Guest]) -> None:
+        if starting.cancelled() or starting.exception() is not None:
+            return
+        closing = asyncio.get_running_loop().create_task(starting.result().aclose())
+        self._ending.add(closing)
+        closing.add_done_callback(self._ending.discard)
 
     async def _start(self, kind: Kind) -> _Guest:
         if self._server is None or not self._server.alive:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, TypeVar, cast
 
 from delf.actions import action
 from delf.connection import Connection
 from delf.errors import (
-    ConnectionUnavailableError,
     DelfError,
     SQLSchemaError,
     ToolExecutionError,
@@ -18,7 +17,6 @@ from delf.errors import (
 from delf.settings import PluginSettings
 from delf.types import Permission
 from delf_sql.catalog import (
-    Relation,
     Table,
     TableInfo,
     by_relevance,
@@ -36,8 +34,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LISTED_TABLES = 20
-_DETAILED_TABLES = 25
+_LISTED_TABLES: Final = 20
+_DETAILED_TABLES: Final = 25
 
 
 class Changes(TypedDict):
@@ -84,9 +82,7 @@ class SQL(Connection):
 
     @action(effect="read")
     async def schema(self, table: str | None = None) -> list[TableInfo]:
-        """Tables with columns, keys and comments; of one table, or of all (columns is None where
-        there are very many tables).
-        """
+        """Tables with columns, keys and comments; with very many tables, columns is None."""
         return await self._on(True, lambda backend, driver: self._schema(backend, driver, table))
 
     @action(effect="read")
@@ -99,7 +95,7 @@ class SQL(Connection):
         """Rows of one reading statement. Parameters: `:name` with a dict, or `?` with a list.
         Too many rows (over 1000 by default) raise an error: aggregate in SQL, or pass limit to
         get the first rows only.
-        """
+        """  # noqa: D205 - the model reads the whole paragraph
         from delf_sql.gate import check_query
         from delf_sql.rows import as_dicts
 
@@ -126,7 +122,7 @@ class SQL(Connection):
     ) -> Changes:
         """Run one INSERT, UPDATE, DELETE or DDL statement and commit it, or change nothing and
         raise. A list of dicts or of lists runs it for each. `rows` holds what RETURNING gives.
-        """
+        """  # noqa: D205 - the model reads the whole paragraph
         from delf_sql.gate import check_write
         from delf_sql.rows import as_dicts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakSet
@@ -51,7 +51,7 @@ class Engines:
         self._lanes: dict[bool, _Lane] = {}
 
     @contextlib.asynccontextmanager
-    async def connection(self, *, reader: bool) -> AsyncIterator[Any]:
+    async def connection(self, *, reader: bool) -> AsyncGenerator[Any]:
         """A driver's connection for one statement. It is rolled back afterwards.
 
         Args:
@@ -81,7 +81,7 @@ class Engines:
             raise unavailable(error, self._backend) from None
 
     @contextlib.asynccontextmanager
-    async def _stopped_when_cancelled(self, driver: Any) -> AsyncIterator[None]:
+    async def _stopped_when_cancelled(self, driver: Any) -> AsyncGenerator[None]:
         try:
             yield
         except asyncio.CancelledError:

@@ -6,45 +6,46 @@ clear reasons, and covers what a database lets through: locks, session functions
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from delf.errors import ToolRefusedError
-from delf_sql.lexer import Syntax, Token, tokenize
+from delf_sql.lexer import Syntax, Token, tokenize, words
 
 ReadKind = Literal["select", "explain", "show"]
 
 MAX_LENGTH: Final = 200_000
 _SELECTS: Final = frozenset({"SELECT", "WITH", "VALUES", "TABLE"})
-_WRITES: Final = frozenset(
-    "INSERT UPDATE DELETE MERGE REPLACE WITH CREATE ALTER DROP TRUNCATE COMMENT GRANT REVOKE RENAME "
-    "CALL DO SELECT VALUES REFRESH REINDEX ANALYZE".split()
+_WRITES: Final = words(
+    "INSERT UPDATE DELETE MERGE REPLACE WITH CREATE ALTER DROP TRUNCATE COMMENT GRANT REVOKE "
+    "RENAME CALL DO SELECT VALUES REFRESH REINDEX ANALYZE"
 )
 _ROUTINES: Final = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE"})
-_SHOWS: Final = frozenset(
+_SHOWS: Final = words(
     "TABLES COLUMNS FIELDS INDEX INDEXES KEYS CREATE DATABASES SCHEMAS TABLE VARIABLES STATUS "
-    "ENGINES WARNINGS ERRORS COLLATION CHARACTER TRIGGERS EVENTS PROCEDURE FUNCTION".split()
+    "ENGINES WARNINGS ERRORS COLLATION CHARACTER TRIGGERS EVENTS PROCEDURE FUNCTION"
 )
 _SHOW_PREFIXES: Final = frozenset({"FULL", "EXTENDED", "SESSION", "GLOBAL"})
-_EXPLAIN_OPTIONS: Final = frozenset(
-    "ANALYZE VERBOSE QUERY PLAN EXTENDED PARTITIONS FORMAT JSON TREE TRADITIONAL".split()
+_EXPLAIN_OPTIONS: Final = words(
+    "ANALYZE VERBOSE QUERY PLAN EXTENDED PARTITIONS FORMAT JSON TREE TRADITIONAL"
 )
-_WRITING_NODES: Final = frozenset(
+_WRITING_NODES: Final = words(
     "Insert Update Delete Merge Create Drop Alter Into Lock Command Copy Set Pragma LoadData "
-    "TruncateTable Transaction Commit Rollback Use Attach Detach Kill Grant Revoke".split()
+    "TruncateTable Transaction Commit Rollback Use Attach Detach Kill Grant Revoke"
 )
 _REFUSED_FUNCTIONS: Final[dict[str, frozenset[str]]] = {
     # Volatile ones are refused by the catalogue; these run SQL that stands in a text.
-    "postgresql": frozenset(
+    "postgresql": words(
         "crosstab crosstab2 crosstab3 crosstab4 crosstabn connectby xpath_table query_to_xml "
-        "query_to_xmlschema query_to_xml_and_xmlschema cursor_to_xml ts_stat ts_rewrite".split()
+        "query_to_xmlschema query_to_xml_and_xmlschema cursor_to_xml ts_stat ts_rewrite"
     ),
-    "mysql": frozenset(
+    "mysql": words(
         "load_file get_lock release_lock release_all_locks sleep benchmark nextval setval lastval "
         "master_pos_wait source_pos_wait master_gtid_wait wait_for_executed_gtid_set "
         "wait_until_sql_thread_after_gtids service_get_read_locks service_get_write_locks "
-        "service_release_locks sys_exec sys_eval sys_set".split()
+        "service_release_locks sys_exec sys_eval sys_set"
     ),
     "sqlite": frozenset({"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}),
 }
@@ -117,7 +118,8 @@ def check_write(text: str, syntax: Syntax) -> Statement:
 def _single(text: str, syntax: Syntax, *, routines: bool) -> tuple[str, list[Token]]:
     if len(text) > MAX_LENGTH:
         raise ToolRefusedError(
-            f"the statement has {len(text)} characters, more than {MAX_LENGTH}: pass values in params"
+            f"the statement has {len(text)} characters, more than {MAX_LENGTH}: "
+            "pass values in params"
         )
     everything = tokenize(text, syntax, comments=True)
     tokens: list[Token] = []
@@ -143,34 +145,34 @@ def _defines_routine(tokens: Sequence[Token]) -> bool:
 
 def _read_kind(tokens: Sequence[Token], syntax: Syntax) -> tuple[ReadKind, int | None]:
     """The kind, and where the query begins, if there is one."""
-    words = [token.word if token.kind == "word" else token.text for token in tokens]
-    first = next((word for word in words if word != "("), "")
+    terms = [token.word if token.kind == "word" else token.text for token in tokens]
+    first = next((word for word in terms if word != "("), "")
     if first in _SELECTS:
         return "select", 0
-    if words[0] in ("EXPLAIN", "DESCRIBE", "DESC"):
-        return "explain", _explained(words[1:], tokens[1:], syntax)
-    if words[0] == "SHOW" and syntax.dialect != "sqlite" and _may_show(words[1:], syntax):
+    if terms[0] in ("EXPLAIN", "DESCRIBE", "DESC"):
+        return "explain", _explained(terms[1:], tokens[1:], syntax)
+    if terms[0] == "SHOW" and syntax.dialect != "sqlite" and _may_show(terms[1:], syntax):
         return "show", None
-    if words[0] == "PRAGMA" and syntax.dialect == "sqlite" and "=" not in words:
+    if terms[0] == "PRAGMA" and syntax.dialect == "sqlite" and "=" not in terms:
         return "show", None
     more = ", SHOW" if syntax.dialect != "sqlite" else ""
-    shown = words[0] if len(words[0]) <= 20 else f"{words[0][:20]}…"
+    shown = terms[0] if len(terms[0]) <= 20 else f"{terms[0][:20]}…"
     raise ToolRefusedError(
         f"query only reads (SELECT, WITH, VALUES, EXPLAIN{more}) and this is {shown}: "
         "use write for changes"
     )
 
 
-def _explained(words: Sequence[str], tokens: Sequence[Token], syntax: Syntax) -> int | None:
+def _explained(terms: Sequence[str], tokens: Sequence[Token], syntax: Syntax) -> int | None:
     """Where the explained query begins; None where a table is described."""
     place = 0
-    if words and words[0] == "(" and syntax.dialect == "postgresql":
-        inner = words[1] if len(words) > 1 else ""
+    if terms and terms[0] == "(" and syntax.dialect == "postgresql":
+        inner = terms[1] if len(terms) > 1 else ""
         if inner not in _SELECTS and inner != "(":
-            place = words.index(")") + 1 if ")" in words else len(words)
-    while place < len(words) and (words[place] in _EXPLAIN_OPTIONS or words[place] == "="):
+            place = terms.index(")") + 1 if ")" in terms else len(terms)
+    while place < len(terms) and (terms[place] in _EXPLAIN_OPTIONS or terms[place] == "="):
         place += 1
-    rest = [word for word in words[place:] if word != "("]
+    rest = [word for word in terms[place:] if word != "("]
     if rest and rest[0] in _SELECTS:
         return tokens[place].start
     names_table = syntax.dialect == "mysql" and all(
@@ -181,10 +183,10 @@ def _explained(words: Sequence[str], tokens: Sequence[Token], syntax: Syntax) ->
     raise ToolRefusedError("query explains reading statements only: EXPLAIN SELECT …")
 
 
-def _may_show(words: Sequence[str], syntax: Syntax) -> bool:
+def _may_show(terms: Sequence[str], syntax: Syntax) -> bool:
     if syntax.dialect == "postgresql":
         return True
-    wanted = [word for word in words if word not in _SHOW_PREFIXES]
+    wanted = [word for word in terms if word not in _SHOW_PREFIXES]
     if wanted[:2] == ["CREATE", "USER"]:
         return False
     return bool(wanted) and wanted[0] in _SHOWS
@@ -193,7 +195,7 @@ def _may_show(words: Sequence[str], syntax: Syntax) -> bool:
 def _calls(tokens: Sequence[Token], syntax: Syntax) -> frozenset[str]:
     """Names before a parenthesis, as the database folds them."""
     found: set[str] = set()
-    for token, after in zip(tokens, tokens[1:], strict=False):
+    for token, after in itertools.pairwise(tokens):
         if after.text == "(" and after.kind == "operator" and token.kind in ("word", "name"):
             folds = token.kind == "word" or syntax.dialect != "postgresql"
             found.add(token.text.lower() if folds else token.text)
@@ -202,9 +204,9 @@ def _calls(tokens: Sequence[Token], syntax: Syntax) -> frozenset[str]:
 
 def _check_words(tokens: Sequence[Token]) -> None:
     """Words that no reading statement holds outside of quotes."""
-    words = [token.word for token in tokens]
-    for index, (word, token) in enumerate(zip(words, tokens, strict=True)):
-        follow = words[index + 1 : index + 4]
+    terms = [token.word for token in tokens]
+    for index, word in enumerate(terms):
+        follow = terms[index + 1 : index + 4]
         if word == "INTO":
             raise ToolRefusedError("query cannot SELECT … INTO: it only reads")
         if word == "FOR" and (
@@ -215,16 +217,14 @@ def _check_words(tokens: Sequence[Token]) -> None:
             raise ToolRefusedError("query cannot lock rows (LOCK IN SHARE MODE): it only reads")
         if word == "NEXT" and follow[:2] == ["VALUE", "FOR"]:
             raise ToolRefusedError("query cannot take a sequence's next value: it only reads")
-        if word == "U" and token.end < tokens[-1].end and _is_unicode_quoted(tokens, index):
-            raise ToolRefusedError("names and strings with U& escapes are not allowed in query")
+        if word == "U" and _is_escaped_name(tokens[index : index + 3]):
+            raise ToolRefusedError('names with escapes (U&"…") are not allowed in query')
 
 
-def _is_unicode_quoted(tokens: Sequence[Token], index: int) -> bool:
-    sign, quoted = tokens[index + 1 : index + 3] if index + 2 < len(tokens) else (None, None)
-    if sign is None or quoted is None or sign.text != "&":
+def _is_escaped_name(tokens: Sequence[Token]) -> bool:
+    if len(tokens) < 3 or tokens[1].text != "&" or tokens[2].kind != "name":
         return False
-    adjacent = tokens[index].end == sign.start and sign.end == quoted.start
-    return adjacent and quoted.kind in ("name", "string")
+    return tokens[0].end == tokens[1].start and tokens[1].end == tokens[2].start
 
 
 def _check_tree(text: str, syntax: Syntax) -> None:

@@ -75,6 +75,11 @@ SQLITE: Final = Syntax("sqlite")
 MYSQL: Final = Syntax("mysql", backslash=True, ansi_quotes=False)
 
 
+def words(text: str) -> frozenset[str]:
+    """The words of a list that is written as text."""
+    return frozenset(text.split())
+
+
 def tokenize(text: str, syntax: Syntax, *, comments: bool = False) -> list[Token]:
     """The statement's tokens.
 
@@ -145,7 +150,7 @@ def _nested_comment(text: str, place: int) -> int:
 def _quoted(text: str, place: int, syntax: Syntax, before: Sequence[Token]) -> Token | None:
     sign = text[place]
     if sign == "'":
-        escapes = syntax.backslash or _is_escape_string(text, place, syntax, before)
+        escapes = syntax.backslash or _is_escape_string(place, syntax, before)
         return _string(text, place, _SINGLE_BACKSLASH if escapes else _SINGLE)
     if sign == '"':
         if syntax.ansi_quotes:
@@ -162,7 +167,7 @@ def _quoted(text: str, place: int, syntax: Syntax, before: Sequence[Token]) -> T
     return None
 
 
-def _is_escape_string(text: str, place: int, syntax: Syntax, before: Sequence[Token]) -> bool:
+def _is_escape_string(place: int, syntax: Syntax, before: Sequence[Token]) -> bool:
     if syntax.dialect != "postgresql" or not before:
         return False
     return before[-1].end == place and before[-1].word == "E"

@@ -169,5 +169,6 @@ def _check(
         if dialect == "postgresql" and len(holes) > len(params):
             advice = "where ? is a JSON operator, use :name placeholders and a dict"
         raise ToolRefusedError(
-            f"the statement has {len(holes)} ? placeholders, params has {len(params)} values; {advice}"
+            f"the statement has {len(holes)} ? placeholders, params has {len(params)} values; "
+            f"{advice}"
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from delf_sql.catalog import Column, Relation, Table
+from delf_sql.lexer import words
 from delf_sql.target import Dialect
 
 _LONGEST_COMMENT: Final = 100
@@ -16,12 +17,13 @@ _PLAIN: Final[dict[Dialect, re.Pattern[str]]] = {
     "mysql": re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
     "sqlite": re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
 }
-_RESERVED: Final = frozenset(
-    "all alter analyze and as asc between by case check column constraint create cross current_date "
-    "default delete desc distinct drop else end except exists false fetch for foreign from full grant "
-    "group having in index inner insert intersect into is join key left like limit lock natural not "
-    "null offset on or order outer primary rank references right row rows select set table then to "
-    "trigger true union unique update user using values when where window with".split()
+_RESERVED: Final = words(
+    "all alter analyze and as asc between by case check column constraint create cross "
+    "current_date default delete desc distinct drop else end except exists false fetch for "
+    "foreign from full grant group having in index inner insert intersect into is join key "
+    "left like limit lock natural not null offset on or order outer primary rank references "
+    "right row rows select set table then to trigger true union unique update user using "
+    "values when where window with"
 )
 _RESERVE_FOR_NOTE: Final = 120
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from delf.errors import ToolExecutionError
 from delf_sql.values import plain
@@ -67,7 +67,8 @@ async def collect(
 def _weight(row: Sequence[Any]) -> int:
     size = _ROW_BYTES
     for value in row:
-        size += len(value) if isinstance(value, (str, bytes, list, dict)) else _VALUE_BYTES
+        sized = isinstance(value, (str, bytes, list, dict))
+        size += len(cast("Sized", value)) if sized else _VALUE_BYTES
     return size
 
 

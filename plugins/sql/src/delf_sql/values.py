@@ -87,7 +87,7 @@ def for_sqlite(value: Any) -> tuple[str, Any]:
     if isinstance(value, uuid.UUID):
         return "{}", str(value)
     if isinstance(value, (list, dict)):
-        return "{}", as_json(value)
+        value = as_json(value)
     return "{}", value
 
 
@@ -106,7 +106,7 @@ def for_mysql(value: Any) -> tuple[str, Any]:
     if isinstance(value, uuid.UUID):
         return "{}", str(value)
     if isinstance(value, (list, dict)):
-        return "{}", as_json(value)
+        value = as_json(value)
     return "{}", value
 
 
@@ -122,15 +122,10 @@ def for_postgresql(value: Any) -> tuple[str, Any]:
     value = simple(value)
     if isinstance(value, str) and "\x00" in value:
         raise ValueError("PostgreSQL's text cannot hold a NUL character")
-    if isinstance(value, dict) or (
-        isinstance(value, list) and _holds_dict(cast("list[Any]", value))
-    ):
-        return "{}", Jsonb(value, dumps=as_json)
-    return "{}", value
+    return "{}", Jsonb(value, dumps=as_json) if _holds_dict(value) else value
 
 
-def _holds_dict(items: list[Any]) -> bool:
-    return any(
-        isinstance(item, dict) or (isinstance(item, list) and _holds_dict(cast("list[Any]", item)))
-        for item in items
-    )
+def _holds_dict(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(_holds_dict(item) for item in cast("list[Any]", value))
+    return isinstance(value, dict)

@@ -9,10 +9,11 @@ through (locks, sleeping, files) is refused by the gate.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import re
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 from weakref import WeakKeyDictionary
 
 from delf.errors import ConnectionConfigurationError, ToolRefusedError
@@ -32,8 +33,8 @@ from delf_sql.rows import Fetched, collect
 from delf_sql.target import Target
 from delf_sql.values import for_mysql
 
-if TYPE_CHECKING:
-    from asyncmy.connection import Connection
+Connection = Any
+"""asyncmy's connection, whose type stubs say little and not always the truth."""
 
 _FOUND_ROWS: Final = 2
 _COM_SET_OPTION: Final = 0x1B
@@ -72,15 +73,14 @@ class MysqlBackend:
         """
         driver = await self._open()
         try:
-            await driver._execute_command(_COM_SET_OPTION, _ONE_STATEMENT)  # noqa: SLF001  # pyright: ignore
+            await driver._execute_command(_COM_SET_OPTION, _ONE_STATEMENT)  # noqa: SLF001
             await driver.read_packet()
             modes = await self._rows(driver, "SELECT @@sql_mode")
             self._ansi_quotes[driver] = "ANSI_QUOTES" in str(modes[0][0])
             if reader:
                 await driver.query("SET SESSION TRANSACTION READ ONLY")
-                await driver.query(
-                    f"SET SESSION sql_select_limit = {self._limits.max_rows + 1}, {self._clock(driver)}"
-                )
+                limit = f"sql_select_limit = {self._limits.max_rows + 1}"
+                await driver.query(f"SET SESSION {limit}, {self._clock(driver)}")
             elif _is_mariadb(driver):
                 await driver.query(f"SET SESSION {self._clock(driver)}")
         except BaseException:
@@ -89,8 +89,7 @@ class MysqlBackend:
         return driver
 
     async def _open(self) -> Connection:
-        import asyncmy
-
+        asyncmy: Any = importlib.import_module("asyncmy")
         target, options = self.target, self.target.options
         return await asyncmy.connect(
             host=target.host or "localhost",

@@ -24,7 +24,7 @@ from delf_sql.backends.base import (
 from delf_sql.backends.postgresql_catalog import read_relations, read_tables
 from delf_sql.catalog import Relation, Table
 from delf_sql.gate import Statement
-from delf_sql.lexer import POSTGRESQL, Syntax
+from delf_sql.lexer import POSTGRESQL, Syntax, words
 from delf_sql.placeholders import Bound, Params, bind
 from delf_sql.rows import Fetched, collect
 from delf_sql.target import Target
@@ -39,11 +39,11 @@ SELECT pg_catalog.set_config('statement_timeout', %s, true),
              WHERE p.proname OPERATOR(pg_catalog.=) ANY (%s::pg_catalog.name[])
                AND p.provolatile OPERATOR(pg_catalog.=) 'v')
 """
-_HARMLESS: Final = frozenset(
+_HARMLESS: Final = words(
     "random random_normal clock_timestamp timeofday gen_random_uuid gen_random_bytes gen_salt "
     "uuid_generate_v1 uuid_generate_v1mc uuid_generate_v4 uuidv4 uuidv7 pg_sleep pg_sleep_for "
     "pg_sleep_until currval lastval pg_relation_size pg_total_relation_size pg_table_size "
-    "pg_indexes_size pg_database_size pg_tablespace_size pg_is_in_recovery pg_blocking_pids".split()
+    "pg_indexes_size pg_database_size pg_tablespace_size pg_is_in_recovery pg_blocking_pids"
 )
 """Volatile because they give another value each time, not because they do anything."""
 
@@ -257,5 +257,5 @@ def _message(error: psycopg.Error) -> str:
 
 
 def _literal(text: str) -> Any:
-    """psycopg's types want literal text; what a script gives is not, and need not be."""
+    """Psycopg's types want literal text; what a script gives is not, and need not be."""
     return text

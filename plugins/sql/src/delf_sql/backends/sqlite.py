@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, cast
 from urllib.parse import quote
@@ -20,17 +19,22 @@ from delf.errors import ConnectionFileNotFoundError
 from delf_sql.backends.base import Limits, Problem, Written, can_batch, first_line
 from delf_sql.catalog import Column, Relation, Table
 from delf_sql.gate import Statement
-from delf_sql.lexer import SQLITE, Syntax
+from delf_sql.lexer import SQLITE, Syntax, words
 from delf_sql.placeholders import Params, bind
 from delf_sql.rows import Fetched, collect
 from delf_sql.target import Target
 from delf_sql.values import for_sqlite
 
 _READING: Final = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
-_READING_PRAGMAS: Final = frozenset(
+_READING_PRAGMAS: Final = words(
     "table_info table_xinfo table_list index_list index_info index_xinfo foreign_key_list "
-    "database_list collation_list function_list data_version".split()
+    "database_list collation_list function_list data_version"
 )
+_TELLING_PRAGMAS: Final = words(
+    "application_id compile_options encoding foreign_keys freelist_count journal_mode page_count "
+    "page_size read_uncommitted schema_version user_version"
+)
+"""These read without an argument and write with one."""
 _FILE_FUNCTIONS: Final = frozenset(
     {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}
 )
@@ -63,7 +67,7 @@ class _Guard:
         return time.monotonic() > self.deadline
 
     @contextlib.contextmanager
-    def running(self, seconds: float) -> Iterator[None]:
+    def running(self, seconds: float) -> Generator[None]:
         """Statements in this block end in time, or at once when their task is cancelled."""
         self.deadline = time.monotonic() + seconds
         try:
@@ -111,7 +115,7 @@ def _authorize_reading(
     if action == sqlite3.SQLITE_FUNCTION:
         return _unless(second in _FILE_FUNCTIONS)
     if action == sqlite3.SQLITE_PRAGMA:
-        return _unless((first or "").lower() not in _READING_PRAGMAS)
+        return _unless(not _is_reading_pragma(first, second))
     return sqlite3.SQLITE_DENY
 
 
@@ -123,8 +127,17 @@ def _authorize_writing(
     if action == sqlite3.SQLITE_FUNCTION:
         return _unless(second in _FILE_FUNCTIONS)
     if action == sqlite3.SQLITE_PRAGMA:
-        return _unless((first or "").lower() not in _READING_PRAGMAS)
+        return _unless(not _is_reading_pragma(first, second))
     return sqlite3.SQLITE_OK
+
+
+def _exists(path: Path) -> bool:
+    return path.is_file()
+
+
+def _is_reading_pragma(name: str | None, argument: str | None) -> bool:
+    lower = (name or "").lower()
+    return lower in _READING_PRAGMAS or (lower in _TELLING_PRAGMAS and argument is None)
 
 
 def _unless(denied: bool) -> int:
@@ -155,8 +168,8 @@ class SqliteBackend:
         Raises:
             ConnectionFileNotFoundError: When there is no such file and none is to be made.
         """
-        path = Path(os.path.abspath(self.target.database))
-        if not path.is_file() and (reader or not self._limits.create):
+        path = Path.cwd() / self.target.database
+        if not _exists(path) and (reader or not self._limits.create):
             raise ConnectionFileNotFoundError(
                 f"there is no SQLite file {self.target.database!r}",
                 hint="check the path (it is taken from the working directory), or set create = true"
@@ -305,7 +318,7 @@ class SqliteBackend:
         guard = self._guards.get(driver)
         if guard is not None:
             guard.deadline = 0.0
-        driver.stop()
+        driver.stop()  # pyright: ignore[reportUnknownMemberType]
 
     def explain(self, error: BaseException) -> Problem | None:
         """What an error of sqlite3 means.
