@@ -58,6 +58,7 @@ class AgentOptions(TypedDict, total=False):
     approval_timeout: float
     timeout: float
     stream: bool
+    record: str | None
     journal: str
     output_dir: str | None
 

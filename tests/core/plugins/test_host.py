@@ -78,6 +78,9 @@ def test_plugins_given_in_code():
     host = PluginHost.discover(no_plugins=True, environ={}, extra=[("mine", module)])
     assert host.spec(ConnectionSpec, "mine").name == "mine"
     assert host.origin(host.spec(ConnectionSpec, "mine")) == "plugin 'mine' given in code"
+    assert host.plugin_of(host.spec(ConnectionSpec, "mine")) == "mine"
+    stranger = ConnectionSpec(name="mine", summary="", factory="other:thing")
+    assert host.plugin_of(stranger) is None
 
 
 # One bad plugin

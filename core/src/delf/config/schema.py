@@ -109,6 +109,9 @@ class AgentConfig(BaseModel):
         default=300.0, gt=0, description="Seconds until a request expires, which means no."
     )
     stream: bool = Field(default=False, description="Take model answers in pieces.")
+    record: str | None = Field(
+        default=None, description="Write what models answer to this file, for recorded:FILE."
+    )
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one task.")
     journal: str = Field(default="memory", description="Where events are kept.")
     output_dir: str | None = Field(default=None, description="Where output files go.")

@@ -10,7 +10,7 @@ import textwrap
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 _OPEN = re.compile(r"^([ \t]*)(`{3,}(?=[^`]*$)|~{3,})[ \t]*([\w+#.-]*)")
 _PYTHON = frozenset({"", "python", "py", "python3", "py3", "tool_code", "code", "ipython"})
@@ -22,7 +22,7 @@ _CODE_START = re.compile(
 )
 _DOES = (ast.Call, ast.Assign, ast.AugAssign, ast.Import, ast.ImportFrom, ast.Await, ast.Return)
 _MAX_LINES = 2000
-_MAX_STARTS = 40
+_MAX_TRIES = 80
 _MAX_LONGER = 50
 _MAX_COMPARED = 20
 _SIMILAR = 0.6
@@ -133,27 +133,30 @@ def _blocks(text: str) -> Iterator[_Block]:
     while position < len(fences):
         opened = fences[position]
         end = first = _closing(fences, position, opened)
-        if opened.language in _PYTHON:
-            while end is not None and chances and _ends_in_string(_between(lines, opened, end)):
-                end, chances = _closing(fences, fences.index(end), opened), chances - 1
-            end = end or first
-        code = _clean(_between(lines, opened, end), opened.indent) or ""
-        yield _Block(opened.language, code)
-        position = len(fences) if end is None else fences.index(end, position) + 1
+        code = _between(lines, fences, position, end)
+        while end < len(fences) and opened.language in _PYTHON and chances and _in_string(code):
+            end, chances = _closing(fences, end, opened), chances - 1
+            code = _between(lines, fences, position, end)
+        if end == len(fences) > first:
+            end, code = first, _between(lines, fences, position, first)
+        yield _Block(opened.language, _clean(code, opened.indent) or "")
+        position = end + 1
 
 
-def _closing(fences: list[_Fence], after: int, opened: _Fence) -> _Fence | None:
+def _closing(fences: list[_Fence], after: int, opened: _Fence) -> int:
+    """The index of the next fence that can close a block, or that of the text's end."""
     for index in range(after + 1, len(fences)):
         if fences[index].bare and fences[index].marks.startswith(opened.marks):
-            return fences[index]
-    return None
+            return index
+    return len(fences)
 
 
-def _between(lines: list[str], opened: _Fence, end: _Fence | None) -> str:
-    return "\n".join(lines[opened.line + 1 : None if end is None else end.line])
+def _between(lines: list[str], fences: list[_Fence], start: int, end: int) -> str:
+    last = fences[end].line if end < len(fences) else len(lines)
+    return "\n".join(lines[fences[start].line + 1 : last])
 
 
-def _ends_in_string(code: str) -> bool:
+def _in_string(code: str) -> bool:
     """Whether code stops within a string, so that the fence is part of the string."""
     problem = _parse(textwrap.dedent(code))
     return isinstance(problem, SyntaxError) and "unterminated triple-quoted" in problem.msg
@@ -196,16 +199,14 @@ def _needed(code: str) -> set[str]:
     bound: set[str] = set()
     needed: set[str] = set()
     for node in ast.parse(code).body:
-        own = {node.target.id} if _changes_name(node) else _loaded([node])
+        own = _loaded([node])
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            own.add(node.target.id)
         value = getattr(node, "value", None)
         inner = _stored([value]) if isinstance(value, ast.expr) else _stored([node])
         needed |= own - inner - bound
         bound |= _stored([node])
     return needed
-
-
-def _changes_name(node: ast.stmt) -> bool:
-    return isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
 
 
 def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
@@ -246,22 +247,28 @@ def _from_json(text: str) -> str | None:
         content: Any = json.loads(text) if text.lstrip().startswith("{") else None
     except (ValueError, RecursionError):
         return None
-    for key in ("code", "script", "python", "arguments", "parameters", "input"):
-        value = content.get(key) if isinstance(content, dict) else None
+    for key in ("arguments", "parameters", "input", "code", "script", "python"):
+        value = _field(content, key)
         if isinstance(value, dict):
-            content = value
+            content = cast("Any", value)
         elif isinstance(value, str):
             return extract_code(value) or _clean(value)
     return None
 
 
+def _field(content: Any, key: str) -> object:
+    return cast("dict[str, Any]", content).get(key) if isinstance(content, dict) else None
+
+
 def _from_prose(text: str) -> str | None:
-    """Code that stands in the answer without a fence."""
+    """Code that stands in the answer without a fence; cut before what is no Python."""
     lines = text.split("\n")[:_MAX_LINES]
     starts = [number for number, line in enumerate(lines) if _CODE_START.match(line)]
-    for start in starts[:_MAX_STARTS]:
+    chances = _MAX_TRIES
+    for start in starts:
         end = len(lines)
-        while end > start:
+        while end > start and chances:
+            chances -= 1
             code = "\n".join(lines[start:end])
             problem = _parse(code)
             if isinstance(problem, ast.Module):

@@ -9,12 +9,12 @@ from typing import Any
 
 from delf.engine.log import TaskLog
 from delf.engine.usage import Ledger, Pricing
-from delf.errors import DelfError
+from delf.errors import DelfError, PluginError
 from delf.events import ModelCalled, ModelFailed, ModelReplied
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest, system
 from delf.plugins.host import PluginHost
-from delf.protocols.model import Model, ModelContext
+from delf.protocols.model import Model, ModelContext, SupportsRecording
 
 OnDelta = Callable[[str], None]
 
@@ -25,11 +25,15 @@ class ModelPool:
     Args:
         host: Where models come from.
         context: Keys and environment.
+        record: Where to write what the models answer.
     """
 
-    def __init__(self, host: PluginHost, context: ModelContext) -> None:
+    def __init__(
+        self, host: PluginHost, context: ModelContext, record: str | None = None
+    ) -> None:
         self._host = host
         self._context = context
+        self._record = record
         self._open: dict[str, Model] = {}
 
     def get(self, config: LLMConfig) -> Model:
@@ -43,8 +47,19 @@ class ModelPool:
         model = self._open.get(key)
         if model is None:
             spec = self._host.model_spec(config.model)
-            model = self._open[key] = self._host.resolve(spec)(config, self._context)
+            model = self._recorded(self._host.resolve(spec)(config, self._context))
+            self._open[key] = model
         return model
+
+    def _recorded(self, model: Model) -> Model:
+        """The model, recorded if that is wanted by what replays the recording."""
+        if self._record is None:
+            return model
+        spec = self._host.model_spec(f"recorded:{self._record}")
+        player = self._host.resolve(spec)
+        if not isinstance(player, SupportsRecording):
+            raise PluginError(f"{self._host.origin(spec)} cannot record")
+        return player.record(model, self._record)
 
     async def aclose(self) -> None:
         """Close every model."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 
+from delf.engine.codeblock import parse_script
 from delf.engine.toolset import Toolset
 
 
@@ -17,9 +18,8 @@ def confirmed_actions(code: str, tools: Toolset) -> tuple[str, ...]:
         code: The script; one that does not parse names nothing.
         tools: What it may call.
     """
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parse_script(code)
+    if tree is None:
         return ()
     names: set[str] = set()
     for node in ast.walk(tree):

@@ -90,7 +90,9 @@ class Runtime:
         self._config = parts.config
         self._host = parts.host
         self._models = ModelPool(
-            parts.host, ModelContext(environ=parts.environ, providers=parts.config.providers)
+            parts.host,
+            ModelContext(environ=parts.environ, providers=parts.config.providers),
+            parts.config.record,
         )
         self._executor = ThreadPoolExecutor(_TOOL_THREADS, thread_name_prefix="delf-tool")
         self._running: set[asyncio.Task[FinishedTask]] = set()

@@ -154,6 +154,11 @@ class PluginHost:
             self._resolved[spec] = value
             return value
 
+    def plugin_of(self, spec: Spec) -> str | None:
+        """The name of the plugin that offers a spec: the key of its ``[plugins.NAME]``."""
+        owner = self._loaded().owner(spec)
+        return None if owner is None else owner.name
+
     def origin(self, spec: Spec) -> str:
         """Who offers a spec, for messages: plugin, distribution and version."""
         owner = self._loaded().owner(spec)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from delf.messages import ModelDelta, ModelReply, ModelRequest
 
@@ -43,4 +43,13 @@ class Model(Protocol):
 
     async def aclose(self) -> None:
         """Free connections. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class SupportsRecording(Protocol):
+    """A factory of models that can also write down what another model answers."""
+
+    def record(self, model: Model, path: str, /) -> Model:
+        """The model, with every exchange added to a file that the factory's models replay."""
         ...

@@ -42,7 +42,7 @@ class Tail(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         """Close the body; at its end, read what ends it, so that the connection can be kept."""
         if self.ended:
-            with suppress(Exception):
+            with suppress(TimeoutError, OSError, httpx.HTTPError):
                 async with asyncio.timeout(_LAST_BYTES):
                     async for _ in self._data:
                         pass

@@ -10,8 +10,9 @@ from typing import Final
 from delf.errors import ModelConfigurationError, RecordingMismatch
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest
-from delf.protocols.model import ModelContext
+from delf.protocols.model import Model, ModelContext
 from delf_model_recorded import difference, recording
+from delf_model_recorded.recorder import RecordingModel
 
 PREFIX: Final = "recorded:"
 _DELTAS: Final = 4
@@ -43,6 +44,11 @@ class RecordedModel:
         entries = recording.read(self._path)
         self._count = len(entries)
         self._unused = dict(enumerate(entries))
+
+    @staticmethod
+    def record(model: Model, path: str) -> RecordingModel:
+        """Another model, with every exchange added to a recording."""
+        return RecordingModel(model, path)
 
     def __repr__(self) -> str:
         return f"RecordedModel({str(self._path)!r}, {len(self._unused)} of {self._count} unused)"

@@ -17,6 +17,7 @@ from delf_sql.lexer import Syntax, Token, tokenize, words
 ReadKind = Literal["select", "explain", "show"]
 
 MAX_LENGTH: Final = 200_000
+_LONGEST_TREE: Final = 30_000
 _SELECTS: Final = frozenset({"SELECT", "WITH", "VALUES", "TABLE"})
 _WRITES: Final = words(
     "INSERT UPDATE DELETE MERGE REPLACE WITH CREATE ALTER DROP TRUNCATE COMMENT GRANT REVOKE "
@@ -25,7 +26,7 @@ _WRITES: Final = words(
 _ROUTINES: Final = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE"})
 _SHOWS: Final = words(
     "TABLES COLUMNS FIELDS INDEX INDEXES KEYS CREATE DATABASES SCHEMAS TABLE VARIABLES STATUS "
-    "ENGINES WARNINGS ERRORS COLLATION CHARACTER TRIGGERS EVENTS PROCEDURE FUNCTION"
+    "ENGINES COLLATION CHARACTER TRIGGERS EVENTS PROCEDURE FUNCTION"
 )
 _SHOW_PREFIXES: Final = frozenset({"FULL", "EXTENDED", "SESSION", "GLOBAL"})
 _EXPLAIN_OPTIONS: Final = words(
@@ -230,8 +231,11 @@ def _is_escaped_name(tokens: Sequence[Token]) -> bool:
 def _check_tree(text: str, syntax: Syntax) -> None:
     """A second opinion: sqlglot's tree holds nothing that writes.
 
-    What sqlglot cannot parse is left to the database, which refuses to write by itself.
+    What sqlglot cannot parse, or not quickly, is left to the database, which refuses to write
+    by itself.
     """
+    if len(text) > _LONGEST_TREE:
+        return
     import sqlglot
     from sqlglot.errors import SqlglotError
 

@@ -48,6 +48,7 @@ _SHORT_TYPES: Final = (
     ("time without time zone", "time"),
     ("character varying", "varchar"),
     ("double precision", "float8"),
+    ("integer", "int"),
 )
 
 

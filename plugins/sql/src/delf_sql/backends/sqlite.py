@@ -38,6 +38,7 @@ _TELLING_PRAGMAS: Final = words(
 _FILE_FUNCTIONS: Final = frozenset(
     {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}
 )
+_RTREE_TABLES: Final = ("_node", "_rowid", "_parent")
 _STEPS: Final = 5000
 """Instructions of SQLite's machine between two looks at the clock."""
 _BUSY_SECONDS: Final = 5.0
@@ -108,7 +109,7 @@ class _Writer(_Connection):
 
 
 def _authorize_reading(
-    action: int, first: str | None, second: str | None, _database: str | None, _by: str | None
+    action: int, first: str | None, second: str | None, database: str | None, _by: str | None
 ) -> int:
     if action in _READING:
         return sqlite3.SQLITE_OK
@@ -116,7 +117,7 @@ def _authorize_reading(
         return _unless(second in _FILE_FUNCTIONS)
     if action == sqlite3.SQLITE_PRAGMA:
         return _unless(not _is_reading_pragma(first, second))
-    return sqlite3.SQLITE_DENY
+    return _unless(not _opens_virtual_table(action, first, database))
 
 
 def _authorize_writing(
@@ -138,6 +139,19 @@ def _exists(path: Path) -> bool:
 def _is_reading_pragma(name: str | None, argument: str | None) -> bool:
     lower = (name or "").lower()
     return lower in _READING_PRAGMAS or (lower in _TELLING_PRAGMAS and argument is None)
+
+
+def _opens_virtual_table(action: int, table: str | None, database: str | None) -> bool:
+    """What SQLite prepares to declare a virtual table (json_each, FTS, R-tree) for reading.
+
+    It would write to the file's own tables, which the read-only file does not let it.
+    """
+    if database != "main" or table is None:
+        return False
+    if action == sqlite3.SQLITE_UPDATE:
+        return table == "sqlite_master"
+    changes = action in (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_DELETE)
+    return changes and table.endswith(_RTREE_TABLES)
 
 
 def _unless(denied: bool) -> int:

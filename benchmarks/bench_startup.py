@@ -1,6 +1,6 @@
 """Start-up: imports and the quickest commands, as whole processes.
 
-    python benchmarks/startup.py [COUNT]
+    python benchmarks/bench_startup.py [COUNT]
 
 Byte code is compiled first, as an installation does. Milliseconds of wall time; the bare
 interpreter is the floor.

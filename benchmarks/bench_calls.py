@@ -1,6 +1,6 @@
 """Tool calls: a script's round trip through the wire and the gate, sequential and gathered.
 
-    python benchmarks/calls.py [COUNT]
+    python benchmarks/bench_calls.py [COUNT]
 
 Prints wall and CPU microseconds per call, beside two floors measured in the same run: a bare
 in-process await of the same function, and one byte over a socket pair to another process.

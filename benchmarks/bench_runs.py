@@ -1,6 +1,6 @@
 """A whole run with an instant model: delf's own time from task to answer.
 
-    python benchmarks/runs.py [COUNT]
+    python benchmarks/bench_runs.py [COUNT]
 
 Each run has its own sandbox process. Between two runs it waits until the pool has a warm one
 again, so that what is measured is a run and not a start; the last line measures the start.

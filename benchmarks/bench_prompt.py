@@ -1,6 +1,6 @@
 """Prompt size: tokens of the whole first request for 1, 10, 50 and 200 tools.
 
-    python benchmarks/prompt.py
+    python benchmarks/bench_prompt.py
 
 Counted with tiktoken's ``o200k_base`` where it is to be had without a download, else by four
 characters a token. Tools have two parameters and a line of documentation.

@@ -1,0 +1,252 @@
+"""``delf doctor``: whether a task can run here, and what to do if not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import click
+
+import delf
+from delf.cli.state import State, program_options, state_of
+
+if TYPE_CHECKING:
+    from delf.config.project import Project
+    from delf.config.schema import AgentConfig
+    from delf.plugins.host import PluginHost
+
+Status = Literal["ok", "note", "problem"]
+_MARKS: Final = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
+_KEY_SUFFIX: Final = "_API_KEY"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that was looked at.
+
+    Args:
+        area: What it belongs to: ``python``, ``sandbox``, ``model`` …
+        status: ``problem`` means that no task can run.
+        text: What was found.
+        hint: What to do about it.
+    """
+
+    area: str
+    status: Status
+    text: str
+    hint: str | None = None
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Write what was found as JSON.")
+@program_options
+@click.pass_context
+def doctor(ctx: click.Context, as_json: bool) -> None:
+    """Check Python, plugins, sandboxes, models, configuration and folders.
+
+    The exit status is 0 if a task could run and 1 if not.
+    """
+    found = list(_examine(state_of(ctx)))
+    ready = all(finding.status != "problem" for finding in found)
+    if as_json:
+        from delf.cli.output import json_text
+
+        click.echo(json_text({"ok": ready, "findings": list(map(asdict, found))}, indent=2))
+    else:
+        for finding in found:
+            _show(finding)
+        click.echo("\na task can run" if ready else "\nno task can run until ✗ is mended")
+    ctx.exit(0 if ready else 1)
+
+
+def _show(finding: Finding) -> None:
+    from delf.cli.errors import visible
+
+    mark, colour = _MARKS[finding.status]
+    click.echo(f"{click.style(mark, fg=colour)} {finding.area:<9} {visible(finding.text)}")
+    if finding.hint:
+        click.echo(f"            → {visible(finding.hint)}")
+
+
+def _examine(state: State) -> Iterator[Finding]:
+    from delf.errors import DelfError
+
+    version = platform.python_version()
+    yield Finding(area="python", status="ok", text=f"{version} at {sys.executable}")
+    yield Finding(area="delf", status="ok", text=f"{delf.__version__} in {Path(delf.__file__).parent}")
+    project: Project | None = None
+    config: AgentConfig | None = None
+    try:
+        project = state.load_project()
+        yield from _config_file(project)
+        config = project.agent
+    except DelfError as error:
+        yield Finding(area="config", status="problem", text=error.message, hint=error.hint)
+    environ = project.environ if project is not None else os.environ
+    host = state.discover(environ)
+    yield from _plugins(host)
+    yield from asyncio.run(_sandboxes(host, project, config))
+    yield from _models(host, config, environ)
+    if project is not None:
+        yield from _connections(host, project)
+    yield from _folders()
+
+
+def _config_file(project: Project) -> Iterator[Finding]:
+    text = str(project.file) if project.file is not None else "no delf.toml from here upwards"
+    yield Finding(area="config", status="ok", text=text)
+    for warning in project.warnings:
+        yield Finding(area="config", status="note", text=warning)
+
+
+def _plugins(host: PluginHost) -> Iterator[Finding]:
+    records = host.records()
+    usable = [record.name for record in records if record.usable]
+    yield Finding(area="plugins", status="ok", text=f"{len(usable)} loaded: {', '.join(usable)}")
+    for record in records:
+        if record.state not in ("loaded", "disabled"):
+            text = f"{record.name} is {record.state}: {record.reason}"
+            yield Finding(area="plugins", status="note", text=text, hint="delf plugins says more")
+
+
+async def _sandboxes(
+    host: PluginHost, project: Project | None, config: AgentConfig | None
+) -> list[Finding]:
+    """Every sandbox with its state; a problem if none is left that may be used."""
+    from delf.specs import SandboxSpec
+    from delf.types import isolation_rank
+
+    found: list[Finding] = []
+    usable: list[str] = []
+    wanted = config.sandbox if config is not None else "auto"
+    least = config.min_isolation if config is not None else "process"
+    options: Mapping[str, Mapping[str, Any]] = project.plugin_options if project is not None else {}
+    for spec in host.specs(SandboxSpec):
+        works, text, hint = await _try_sandbox(host, spec, options)
+        text = f"{spec.name}, isolation {spec.isolation}: {text}"
+        if works and isolation_rank(spec.isolation) < isolation_rank(least):
+            text += f"; weaker than min_isolation = {least!r}"
+        elif works and wanted in ("auto", spec.name):
+            usable.append(spec.name)
+        found.append(
+            Finding(area="sandbox", status="ok" if works else "note", text=text, hint=hint)
+        )
+    if not usable:
+        what = "no sandbox can be used" if wanted == "auto" else f"{wanted!r} cannot be used"
+        install = None if found else "pip install delf-plugin-sandbox-local"
+        found.append(Finding(area="sandbox", status="problem", text=what, hint=install))
+    return found
+
+
+async def _try_sandbox(
+    host: PluginHost, spec: Any, options: Mapping[str, Mapping[str, Any]]
+) -> tuple[bool, str, str | None]:
+    """Whether a sandbox works, why or why not, and what to do."""
+    from delf.errors import DelfError
+    from delf.protocols.sandbox import Unavailable
+
+    try:
+        backend = host.resolve(spec)(**options.get(f"sandbox-{spec.name}", {}))
+        state = await backend.available()
+        await backend.aclose()
+    except DelfError as error:
+        return False, error.message, error.hint
+    except Exception as error:  # noqa: BLE001 - a plugin may fail in any way
+        return False, f"{type(error).__name__}: {error}", None
+    if isinstance(state, Unavailable):
+        return False, state.reason, state.hint or None
+    return True, getattr(state, "detail", "") or "works", None
+
+
+def _models(
+    host: PluginHost, config: AgentConfig | None, environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Keys by name, never by value; then whether a model can be asked."""
+    from delf.errors import DelfError, ModelConfigurationError
+    from delf.specs import ModelSpec
+
+    keys = sorted(name for name in environ if name.endswith(_KEY_SUFFIX) and environ[name])
+    if keys:
+        yield Finding(area="model", status="ok", text=f"keys: {', '.join(keys)}")
+    else:
+        yield Finding(area="model", status="note", text=f"no variable *{_KEY_SUFFIX} is set")
+    if not host.specs(ModelSpec):
+        hint = "pip install delf-plugin-model-litellm"
+        yield Finding(area="model", status="problem", text="no model is installed", hint=hint)
+        return
+    if config is None:
+        return
+    try:
+        chosen = config.main_llm
+    except ModelConfigurationError as error:
+        status: Status = "note" if keys else "problem"
+        yield Finding(area="model", status=status, text=error.message, hint=error.hint)
+        return
+    try:
+        asyncio.run(_make_model(host, config, environ))
+        yield Finding(area="model", status="ok", text=f"{chosen.model} is configured")
+    except DelfError as error:
+        text = f"{chosen.model}: {error.message}"
+        yield Finding(area="model", status="problem", text=text, hint=error.hint)
+
+
+async def _make_model(
+    host: PluginHost, config: AgentConfig, environ: Mapping[str, str]
+) -> None:
+    """Make the configured model, which asks nothing of it but finds its key.
+
+    Raises:
+        DelfError: When it cannot be made.
+    """
+    from delf.protocols.model import ModelContext
+
+    context = ModelContext(environ=environ, providers=config.providers)
+    chosen = config.main_llm
+    model = host.resolve(host.model_spec(chosen.model))(chosen, context)
+    await model.aclose()
+
+
+def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
+    from delf.config.connections import make_connection, plugin_warnings
+    from delf.errors import DelfError
+
+    for name, entry in project.connections.items():
+        try:
+            make_connection(host, project, name)
+        except DelfError as error:
+            yield Finding(area="tools", status="note", text=error.message, hint=error.hint)
+        else:
+            yield Finding(area="tools", status="ok", text=f"{name} ({entry.type}) is configured")
+    for warning in plugin_warnings(host, project):
+        yield Finding(area="config", status="note", text=warning)
+
+
+def _folders() -> Iterator[Finding]:
+    from platformdirs import user_cache_path, user_data_path
+
+    folders = {
+        "cache": user_cache_path("delf"),
+        "data": user_data_path("delf"),
+        "temporary": Path(tempfile.gettempdir()),
+    }
+    for name, folder in folders.items():
+        if _writable(folder):
+            yield Finding(area="folders", status="ok", text=f"{name}: {folder}")
+        else:
+            status: Status = "problem" if name == "temporary" else "note"
+            text = f"{name}: {folder} cannot be written"
+            yield Finding(area="folders", status=status, text=text, hint="check its permissions")
+
+
+def _writable(folder: Path) -> bool:
+    """Whether files can be made in a folder, or in the one where it would be made."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)

@@ -1,0 +1,206 @@
+"""``delf inspect CONNECTION``: what a connection can do, with or without its credentials."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from delf.cli.state import State, program_options, state_of
+
+if TYPE_CHECKING:
+    from delf.actions import Action
+    from delf.config.project import Project
+    from delf.errors import DelfError
+    from delf.plugins.host import PluginHost
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Look:
+    """What could be found out.
+
+    Args:
+        name: The connection's name in scripts.
+        type: The name of its type.
+        summary: What it is.
+        kind: Its class.
+        actions: What it can do.
+        instance: The connection itself, where it could be made.
+        note: Why it could not be.
+    """
+
+    name: str
+    type: str
+    summary: str
+    kind: Any
+    actions: Sequence[Action]
+    instance: Any = None
+    note: str | None = None
+
+
+@click.command("inspect")
+@click.argument("connection")
+@click.option(
+    "--set",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A setting, as connections.shop.url=… May be repeated.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show parameters and settings, too.")
+@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@program_options
+@click.pass_context
+def inspect(
+    ctx: click.Context, connection: str, overrides: tuple[str, ...], verbose: bool, as_json: bool
+) -> None:
+    """Show the actions of CONNECTION: one of delf.toml, or a type such as sql.
+
+    Without its credentials, its type is shown.
+    """
+    look = _look(state_of(ctx), connection, overrides)
+    if as_json:
+        from delf.cli.output import json_text
+
+        click.echo(json_text(_as_data(look, verbose=verbose), indent=2))
+        return
+    for line in _as_text(look, verbose=verbose):
+        click.echo(line)
+
+
+def _look(state: State, name: str, overrides: Sequence[str]) -> _Look:
+    from delf.config.connections import make_connection
+    from delf.errors import DelfError
+
+    project = state.load_project(overrides)
+    host = state.discover(project.environ)
+    entry = project.connections.get(name)
+    type_name = entry.type if entry is not None else name
+    try:
+        instance = make_connection(host, project, name)
+        actions = asyncio.run(_actions(instance))
+    except DelfError as error:
+        return _look_at_type(host, project, name, type_name, error)
+    return _Look(
+        name=instance.name,
+        type=type_name,
+        summary=instance.summary,
+        kind=type(instance),
+        actions=actions,
+        instance=instance,
+    )
+
+
+async def _actions(instance: Any) -> Sequence[Action]:
+    try:
+        return await instance.actions()
+    finally:
+        if hasattr(instance, "aclose"):
+            await instance.aclose()
+
+
+def _look_at_type(
+    host: PluginHost, project: Project, name: str, type_name: str, reason: DelfError
+) -> _Look:
+    """What its class says.
+
+    Raises:
+        DelfError: The reason, when there is no such type either.
+    """
+    from delf.actions import actions_of
+    from delf.errors import DelfError
+    from delf.specs import ConnectionSpec
+
+    try:
+        spec = host.spec(ConnectionSpec, type_name)
+        kind = host.resolve(spec)
+    except DelfError:
+        raise reason from None
+    hint = f" ({reason.hint})" if reason.hint else ""
+    return _Look(
+        name=name,
+        type=type_name,
+        summary=spec.summary,
+        kind=kind,
+        actions=actions_of(kind, None, name) if isinstance(kind, type) else (),
+        note=f"this is its type; the connection itself cannot be made: {reason.message}{hint}",
+    )
+
+
+def _as_data(look: _Look, *, verbose: bool) -> dict[str, Any]:
+    methods: list[dict[str, Any]] = [
+        {**action.describe(verbose=verbose), **_permissions(look, action)}
+        for action in look.actions
+    ]
+    data: dict[str, Any] = {
+        "tool": look.name,
+        "type": look.type,
+        "description": look.summary,
+        "methods": methods,
+        "total": len(methods),
+        "note": look.note,
+    }
+    return {**data, "settings": list(_settings(look))} if verbose else data
+
+
+def _permissions(look: _Look, action: Action) -> dict[str, bool]:
+    from delf.permissions import is_allowed, needs_confirmation
+
+    return {
+        "allowed": is_allowed(getattr(look.instance, "allow", None), action),
+        "asks": needs_confirmation(getattr(look.instance, "confirm", None), action),
+    }
+
+
+def _settings(look: _Look) -> Iterator[dict[str, Any]]:
+    settings = getattr(look.kind, "Settings", None)
+    for name, field in (settings.model_fields if settings is not None else {}).items():
+        yield {
+            "name": name,
+            "variable": f"DELF_{look.name.replace('-', '_').upper()}_{name.upper()}",
+            "required": field.is_required(),
+            "description": field.description or "",
+        }
+
+
+def _as_text(look: _Look, *, verbose: bool) -> Iterator[str]:
+    from delf.cli.output import counted
+    from delf.cli.plugins import table
+
+    of = f" ({look.type})" if look.type != look.name else ""
+    yield f"{click.style(look.name, bold=True)}{of}: {look.summary}"
+    yield ""
+    rows: list[tuple[str, ...]] = []
+    for action in look.actions:
+        allowed = _permissions(look, action)
+        use = "asks" if allowed["asks"] else "free"
+        use = use if allowed["allowed"] else "not allowed"
+        rows.append((action.name, action.effect, use, action.summary.split("\n", 1)[0]))
+    yield from table(rows, ("action", "effect", "use", "what it does"))
+    yield "" if rows else "It has no actions."
+    if verbose:
+        yield from _details(look)
+    yield counted(len(rows), "action") + ("" if verbose else "; --verbose shows parameters")
+    if look.note:
+        yield ""
+        yield f"{click.style('note:', fg='yellow', bold=True)} {look.note}"
+
+
+def _details(look: _Look) -> Iterator[str]:
+    from delf.cli.plugins import table
+
+    for action in look.actions:
+        yield click.style(f"{action.name}{action.signature}", bold=True)
+        yield f"    {action.summary}"
+        for parameter in action.parameters:
+            if parameter.doc:
+                yield f"    {parameter.name}: {parameter.doc}"
+        yield ""
+    settings = list(_settings(look))
+    rows = [(item["name"], item["variable"], item["description"]) for item in settings]
+    yield from table(rows, ("setting", "variable", "what it is"))
+    if rows:
+        yield ""

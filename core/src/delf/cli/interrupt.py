@@ -1,0 +1,68 @@
+"""Runs asynchronous code so that Ctrl-C and SIGTERM stop it in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from delf.cli.errors import InterruptedRunError
+
+T = TypeVar("T")
+
+_SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+def run_until_done(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine in a new event loop.
+
+    The first signal cancels it and lets it clean up: sandboxes are gone when this returns. A
+    second one ends the process at once, and sandboxes end with it.
+
+    Args:
+        main: Makes the coroutine.
+
+    Raises:
+        InterruptedRunError: When a signal stopped it.
+    """
+    stop = _Stop()
+
+    async def watched() -> T:
+        stop.watch(asyncio.current_task())
+        return await main()
+
+    with asyncio.Runner() as runner:
+        try:
+            return runner.run(watched())
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise InterruptedRunError(stop.number or signal.SIGINT) from None
+
+
+class _Stop:
+    """Turns signals into the cancellation of a task."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    def watch(self, task: asyncio.Task[Any] | None) -> None:
+        self._task = task
+        loop = asyncio.get_running_loop()
+        for name in _SIGNALS:
+            number = getattr(signal, name, None)
+            if number is None or signal.getsignal(number) is signal.SIG_IGN:
+                continue  # nohup ignores SIGHUP, and so do we
+            try:
+                loop.add_signal_handler(number, self._take, number)
+            except (NotImplementedError, ValueError, RuntimeError):
+                return  # Windows, or not in the main thread: Ctrl-C works as Python has it
+
+    def _take(self, number: int) -> None:
+        if self.number is not None:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        self.number = number
+        if self._task is not None:
+            self._task.cancel()

@@ -1,0 +1,182 @@
+"""What a run writes: the answer on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import click
+
+from delf.cli.errors import say, visible
+from delf.events import Event, encode
+from delf.values import UnsupportedValueError, to_jsonable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from delf.response import Response
+
+_MARKDOWN: Final = re.compile(
+    r"^(?:#{1,6} |\s{0,3}[-*+] \S|\s{0,3}\d+[.)] \S|> |```|\|.*\|\s*$)|\*\*\S.*?\S\*\*|`[^`\n]+`"
+    r"|\[[^\]\n]+\]\([^)\n]+\)",
+    re.MULTILINE,
+)
+
+
+class Screen:
+    """Stderr: coloured and without control characters on a terminal, plain elsewhere."""
+
+    def __init__(self) -> None:
+        self.console: Console | None = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def line(self, text: str, style: str = "") -> None:
+        """Write a line.
+
+        Args:
+            text: The line, or several.
+            style: How it looks on a terminal, as ``dim``.
+        """
+        if self.console is None:
+            click.echo(text, err=True)
+            return
+        from rich.text import Text
+
+        self.console.print(Text(visible(text), style))
+
+    def script(self, code: str, number: int) -> None:
+        """Write a script, in colours on a terminal."""
+        if self.console is None:
+            click.echo(f"# script {number}\n{code.rstrip()}\n", err=True)
+            return
+        from rich.padding import Padding
+        from rich.syntax import Syntax
+
+        self.console.rule(f"[dim]script {number}", style="dim", align="left")
+        syntax = Syntax(visible(code.rstrip()), "python", theme="ansi_dark", word_wrap=True)
+        self.console.print(Padding(syntax, (0, 0, 1, 2)), soft_wrap=False)
+
+
+def show_answer(text: str) -> None:
+    """Write the answer to stdout: as it is, or as Markdown when it is that and a person reads."""
+    if not text.strip():
+        return
+    if not sys.stdout.isatty():
+        click.echo(text, nl=not text.endswith("\n"))
+        return
+    text = visible(text)
+    if not _MARKDOWN.search(text):
+        click.echo(text.rstrip("\n"))
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    page = Markdown(text, hyperlinks=False)
+    for token in page.parsed:
+        for child in token.children or ():
+            if child.type == "softbreak":  # lines that a script printed stay lines
+                child.type = "hardbreak"
+    Console().print(page)
+
+
+def show_end(response: Response, screen: Screen) -> None:
+    """Write how the task went: files, time, cost, calls."""
+    for label, path in response.files.items():
+        screen.line(f"file: {label} → {path}")
+    trace = response.trace
+    cost = "cost unknown" if response.cost_usd is None else f"${response.cost_usd:.4f}"
+    parts = [
+        f"{response.duration_ms / 1000:.1f} s",
+        cost,
+        counted(len(trace.model_calls), "model call"),
+        counted(len(trace.tool_calls), "tool call"),
+    ]
+    screen.line(f"{'done' if response.status else 'failed'} · {' · '.join(parts)}", "dim")
+
+
+def show_failure(response: Response, screen: Screen) -> None:
+    """Write why a task failed, and what its script had printed."""
+    if response.text.strip():
+        lines = response.text.rstrip().splitlines()
+        more = [f"… {len(lines) - 20} more lines"] if len(lines) > 20 else []
+        screen.line("printed before it failed:", "dim")
+        screen.line("\n".join(f"  {line}" for line in (*lines[:20], *more)))
+    if response.exception is None:
+        say("error", response.error or "the task failed")
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 call``, ``2 calls``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """A value as valid JSON, whatever it holds.
+
+    Args:
+        value: Anything; numbers that JSON lacks become text.
+        indent: As for :func:`json.dumps`.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+        text.encode()
+    except (TypeError, ValueError, RecursionError):  # UnicodeEncodeError is a ValueError
+        text = json.dumps(_plain(value), allow_nan=False, indent=indent)
+    return text
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if depth > 100:
+        return "…"
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {str(key): _plain(item, depth + 1) for key, item in items}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, depth + 1) for item in cast("list[Any]", value)]
+    try:
+        return _plain(to_jsonable(value), depth + 1)
+    except UnsupportedValueError:
+        return repr(value)
+
+
+def event_line(event: Event) -> str:
+    """An event as one line of JSON."""
+    try:
+        return json_text(encode(event))
+    except UnsupportedValueError:
+        fields = {f.name: getattr(event, f.name) for f in dataclasses.fields(event)}
+        head = {name: fields.pop(name) for name in ("task_id", "seq", "at")}
+        return json_text({"type": type(event).__name__, "v": 1, **head, "data": fields})
+
+
+def response_json(response: Response) -> str:
+    """A response as one JSON object."""
+    try:
+        return json_text(response.to_dict())
+    except UnsupportedValueError:
+        fields = dict(vars(response))
+        del fields["exception"]
+        trace = {n: v for n, v in vars(response.trace).items() if not n.startswith("_")}
+        calls = [dataclasses.asdict(call) for call in response.trace.tool_calls]
+        models = [dataclasses.asdict(call) for call in response.trace.model_calls]
+        lines = [dataclasses.asdict(line) for line in response.trace.timeline]
+        trace.update(tool_calls=calls, model_calls=models, timeline=lines)
+        return json_text({**fields, "trace": trace})
+
+
+def failure_json(error: str) -> str:
+    """A task that could not be started, with the fields of a response."""
+    fields: dict[str, Any] = {"text": "", "status": False, "error": error, "cost_usd": None}
+    return json_text({**fields, "duration_ms": 0, "files": {}, "trace": None})

@@ -1,0 +1,105 @@
+"""``delf plugins``: what is installed, and what became of it."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from delf.cli.lazy import LazyGroup
+from delf.cli.state import program_options, state_of
+
+if TYPE_CHECKING:
+    from delf.plugins.report import PluginRecord
+
+_COLOURS: Final = {
+    "loaded": "green",
+    "disabled": "bright_black",
+    "skipped": "yellow",
+    "conflict": "yellow",
+    "failed": "red",
+}
+_MAY_BE_THERE: Final = {
+    "new": ("delf.cli.plugins_new", "new", "Start a plugin of your own."),
+}
+
+
+def _subcommands() -> dict[str, tuple[str, str]]:
+    return {
+        name: (f"{module}:{attribute}", summary)
+        for name, (module, attribute, summary) in _MAY_BE_THERE.items()
+        if importlib.util.find_spec(module) is not None
+    }
+
+
+@click.group("plugins", cls=LazyGroup, lazy=_subcommands(), invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
+@program_options
+@click.pass_context
+def plugins(ctx: click.Context, as_json: bool) -> None:
+    """List the plugins: what they bring, where from, and why one cannot be used."""
+    if ctx.invoked_subcommand is None:
+        _show(ctx, as_json)
+
+
+@plugins.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
+@program_options
+@click.pass_context
+def list_command(ctx: click.Context, as_json: bool) -> None:
+    """List the plugins (what `delf plugins` alone does)."""
+    _show(ctx, as_json)
+
+
+def _show(ctx: click.Context, as_json: bool) -> None:
+    from delf.cli.errors import say
+
+    host = state_of(ctx).discover()
+    records = host.records()
+    if as_json:
+        import json
+
+        click.echo(json.dumps(host.report(), ensure_ascii=False, indent=2))
+    else:
+        for line in table(list(map(_row, records)), ("plugin", "brings", "version", "state")):
+            click.echo(line)
+        for record in records:
+            _explain(record)
+    for warning in host.warnings:
+        say("warning", warning)
+
+
+def _row(record: PluginRecord) -> tuple[str, ...]:
+    kinds = [f"{kind} {', '.join(names)}" for kind, names in record.kinds.items()]
+    took = f" ({record.load_ms:.1f} ms)" if record.load_ms else ""
+    state = click.style(record.state, fg=_COLOURS.get(record.state)) + took
+    return record.name, "; ".join(kinds) or "-", record.version or "-", state
+
+
+def _explain(record: PluginRecord) -> None:
+    from delf.cli.errors import visible
+
+    reasons = [record.reason] if record.reason else []
+    for text in (*reasons, *record.warnings):
+        origin = f" ({record.distribution} {record.version or ''})" if record.distribution else ""
+        click.echo(f"\n{record.name}{origin.rstrip()}: {visible(text)}")
+
+
+def table(rows: list[tuple[str, ...]], head: tuple[str, ...]) -> list[str]:
+    """Rows in aligned columns under their heads.
+
+    Args:
+        rows: Cells, which may be coloured.
+        head: The columns' names.
+    """
+    if not rows:
+        return []
+    columns: Any = zip(head, *rows, strict=True)
+    widths = [max(len(click.unstyle(cell)) for cell in column) for column in columns]
+    styled = tuple(click.style(cell, bold=True) for cell in head)
+    return ["  ".join(map(_pad, row, widths)).rstrip() for row in (styled, *rows)]
+
+
+def _pad(cell: str, width: int) -> str:
+    return cell + " " * (width - len(click.unstyle(cell)))

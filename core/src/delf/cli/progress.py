@@ -1,0 +1,189 @@
+"""Live progress on a terminal, and the story of a task in lines: listeners of its events."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from delf import events as ev
+from delf.cli.errors import say, visible
+from delf.cli.output import Screen, counted
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.spinner import Spinner
+    from rich.table import Table
+
+_DOING: Final = {
+    "recall": "remembering",
+    "select": "choosing tools",
+    "context": "looking at the connections",
+    "generate": "writing a script",
+    "preview": "checking the script",
+    "execute": "running the script",
+    "rerun": "reading what it found",
+    "retry": "reading what went wrong",
+    "compose": "finishing",
+}
+_WIDEST: Final = 60
+
+
+class Narrator:
+    """Writes warnings, and what else was asked for, as it happens.
+
+    Args:
+        screen: Where to.
+        show_code: Write each script.
+        verbose: Write each step, model call and tool call.
+    """
+
+    def __init__(self, screen: Screen, *, show_code: bool, verbose: bool) -> None:
+        self._screen = screen
+        self._show_code = show_code
+        self._verbose = verbose
+        self._scripts = 0
+
+    def __call__(self, event: ev.Event) -> None:
+        """Take an event."""
+        match event:
+            case ev.Warned():
+                say("warning", event.message)
+            case ev.ScriptGenerated():
+                self._scripts += 1
+                if self._show_code:
+                    self._screen.script(event.code, self._scripts)
+            case _ if self._verbose:
+                self._tell(event)
+            case _:
+                pass
+
+    def _tell(self, event: ev.Event) -> None:
+        text = _story(event)
+        if text:
+            self._screen.line(text, "dim")
+
+
+def _story(event: ev.Event) -> str | None:
+    """An event in one line, for ``--verbose``."""
+    match event:
+        case ev.SandboxOpened():
+            return f"  sandbox {event.backend} ({event.isolation})"
+        case ev.ModelReplied():
+            usage = event.usage
+            tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
+            return f"  {event.model} ({event.purpose}): {tokens}, {event.duration_ms:.0f} ms"
+        case ev.CallStarted():
+            named = ", ".join(f"{name}={value!r}" for name, value in event.arguments.items())
+            return f"  → {event.call_id} {_cut(f'{event.action}({named})', 200)}"
+        case ev.CallFinished():
+            what = f": {_cut(event.error, 200)}" if event.error else ""
+            return f"  ← {event.call_id} {event.status}, {event.duration_ms:.0f} ms{what}"
+        case ev.RetryScheduled():
+            return f"  the script failed: {_cut(event.error, 200)}"
+        case ev.RerunRequested():
+            return f"  another pass: {_cut(event.remaining, 200)}"
+        case ev.ApprovalDecided():
+            return f"  {event.decision} by {event.by}"
+        case _:
+            return None
+
+
+class LiveStatus:
+    """One moving line: what is being done, calls, seconds.
+
+    It gives way while a person is asked, from ``ApprovalRequested`` to ``ApprovalDecided``, and
+    is drawn by a thread of its own, a few times a second whatever the number of events.
+
+    Args:
+        console: A terminal.
+        asks: Whether approvals are asked for on this terminal.
+    """
+
+    def __init__(self, console: Console, *, asks: bool) -> None:
+        self._console = console
+        self._asks = asks
+        self._live: Live | None = None
+        self._started = time.monotonic()
+        self._waiting: set[str] = set()
+        self._doing = "starting"
+        self._calls = 0
+        self._running: dict[int, str] = {}
+        self._written = 0
+        self._spinner: Spinner | None = None
+
+    def start(self) -> None:
+        """Show the line."""
+        if self._live is not None:
+            return
+        from rich.live import Live
+        from rich.spinner import Spinner
+
+        self._spinner = self._spinner or Spinner("dots", style="cyan")
+        self._live = Live(
+            get_renderable=self._render,
+            console=self._console,
+            refresh_per_second=8,
+            transient=True,
+            redirect_stdout=False,
+        )
+        self._live.start()
+
+    def stop(self) -> None:
+        """Take the line away; :meth:`start` brings it back."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+    def on_delta(self, text: str) -> None:
+        """Count what a model has written."""
+        self._written += text.count("\n")
+
+    def __call__(self, event: ev.Event) -> None:
+        """Take an event."""
+        match event:
+            case ev.StepStarted():
+                self._doing = _DOING.get(event.step, event.step)
+                self._written = 0
+                if event.step == "generate" and event.attempt > 1:
+                    self._doing = f"writing script {event.attempt}"
+            case ev.CallStarted():
+                self._running[event.call_id] = event.description or event.action
+            case ev.CallFinished():
+                self._calls += 1
+                self._running.pop(event.call_id, None)
+            case ev.ApprovalRequested() if self._asks:
+                self._waiting.add(event.request_id)
+                self.stop()
+            case ev.ApprovalDecided() if self._asks:
+                self._waiting.discard(event.request_id)
+                if not self._waiting:
+                    self.start()
+            case ev.TaskFinished():
+                self.stop()
+            case _:
+                pass
+
+    def _render(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        parts = [self._doing]
+        if self._written:
+            parts[0] += f", {counted(self._written, 'line')}"
+        running = list(self._running.values())
+        if running:
+            more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+            parts.append(_cut(visible(running[-1]).replace("\n", " "), _WIDEST) + more)
+        if self._calls:
+            parts.append(counted(self._calls, "call"))
+        parts.append(f"{time.monotonic() - self._started:.1f} s")
+        row = Table.grid(padding=(0, 1))
+        text = Text(" · ".join(parts), no_wrap=True, overflow="ellipsis")
+        row.add_row(self._spinner or "", text)
+        return row
+
+
+def _cut(text: str, limit: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"

@@ -1,0 +1,123 @@
+"""``delf run``: one task from the command line."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from delf.cli.state import program_options, state_of
+
+_MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
+
+
+@click.command(
+    "run",
+    epilog="Exit status: 0 done, 1 the task failed, 2 usage or configuration, 130 interrupted.",
+)
+@click.argument("task")
+@click.option("--llm", metavar="MODEL", help="The model, as gpt-4o-mini or recorded:FILE.")
+@click.option("--base-url", metavar="URL", help="An OpenAI-compatible endpoint to ask it at.")
+@click.option(
+    "-c",
+    "--connection",
+    "connections",
+    metavar="NAME",
+    multiple=True,
+    help="A connection of delf.toml, or a type set up by its DELF_<TYPE>_… variables. Without "
+    "any, all of delf.toml are used. May be repeated.",
+)
+@click.option(
+    "--tools",
+    "tool_files",
+    metavar="FILE.py",
+    multiple=True,
+    type=click.Path(),
+    help="Use the @tool functions and connections that a Python file defines. May be repeated.",
+)
+@click.option(
+    "--set",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A setting, as agent.retry_count=3 or connections.shop.url=… May be repeated.",
+)
+@click.option("--sandbox", metavar="NAME", help="Where scripts run; the strongest by default.")
+@click.option(
+    "--approve",
+    type=click.Choice(tuple(_MODES)),
+    help="Calls that need approval: ask for each (default), allow all, or allow none.",
+)
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+              help="The most that the task may take.  [default: 300]")
+@click.option("--out", metavar="DIR", type=click.Path(), help="Where output files go.")
+@click.option(
+    "--file",
+    "files",
+    metavar="PATH",
+    multiple=True,
+    type=click.Path(),
+    help="An input file that scripts may read. May be repeated.",
+)
+@click.option(
+    "--record",
+    metavar="FILE",
+    type=click.Path(),
+    help="Write what the model answers to a file that --llm recorded:FILE replays.",
+)
+@click.option("--stream", is_flag=True, help="Take the model's answers in pieces.")
+@click.option("--show-code", is_flag=True, help="Show each script.")
+@click.option("-v", "--verbose", is_flag=True, help="Show each call as it happens.")
+@click.option("--json", "as_json", is_flag=True, help="Write the whole response as one object.")
+@click.option("--events", is_flag=True, help="Write each event as a line of JSON as it happens.")
+@program_options
+@click.pass_context
+def run(ctx: click.Context, task: str, **given: Any) -> None:
+    """Do TASK, which is said in plain words; "-" reads it from the standard input.
+
+    The answer goes to the standard output and everything else to the standard error. On a
+    terminal, calls that change things are shown and wait for a yes.
+
+    \b
+    delf run "How many orders are open?" -c shop
+    echo "Say hello" | delf run - --llm gpt-4o-mini
+    """
+    if given["as_json"] and given["events"]:
+        raise click.UsageError("--json and --events exclude each other", ctx)
+    state = state_of(ctx)
+    text = _task_text(ctx, task)
+    from delf.cli.session import Options, run_session
+
+    ctx.exit(run_session(state, text, Options(flags=_flags(given), **_rest(given))))
+
+
+def _flags(given: dict[str, Any]) -> dict[str, Any]:
+    """The options that are fields of the agent's configuration."""
+    model = {"model": given["llm"], "base_url": given["base_url"]}
+    return {
+        "llm": {key: value for key, value in model.items() if value is not None} or None,
+        "sandbox": given["sandbox"],
+        "approval_mode": _MODES.get(given["approve"]),
+        "timeout": given["timeout"],
+        "output_dir": given["out"],
+        "files": list(given["files"]) or None,
+        "record": given["record"],
+        "stream": given["stream"] or None,
+    }
+
+
+def _rest(given: dict[str, Any]) -> dict[str, Any]:
+    names = ("connections", "tool_files", "overrides", "show_code", "verbose", "as_json", "events")
+    return {name: given[name] for name in names}
+
+
+def _task_text(ctx: click.Context, task: str) -> str:
+    """The task, read from the standard input if it is ``-``."""
+    if task == "-":
+        try:
+            task = click.get_text_stream("stdin", encoding="utf-8-sig").read()
+        except UnicodeDecodeError:
+            raise click.UsageError("the task on the standard input is not UTF-8", ctx) from None
+    if not task.strip():
+        raise click.UsageError("the task is empty", ctx)
+    return task.strip()

@@ -1,0 +1,209 @@
+"""One run: from the options of ``delf run`` to its output and exit status."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from delf.agent import Agent
+from delf.cli import errors, output
+from delf.cli.interrupt import run_until_done
+from delf.cli.progress import LiveStatus, Narrator
+from delf.cli.state import State
+from delf.config.connections import make_connection, plugin_warnings
+from delf.errors import DelfError
+from delf.events import Event
+
+if TYPE_CHECKING:
+    from delf.config.project import Project
+    from delf.plugins.host import PluginHost
+    from delf.response import Response
+
+_TIMEOUT: Final = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What ``delf run`` was told.
+
+    Args:
+        flags: Fields of the agent's configuration; None means not given.
+        connections: Names of connections.
+        tool_files: Python files with tools.
+        overrides: ``KEY=VALUE`` texts.
+        show_code: Write each script to stderr.
+        verbose: Write each call to stderr.
+        as_json: Write the response as JSON.
+        events: Write events as JSON lines.
+    """
+
+    flags: Mapping[str, Any]
+    connections: tuple[str, ...] = ()
+    tool_files: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    show_code: bool = False
+    verbose: bool = False
+    as_json: bool = False
+    events: bool = False
+
+
+def run_session(state: State, task: str, options: Options) -> int:
+    """Do a task and write what became of it.
+
+    Args:
+        state: The program's flags.
+        task: What to do.
+        options: How.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        InterruptedRunError: When a signal stopped it.
+        BrokenPipeError: When nobody reads stdout any more.
+    """
+    _log_to_stderr(debug=state.debug)
+    screen = output.Screen()
+    try:
+        agent = _make_agent(state, options)
+        response = _do(agent, task, options, screen)
+    except DelfError as error:
+        if options.as_json:
+            click.echo(output.failure_json(error.message))
+        return errors.report(error, debug=state.debug)
+    return _write(response, options, screen, debug=state.debug)
+
+
+def _write(response: Response, options: Options, screen: output.Screen, *, debug: bool) -> int:
+    if options.as_json:
+        click.echo(output.response_json(response))
+    elif response.status and not options.events:
+        output.show_answer(response.text)
+        sys.stdout.flush()
+    failed = not response.status
+    if failed and not options.as_json and not options.events:
+        output.show_failure(response, screen)
+    status = errors.FAILED if failed else errors.OK
+    if response.exception is not None:
+        status = errors.report(response.exception, debug=debug)
+    if options.verbose:
+        screen.line(response.trace.summary(), "dim")
+    elif not options.events:
+        output.show_end(response, screen)
+    return status
+
+
+def _make_agent(state: State, options: Options) -> Agent:
+    project = state.load_project(options.overrides, options.flags)
+    host = state.discover(project.environ)
+    for warning in (*project.warnings, *host.warnings, *plugin_warnings(host, project)):
+        errors.say("warning", warning)
+    written = project.agent.model_fields_set
+    default: Any = {} if "timeout" in written else {"timeout": _TIMEOUT}
+    return Agent(tools=_tools(host, project, options), host=host, project=project, **default)
+
+
+def _tools(host: PluginHost, project: Project, options: Options) -> list[Any]:
+    names = dict.fromkeys(options.connections or project.connections)
+    tools: list[Any] = [make_connection(host, project, name) for name in names]
+    if options.tool_files:
+        from delf.cli.toolfile import load_tools
+
+        for file in dict.fromkeys(options.tool_files):
+            tools += load_tools(Path(file), project.environ)
+    return tools
+
+
+def _do(agent: Agent, task: str, options: Options, screen: output.Screen) -> Response:
+    asks = agent.config.approval_mode == "interactive"
+    live: LiveStatus | None = None
+    if screen.console is not None and not options.events:
+        live = LiveStatus(screen.console, asks=asks)
+        screen.line(f"delf · {agent.config.main_llm.model} · {_named(agent)}", "dim")
+    narrator = Narrator(screen, show_code=options.show_code, verbose=options.verbose)
+    listeners: list[Callable[[Event], None]] = [narrator]
+    listeners += [live] if live is not None else []
+    lines = EventLines()
+
+    async def work() -> Response:
+        if options.events:
+            listeners.append(lines)
+            lines.watch()
+        async with agent:
+            return await agent.arun(
+                task, listeners=listeners, on_delta=live.on_delta if live is not None else None
+            )
+
+    if live is not None:
+        live.start()
+    try:
+        return run_until_done(work)
+    except errors.InterruptedRunError:
+        if lines.broken:
+            raise BrokenPipeError from None
+        raise
+    finally:
+        if live is not None:
+            live.stop()
+
+
+def _named(agent: Agent) -> str:
+    names = [item.name for item in agent.tools]
+    shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    return shown or "no tools"
+
+
+class EventLines:
+    """Writes each event to stdout as it happens; ends the run when nobody reads them."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        self._stop: Callable[[], object] = bool
+
+    def watch(self) -> None:
+        """Remember the current task as the run."""
+        import asyncio
+
+        task = asyncio.current_task()
+        if task is not None:
+            self._stop = task.cancel
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        if self.broken:
+            return
+        try:
+            click.echo(output.event_line(event))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self.broken = True
+            self._stop()
+
+
+def _log_to_stderr(*, debug: bool) -> None:
+    """Warnings as one line each; with ``--debug`` everything, with tracebacks."""
+    root = logging.getLogger()
+    for old in [handler for handler in root.handlers if isinstance(handler, _Lines)]:
+        root.removeHandler(old)  # of a run before this one in the same process
+    root.addHandler(_Lines(logging.DEBUG if debug else logging.WARNING))
+    if debug:
+        logging.getLogger("delf").setLevel(logging.DEBUG)
+
+
+class _Lines(logging.Handler):
+    """Log records on stderr; without tracebacks unless it takes everything."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.level <= logging.DEBUG:
+            text = f"{record.name}: {self.format(record)}"
+        else:
+            text = " ".join(record.getMessage().split())
+            error = record.exc_info[1] if record.exc_info is not None else None
+            text += f" ({type(error).__name__}: {error})" if error is not None else ""
+        errors.say(record.levelname.lower(), text)

@@ -1,0 +1,100 @@
+"""``--tools FILE.py``: the tools that a Python file defines."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from delf.connection import Connection
+from delf.environment import using_environ
+from delf.errors import ConfigurationError, DelfError, ToolDefinitionError
+from delf.tools import Tool
+
+ToolLike = Tool[..., Any] | Connection
+
+
+def load_tools(path: Path, environ: Any) -> list[ToolLike]:
+    """The tools and connections at the top level of a file.
+
+    What the file imports from elsewhere counts only if it is a connection, or is named in the
+    file's ``__all__``; names that begin with an underscore do not count.
+
+    Args:
+        path: The file. Its folder is put on ``sys.path``, so that it can import its neighbours.
+        environ: Where its connections look up their settings.
+
+    Raises:
+        ConfigurationError: When it cannot be read or run, naming the line.
+        ToolDefinitionError: When it defines no tool, or a bad one.
+    """
+    if not path.is_file():
+        what = "is no file" if path.exists() else "does not exist"
+        raise ConfigurationError(f"--tools {path}: it {what}")
+    with using_environ(environ):
+        module = _import(path.resolve(), path)
+    tools = list(_tools_of(module))
+    if not tools:
+        raise ToolDefinitionError(
+            f"{path} defines no tool",
+            hint="mark functions with @delf.tool, or make a connection at the top level",
+        )
+    return tools
+
+
+def _import(path: Path, shown: Path) -> ModuleType:
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else ""
+    name = name or f"delf_tools_{len(sys.modules)}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigurationError(f"--tools {shown}: it is no Python file", hint="name it NAME.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # annotations are looked up there
+    try:
+        spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except SyntaxError as error:
+        at = f"{error.filename}:{error.lineno}"
+        raise ConfigurationError(f"{at}: {type(error).__name__}: {error.msg}") from error
+    except DelfError as error:
+        kind = ToolDefinitionError if isinstance(error, ToolDefinitionError) else ConfigurationError
+        raise kind(f"{_place(error, path, shown)}: {error.message}", hint=error.hint) from error
+    except BaseException as error:  # a file may also call sys.exit
+        raise ConfigurationError(
+            f"{_place(error, path, shown)}: {type(error).__name__}: {error}".rstrip(": ")
+        ) from error
+    return module
+
+
+def _place(error: BaseException, path: Path, shown: Path) -> str:
+    """The file with the last of its lines that the failure went through."""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    return f"{shown}:{lines[-1]}" if lines else str(shown)
+
+
+def _tools_of(module: ModuleType) -> Iterator[ToolLike]:
+    exported: Any = getattr(module, "__all__", None)
+    seen: set[int] = set()
+    for name, value in vars(module).items():
+        if not isinstance(value, (Tool, Connection)) or id(value) in seen:
+            continue
+        if exported is not None:
+            wanted = name in exported
+        else:
+            foreign = isinstance(value, Tool) and _home(value) != module.__name__
+            wanted = not name.startswith("_") and not foreign
+        if wanted:
+            seen.add(id(value))
+            yield value
+
+
+def _home(tool: Tool[..., Any]) -> str | None:
+    return getattr(tool.function, "__module__", None)

@@ -1,0 +1,522 @@
+"""The agent: configuration, lifecycle, tasks from every kind of caller."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from delf import (
+    Agent,
+    AgentConfirmationError,
+    AgentStateError,
+    ApprovalRejectedError,
+    ConfigurationError,
+    LLMConfig,
+    ModelConfigurationError,
+    PluginError,
+    ToolDefinitionError,
+    ToolException,
+    tool,
+)
+from delf.events import Event, Printed, TaskFinished, TaskStarted
+from delf.testing.hosts import TestHost
+from delf.testing.models import ScriptedModel
+
+MakeAgent = Callable[..., Agent]
+
+
+@tool(confirm=False)
+async def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@pytest.fixture
+def make_agent(delf_host: TestHost, scripted_model: ScriptedModel) -> Any:
+    made: list[Agent] = []
+
+    def make(*tools: Any, **options: Any) -> Agent:
+        options = {"llm": "scripted", "sandbox": "local", "host": delf_host, **options}
+        made.append(Agent(tools=tools, **options))
+        return made[-1]
+
+    yield make
+    for agent in made:
+        agent.stop()
+
+
+class TestConfiguration:
+    def test_needs_a_model(self) -> None:
+        with pytest.raises(ModelConfigurationError, match="no language model"):
+            Agent()
+
+    def test_light_and_heavy_go_together(self) -> None:
+        with pytest.raises(ModelConfigurationError, match="heavy_llm is not set"):
+            Agent(light_llm="a")
+
+    def test_an_unknown_option_gets_a_suggestion(self) -> None:
+        with pytest.raises(ConfigurationError, match="did you mean 'retry_count'"):
+            Agent(llm="m", retry_counts=3)  # type: ignore[call-arg]
+
+    def test_a_value_out_of_range_names_the_option(self) -> None:
+        with pytest.raises(ConfigurationError, match="retry_count"):
+            Agent(llm="m", retry_count=-1)
+
+    def test_classes_are_no_tools(self) -> None:
+        with pytest.raises(ToolDefinitionError, match="a class"):
+            Agent(llm="m", tools=[dict])
+
+    def test_on_confirm_must_be_callable(self) -> None:
+        with pytest.raises(AgentConfirmationError):
+            Agent(llm="m", on_confirm="yes")  # type: ignore[arg-type]
+
+    def test_plain_functions_become_tools_that_ask(self) -> None:
+        def stock(product: str) -> int:
+            """Pieces in stock."""
+            return len(product)
+
+        agent = Agent(llm="m", tools=[stock])
+        assert agent.tools[0].name == "stock"
+        assert agent.tools[0].confirm is True
+
+    def test_two_tools_with_one_name_are_refused(self, make_agent: MakeAgent) -> None:
+        with pytest.raises(ToolDefinitionError, match="two tools are named 'add'"):
+            make_agent(add, add).start()
+
+    def test_names_that_scripts_need_are_refused(self, make_agent: MakeAgent) -> None:
+        named = tool(name="print")(lambda: None)
+        with pytest.raises(ToolDefinitionError, match="'print'"):
+            make_agent(named).start()
+
+    def test_a_model_that_no_plugin_serves(self, delf_host: TestHost) -> None:
+        agent = Agent(llm="scripted", host=TestHost.discover(no_plugins=True), sandbox="local")
+        with pytest.raises(PluginError, match="delf-plugin-sandbox-local|no sandbox"):
+            agent.start()
+        agent.stop()
+
+    def test_inspect_lists_the_tools(self, make_agent: MakeAgent) -> None:
+        described = make_agent(add).inspect(verbose=True)
+        assert described["total"] == 1
+        assert described["tools"][0]["methods"][0]["signature"] == "add(a: int, b: int = 1) -> int"
+
+
+class TestRun:
+    def test_the_printed_text_is_the_answer(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("print(await add(1, b=2))")
+        response = make_agent(add).run("add")
+        assert (response.text, response.status, response.error) == ("3", True, None)
+        assert response.trace.tool_calls[0].arguments == {"a": 1, "b": 2}
+        assert response.trace.tool_calls[0].result == 3
+        assert response.cost_usd == 0.0
+        assert response.duration_ms >= 0
+
+    @pytest.mark.parametrize(
+        ("code", "answer"),
+        [("1 + 1", "2"), ("return 'x'", "x"), ("{'a': 1}", '{\n  "a": 1\n}'), ("x = 1", "")],
+    )
+    def test_a_value_is_the_answer_when_nothing_is_printed(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel, code: str, answer: str
+    ) -> None:
+        scripted_model.writes(code)
+        assert make_agent().run("x").text == answer
+
+    def test_a_failed_script_goes_back_with_line_and_variables(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("rows = [1, 2]\nprint(rows[5])", "print(sum(rows))")
+        response = make_agent().run("x")
+        assert response.text == "3"
+        assert response.trace.retries == ["IndexError: list index out of range"]
+        asked = scripted_model.requests[1].messages[-1].text
+        assert "Line 2: print(rows[5])" in asked
+        assert "rows: list of 2 int" in asked
+
+    def test_retries_are_counted(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("1 / 0", "1 / 0", "1 / 0")
+        response = make_agent(retry_count=2).run("x")
+        assert not response.status
+        assert response.error is not None
+        assert "ZeroDivisionError" in response.error
+        assert len(scripted_model.requests) == 3
+        assert len(response.trace.retries) == 2
+
+    def test_rerun_keeps_the_namespace_and_is_recorded(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes(
+            "print('first')\nrows = [1]\nrerun('columns are a, b', 'print the rows')",
+            "print(rows)",
+        )
+        response = make_agent().run("x")
+        assert response.text == "first\n[1]"
+        assert [r.learned_context for r in response.trace.reruns] == ["columns are a, b"]
+        assert "print the rows" in scripted_model.requests[1].messages[-1].text
+
+    def test_too_many_reruns_are_an_error(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes(*["rerun('a', 'b')"] * 2)
+        response = make_agent(rerun_count=1).run("x")
+        assert not response.status
+        assert "another pass" in (response.error or "")
+
+    def test_retry_comes_on_top_of_rerun(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("1 / 0", "x = 1\nrerun('a', 'b')", "1 / 0", "print(x)")
+        assert make_agent(retry_count=1, rerun_count=1).run("x").text == "1"
+
+    def test_the_beginning_of_the_prompt_never_changes(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("1 / 0", "rerun('a', 'b')", "print(1)", "print(2)")
+        agent = make_agent(add)
+        agent.run("one task")
+        agent.run("another")
+        assert len({request.messages[0].text for request in scripted_model.requests}) == 1
+
+    def test_the_system_prompt_is_in_every_call(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("1 / 0", "print(1)")
+        make_agent(system_prompt="Speak like a pirate.").run("x")
+        assert all("pirate" in prompt for prompt in scripted_model.prompts)
+
+    def test_tool_exceptions_and_the_trace(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        @tool(confirm=False)
+        def find(order: str) -> dict[str, str]:
+            """Find an order."""
+            raise ToolException("orders start with ORD-")
+
+        scripted_model.writes("print(await find('7'))")
+        response = make_agent(find).run("x")
+        assert response.text == "orders start with ORD-"
+        assert [(c.status, c.success) for c in response.trace.tool_calls] == [("error", False)]
+
+    def test_files_are_handed_over(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel, tmp_path: Any
+    ) -> None:
+        scripted_model.writes("add_to_output_files('a.csv', [{'x': 1}, {'x': 2}])\nprint('ok')")
+        response = make_agent(output_dir=str(tmp_path)).run("x")
+        assert (tmp_path / "a.csv").read_text() == "x\n1\n2\n"
+        assert response.files == {"a.csv": str(tmp_path / "a.csv")}
+
+    def test_events_are_seen_in_order(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        seen: list[Event] = []
+        scripted_model.writes("print('a')\nawait add(1)\nprint('b')")
+        agent = make_agent(add)
+        asyncio.run(agent.arun("x", listeners=[seen.append]))
+        assert [event.seq for event in seen] == list(range(1, len(seen) + 1))
+        assert isinstance(seen[0], TaskStarted)
+        assert isinstance(seen[-1], TaskFinished)
+        kinds = [type(e).__name__ for e in seen]
+        assert kinds.index("Printed") < kinds.index("CallStarted")
+        assert "".join(e.text for e in seen if isinstance(e, Printed)) == "a\nb\n"
+
+    def test_an_unexpected_failure_of_a_model_ends_the_task_cleanly(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.says(RuntimeError("a bug in a plugin"))
+        response = make_agent().run("x")
+        assert not response.status
+        assert "RuntimeError" in (response.error or "")
+
+    def test_streaming_gives_the_pieces(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        pieces: list[str] = []
+        scripted_model.writes("print(1)")
+        agent = make_agent(stream=True)
+        response = asyncio.run(agent.arun("x", on_delta=pieces.append))
+        assert response.text == "1"
+        assert "print(1)" in "".join(pieces)
+
+
+class TestTimeout:
+    def test_nothing_is_sent_after_the_timeout(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        sent: list[str] = []
+
+        @tool(confirm=False)
+        async def send(text: str) -> None:
+            """Send a mail."""
+            sent.append(text)
+
+        scripted_model.writes("print('half')\nawait asyncio.sleep(1.2)\nawait send('late')")
+        agent = make_agent(send)
+        response = agent.run("x", timeout=1)
+        assert not response.status
+        assert (response.error or "").startswith("Timeout")
+        assert response.text == "half\n"
+        with pytest.raises(Exception, match="Timeout"):
+            response.raise_for_status()
+        scripted_model.writes("await asyncio.sleep(0.5)\nprint('next')")
+        assert agent.run("the next task is fine", timeout=20).text == "next"
+        assert sent == []
+
+    def test_a_tool_in_flight_is_cancelled(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        outcome: list[str] = []
+
+        @tool(confirm=False)
+        async def wait() -> None:
+            """Wait."""
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                outcome.append("cancelled")
+                raise
+
+        scripted_model.writes("await wait()")
+        response = make_agent(wait).run("x", timeout=0.7)
+        assert outcome == ["cancelled"]
+        assert response.trace.tool_calls[0].status == "cancelled"
+
+    def test_a_tool_that_swallows_its_cancellation_does_not_hold_the_task(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        release = asyncio.Event()
+
+        @tool(confirm=False)
+        async def stubborn() -> None:
+            """Never give in."""
+            while not release.is_set():
+                try:
+                    await asyncio.sleep(30)
+                except asyncio.CancelledError:
+                    continue
+
+        scripted_model.writes("await stubborn()")
+        agent = make_agent(stubborn)
+        response = agent.run("x", timeout=0.5)
+        assert (response.error or "").startswith("Timeout")
+        release.set()
+
+
+class TestApproval:
+    def test_without_anybody_to_ask_the_call_is_rejected(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        pay = tool(_pay)
+        scripted_model.writes("await pay(5)", "await pay(5)")
+        response = make_agent(pay, approvals=[]).run("x")
+        assert not response.status
+        assert isinstance(response.exception, ApprovalRejectedError)
+        assert [c.status for c in response.trace.tool_calls] == ["rejected", "rejected"]
+
+    def test_on_confirm_gets_the_real_arguments(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        asked: list[Any] = []
+
+        def on_confirm(request: Any) -> bool:
+            asked.append((request.action, dict(request.arguments), request.description))
+            return True
+
+        scripted_model.writes("print(await pay('5', desc='for the lamp'))")
+        response = make_agent(tool(_pay), on_confirm=on_confirm).run("x")
+        assert response.text == "paid 5"
+        assert asked == [("pay", {"amount": 5}, "for the lamp")]
+
+    def test_a_rejection_can_be_caught_and_says_why(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes(
+            "try:\n    await pay(5)\nexcept ApprovalRejected as error:\n    print('no:', error)"
+        )
+        response = make_agent(tool(_pay), on_confirm=lambda _: False).run("x")
+        assert response.status
+        assert response.text.startswith("no: pay was rejected")
+
+    @pytest.mark.parametrize(("mode", "status"), [("approve_all", "ok"), ("strict", "rejected")])
+    def test_modes(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel, mode: str, status: str
+    ) -> None:
+        scripted_model.writes("await pay(5)")
+        response = make_agent(tool(_pay), approval_mode=mode, retry_count=0).run("x")
+        assert [c.status for c in response.trace.tool_calls] == [status]
+
+    def test_a_waiting_callback_does_not_hold_other_tasks(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        release = threading.Event()
+
+        def on_confirm(_: Any) -> bool:
+            return release.wait(20)
+
+        async def work(agent: Agent) -> list[str]:
+            scripted_model.writes("print(await pay(1))")
+            waiting = asyncio.create_task(agent.arun("waits"))
+            while not scripted_model.requests:
+                await asyncio.sleep(0.001)
+            scripted_model.writes("print(await add(1))")
+            quick = await agent.arun("quick")
+            release.set()
+            return [quick.text, (await waiting).text]
+
+        agent = make_agent(tool(_pay), add, on_confirm=on_confirm)
+        assert asyncio.run(work(agent)) == ["2", "paid 1"]
+
+
+def _pay(amount: int) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+_pay.__name__ = "pay"
+
+
+class TestLifecycle:
+    def test_stop_is_safe_twice_and_the_agent_starts_again(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("print(1)", "print(2)")
+        agent = make_agent()
+        assert agent.run("x").text == "1"
+        agent.stop()
+        agent.stop()
+        assert agent.run("x").text == "2"
+
+    def test_as_context_managers(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("print(1)", "print(2)")
+        with make_agent() as agent:
+            assert agent.run("x").text == "1"
+
+        async def work() -> str:
+            async with make_agent() as agent:
+                return (await agent.arun("x")).text
+
+        assert asyncio.run(work()) == "2"
+
+    def test_one_agent_over_several_event_loops(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("print(1)", "print(2)", "print(3)")
+        agent = make_agent(add)
+        assert asyncio.run(agent.arun("x")).text == "1"
+        assert asyncio.run(agent.arun("x")).text == "2"
+        assert agent.run("x").text == "3"
+
+    def test_run_inside_a_running_loop_works(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("print(1)")
+
+        async def notebook() -> str:
+            return make_agent().run("x").text
+
+        assert asyncio.run(notebook()) == "1"
+
+    def test_run_on_the_agents_own_loop_is_refused(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("print(1)")
+
+        async def work() -> None:
+            agent = make_agent()
+            await agent.arun("x")
+            with pytest.raises(AgentStateError, match="inside the event loop"):
+                agent.run("y")
+
+        asyncio.run(work())
+
+    def test_from_many_threads(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.default = "```python\nprint(await add(41))\n```"
+        agent = make_agent(add).start()
+        answers: list[str] = []
+        threads = [
+            threading.Thread(target=lambda: answers.append(agent.run("x", timeout=20).text))
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert answers == ["42"] * 8
+
+    def test_cancelling_arun_stops_the_task(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        started = asyncio.Event()
+
+        @tool(confirm=False)
+        async def begin() -> None:
+            """Begin."""
+            started.set()
+
+        async def work() -> None:
+            agent = make_agent(begin)
+            task = asyncio.create_task(agent.arun("x"))
+            await started.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await agent.astop()
+
+        scripted_model.writes("await begin()\nwhile True: pass")
+        asyncio.run(work())
+
+    def test_stop_ends_running_tasks(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        started = threading.Event()
+
+        @tool(confirm=False)
+        def begin() -> None:
+            """Begin."""
+            started.set()
+
+        scripted_model.writes("await begin()\nawait asyncio.sleep(60)")
+        agent = make_agent(begin).start()
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                agent.run("x")
+            except BaseException as error:  # noqa: BLE001 - that is what is looked at
+                errors.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert started.wait(20)
+        agent.stop()
+        thread.join(20)
+        assert [type(error) for error in errors] == [AgentStateError]
+
+
+def test_a_driver_written_for_the_reference_works(
+    openai_server: Any,
+) -> None:
+    @tool(confirm=False)
+    def f(x: int) -> int:
+        """Double a number."""
+        return 2 * x
+
+    with openai_server(["```python\nprint(await f(21))\n```"]) as server:
+        agent = Agent(
+            tools=[f],
+            llm=LLMConfig(model="m", base_url=server.base_url, api_key="k"),
+            sandbox="local",
+        )
+        response = agent.run("double 21")
+        agent.stop()
+    assert response.text == "42"
+    assert server.requests[0].headers["authorization"] == "Bearer k"
