@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -217,7 +218,7 @@ class TestRun:
         seen: list[Event] = []
         scripted_model.writes("print('a')\nawait add(1)\nprint('b')")
         agent = make_agent(add)
-        asyncio.run(agent.arun("x", listeners=[seen.append]))
+        asyncio.run(_once(agent, listeners=[seen.append]))
         assert [event.seq for event in seen] == list(range(1, len(seen) + 1))
         assert isinstance(seen[0], TaskStarted)
         assert isinstance(seen[-1], TaskFinished)
@@ -239,8 +240,7 @@ class TestRun:
         pieces: list[str] = []
         scripted_model.writes("print(1)")
         agent = make_agent(stream=True)
-        response = asyncio.run(agent.arun("x", on_delta=pieces.append))
-        assert response.text == "1"
+        assert asyncio.run(_once(agent, on_delta=pieces.append)) == "1"
         assert "print(1)" in "".join(pieces)
 
 
@@ -366,10 +366,17 @@ class TestApproval:
             scripted_model.writes("print(await add(1))")
             quick = await agent.arun("quick")
             release.set()
-            return [quick.text, (await waiting).text]
+            answers = [quick.text, (await waiting).text]
+            await agent.astop()
+            return answers
 
         agent = make_agent(tool(_pay), add, on_confirm=on_confirm)
         assert asyncio.run(work(agent)) == ["2", "paid 1"]
+
+
+async def _once(agent: Agent, **options: Any) -> str:
+    async with agent:
+        return (await agent.arun("x", **options)).text
 
 
 def _pay(amount: int) -> str:
@@ -404,6 +411,8 @@ class TestLifecycle:
 
         assert asyncio.run(work()) == "2"
 
+    @pytest.mark.filterwarnings("ignore::ResourceWarning")
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
     def test_one_agent_over_several_event_loops(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
@@ -412,6 +421,7 @@ class TestLifecycle:
         assert asyncio.run(agent.arun("x")).text == "1"
         assert asyncio.run(agent.arun("x")).text == "2"
         assert agent.run("x").text == "3"
+        gc.collect()  # the transports of the loops that were closed under the agent
 
     def test_run_inside_a_running_loop_works(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
@@ -419,7 +429,8 @@ class TestLifecycle:
         scripted_model.writes("print(1)")
 
         async def notebook() -> str:
-            return make_agent().run("x").text
+            with make_agent() as agent:
+                return agent.run("x").text
 
         assert asyncio.run(notebook()) == "1"
 
@@ -433,12 +444,11 @@ class TestLifecycle:
             await agent.arun("x")
             with pytest.raises(AgentStateError, match="inside the event loop"):
                 agent.run("y")
+            await agent.astop()
 
         asyncio.run(work())
 
-    def test_from_many_threads(
-        self, make_agent: MakeAgent, scripted_model: ScriptedModel
-    ) -> None:
+    def test_from_many_threads(self, make_agent: MakeAgent, scripted_model: ScriptedModel) -> None:
         scripted_model.default = "```python\nprint(await add(41))\n```"
         agent = make_agent(add).start()
         answers: list[str] = []
@@ -510,13 +520,13 @@ def test_a_driver_written_for_the_reference_works(
         """Double a number."""
         return 2 * x
 
-    with openai_server(["```python\nprint(await f(21))\n```"]) as server:
-        agent = Agent(
-            tools=[f],
-            llm=LLMConfig(model="m", base_url=server.base_url, api_key="k"),
-            sandbox="local",
-        )
-        response = agent.run("double 21")
-        agent.stop()
+    server = openai_server(["```python\nprint(await f(21))\n```"])
+    agent = Agent(
+        tools=[f],
+        llm=LLMConfig(model="m", base_url=server.base_url, api_key="k"),
+        sandbox="local",
+    )
+    response = agent.run("double 21")
+    agent.stop()
     assert response.text == "42"
     assert server.requests[0].headers["authorization"] == "Bearer k"

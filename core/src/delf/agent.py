@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict, Unpac
 
 from delf.config.schema import make_config
 from delf.engine.usage import Ledger
-from delf.errors import AgentConfirmationError, ToolDefinitionError
+from delf.errors import AgentConfirmationError
 from delf.llm import LLMConfig
 from delf.messages import Message, TextPart, Usage
-from delf.protocols.connection import ConnectionLike
 from delf.response import Response
 from delf.sync import LoopThread, call, call_async, running_loop
-from delf.tools import tool
+from delf.tools import as_connection
 from delf.types import ApprovalMode, Isolation
 
 if TYPE_CHECKING:
@@ -373,23 +372,6 @@ class Agent:
         await asyncio.wait({starting})
         if not starting.cancelled() and starting.exception() is None:
             await starting.result().stop()
-
-
-def as_connection(item: Any) -> ConnectionLike:
-    """Something from ``tools`` as a connection; plain functions become tools.
-
-    Raises:
-        ToolDefinitionError: When it is neither.
-    """
-    if isinstance(item, ConnectionLike):
-        return item
-    if isinstance(item, type) or not callable(item) or not hasattr(item, "__name__"):
-        what = item.__name__ + " (a class)" if isinstance(item, type) else type(item).__name__
-        raise ToolDefinitionError(
-            f"{what} is no tool",
-            hint="give connections (made, not their classes), @tool functions or functions",
-        )
-    return tool(item)
 
 
 def _environ() -> Mapping[str, str]:

@@ -276,10 +276,12 @@ class ArgumentValidator:
         from pydantic.errors import PydanticUserError
         from pydantic_core import SchemaError
 
+        from delf.typeddicts import validatable
+
         fields: dict[str, Any] = {}
         for index, (name, hint) in enumerate(self._signature.hints.items()):
             default = self._signature.defaults.get(name, ...)
-            fields[f"p{index}"] = (hint, Field(default=default, alias=name))
+            fields[f"p{index}"] = (validatable(hint), Field(default=default, alias=name))
         config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True)
         try:
             return create_model(self._where.replace(".", "_"), __config__=config, **fields)

@@ -9,6 +9,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from delf.actions import EFFECTS, Action, action_from_function
 from delf.connection import describe_actions
 from delf.errors import ToolDefinitionError
+from delf.protocols.connection import ConnectionLike
 from delf.signatures import ArgumentValidator
 from delf.types import Effect, Permission
 
@@ -123,3 +124,20 @@ def _check(target: Any, handle_error: Any, confirm: Any, effect: Any) -> None:
         raise ToolDefinitionError(f"confirm of {target.__name__} must be True or False")
     if effect not in EFFECTS:
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
+
+
+def as_connection(item: Any) -> ConnectionLike:
+    """Something from ``tools`` as a connection; plain functions become tools.
+
+    Raises:
+        ToolDefinitionError: When it is neither.
+    """
+    if isinstance(item, ConnectionLike):
+        return item
+    if isinstance(item, type) or not callable(item) or not hasattr(item, "__name__"):
+        what = item.__name__ + " (a class)" if isinstance(item, type) else type(item).__name__
+        raise ToolDefinitionError(
+            f"{what} is no tool",
+            hint="give connections (made, not their classes), @tool functions or functions",
+        )
+    return tool(item)

@@ -80,7 +80,9 @@ def _examine(state: State) -> Iterator[Finding]:
 
     version = platform.python_version()
     yield Finding(area="python", status="ok", text=f"{version} at {sys.executable}")
-    yield Finding(area="delf", status="ok", text=f"{delf.__version__} in {Path(delf.__file__).parent}")
+    yield Finding(
+        area="delf", status="ok", text=f"{delf.__version__} in {Path(delf.__file__).parent}"
+    )
     project: Project | None = None
     config: AgentConfig | None = None
     try:
@@ -197,9 +199,7 @@ def _models(
         yield Finding(area="model", status="problem", text=text, hint=error.hint)
 
 
-async def _make_model(
-    host: PluginHost, config: AgentConfig, environ: Mapping[str, str]
-) -> None:
+async def _make_model(host: PluginHost, config: AgentConfig, environ: Mapping[str, str]) -> None:
     """Make the configured model, which asks nothing of it but finds its key.
 
     Raises:

@@ -48,8 +48,12 @@ _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
     type=click.Choice(tuple(_MODES)),
     help="Calls that need approval: ask for each (default), allow all, or allow none.",
 )
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-              help="The most that the task may take.  [default: 300]")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="The most that the task may take.  [default: 300]",
+)
 @click.option("--out", metavar="DIR", type=click.Path(), help="Where output files go.")
 @click.option(
     "--file",

@@ -22,7 +22,7 @@ _CODE_START = re.compile(
 )
 _DOES = (ast.Call, ast.Assign, ast.AugAssign, ast.Import, ast.ImportFrom, ast.Await, ast.Return)
 _MAX_LINES = 2000
-_MAX_TRIES = 80
+_MAX_TRIES = 40
 _MAX_LONGER = 50
 _MAX_COMPARED = 20
 _SIMILAR = 0.6

@@ -28,9 +28,7 @@ class ModelPool:
         record: Where to write what the models answer.
     """
 
-    def __init__(
-        self, host: PluginHost, context: ModelContext, record: str | None = None
-    ) -> None:
+    def __init__(self, host: PluginHost, context: ModelContext, record: str | None = None) -> None:
         self._host = host
         self._context = context
         self._record = record

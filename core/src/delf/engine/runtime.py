@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from delf.config.schema import AgentConfig
 from delf.engine.approvals import Approvals, CallbackChannel, NamedChannel
+from delf.engine.factories import make
 from delf.engine.gate import Gate
 from delf.engine.log import Listener, TaskLog
 from delf.engine.models import Asker, ModelPool, OnDelta
@@ -132,13 +133,7 @@ class Runtime:
             await warm_up(self._spec)
 
     def _make(self, kind: type[Spec], name: str) -> Any:
-        spec = self._host.spec(kind, name)
-        plugin = f"{kind.kind}-{name}"
-        options = self._parts.plugin_options.get(plugin, {})
-        try:
-            return self._host.resolve(spec)(**options)
-        except TypeError as error:
-            raise ConfigurationError(f"[plugins.{plugin}]: {error}") from None
+        return make(self._host, self._host.spec(kind, name), self._parts.plugin_options)
 
     def _channels(self) -> list[NamedChannel]:
         channels: list[NamedChannel] = []

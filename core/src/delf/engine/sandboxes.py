@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from delf.config.schema import AgentConfig
+from delf.engine.factories import make
 from delf.errors import ConfigurationError, SandboxUnavailableError, did_you_mean
 from delf.plugins.host import PluginHost
 from delf.protocols.sandbox import Limits, SandboxBackend, Unavailable
@@ -121,15 +122,7 @@ def _make(
         for name, value in config.sandbox_config.items()
         if name not in known and name not in _LIMIT_NAMES
     }
-    arguments = {**options.get(f"sandbox-{spec.name}", {}), **extra}
-    factory = host.resolve(spec)
-    try:
-        return factory(**arguments)
-    except TypeError as error:
-        raise ConfigurationError(
-            f"sandbox {spec.name!r}: {error}",
-            hint=f"limits: {', '.join(sorted(known))}",
-        ) from None
+    return make(host, spec, options, **extra)
 
 
 def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:

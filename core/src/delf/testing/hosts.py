@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +107,3 @@ def forget_modules(folder: Path, before: Iterable[str]) -> None:
 def _this_delf() -> str:
     major, minor, *_ = delf.__version__.split(".")
     return f"delf>={major}.{minor},<{int(major) + 1}"
-
-
-Factory = Callable[..., Any]

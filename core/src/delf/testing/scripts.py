@@ -31,9 +31,7 @@ class RecordingScriptHost:
             raises is raised in the script as ``ToolError``.
     """
 
-    tools: Mapping[str, Callable[..., Any]] = field(
-        default_factory=dict[str, Callable[..., Any]]
-    )
+    tools: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
     calls: list[CallRequest] = field(default_factory=list[CallRequest])
     cancelled: list[str] = field(default_factory=list[str])
     printed_texts: list[str] = field(default_factory=list[str])
@@ -59,7 +57,8 @@ class RecordingScriptHost:
         Args:
             options: Fields of ``SessionSpec``.
         """
-        return SessionSpec(**{"tools": self.names, "modules": DEFAULT_MODULES, **options})
+        fields: dict[str, Any] = {"tools": self.names, "modules": DEFAULT_MODULES, **options}
+        return SessionSpec(**fields)
 
     async def call(self, request: CallRequest) -> CallAnswer:
         """Call a function."""

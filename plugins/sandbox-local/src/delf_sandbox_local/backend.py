@@ -111,7 +111,7 @@ class LocalBackend:
         if self._loop is loop:
             return
         if self._server is not None:
-            self._server.kill()
+            self._server.abandon()
             self._server = None
         self._idle.clear()
         self._open.clear()

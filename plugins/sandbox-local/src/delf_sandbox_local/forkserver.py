@@ -184,6 +184,16 @@ class ForkServer:
         for guest in list(self._guests.values()):
             guest.kill()
 
+    def abandon(self) -> None:
+        """Free everything where the event loop is closed already and nothing can be awaited."""
+        self._process.kill()
+        self._process.wait()
+        self._control.close()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+        for guest in self._guests.values():
+            guest.abandon()
+
     async def aclose(self) -> None:
         """Kill everything and wait until it is gone. Safe to call twice."""
         self.kill()

@@ -99,6 +99,12 @@ class LocalProcess:
         await asyncio.shield(self._ended)
         _remove(self.scratch)
 
+    def abandon(self) -> None:
+        """Free what is held where nothing can be awaited any more; the process is dead."""
+        self._freed = True
+        self._close_handle()
+        _remove(self.scratch)
+
     def _close_handle(self) -> None:
         if self._handle is not None:
             os.close(self._handle)

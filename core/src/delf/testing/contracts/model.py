@@ -47,17 +47,17 @@ class ModelContract(Contract):
         missing(self, "a fixture `slow_model`, or slow = False")
 
     @pytest.fixture
-    def request_(self) -> ModelRequest:
+    def question(self) -> ModelRequest:
         """What is asked."""
         return ModelRequest(messages=(system("Be brief."), user("Say hello, grüß Gott 🦊.")))
 
-    async def test_answers(self, model: Any, request_: ModelRequest) -> None:
-        self._check(await self.within(model.complete(request_)))
+    async def test_answers(self, model: Any, question: ModelRequest) -> None:
+        self._check(await self.within(model.complete(question)))
         await model.aclose()
 
-    async def test_streams_the_same_answer(self, model: Any, request_: ModelRequest) -> None:
+    async def test_streams_the_same_answer(self, model: Any, question: ModelRequest) -> None:
         async def collect() -> list[Any]:
-            return [piece async for piece in model.stream(request_)]
+            return [piece async for piece in model.stream(question)]
 
         *deltas, reply = await self.within(collect())
         assert all(isinstance(piece, ModelDelta) for piece in deltas)
@@ -66,21 +66,21 @@ class ModelContract(Contract):
         assert "".join(piece.text for piece in deltas) == reply.text
         await model.aclose()
 
-    async def test_a_stream_can_be_left_early(self, model: Any, request_: ModelRequest) -> None:
-        stream = model.stream(request_)
+    async def test_a_stream_can_be_left_early(self, model: Any, question: ModelRequest) -> None:
+        stream = model.stream(question)
         await self.within(anext(stream))
         await self.within(stream.aclose())
-        self._check(await self.within(model.complete(request_)))
+        self._check(await self.within(model.complete(question)))
         await model.aclose()
 
-    async def test_leaves_the_request_alone(self, model: Any, request_: ModelRequest) -> None:
-        before = asdict(request_)
-        await self.within(model.complete(request_))
-        assert asdict(request_) == before
+    async def test_leaves_the_request_alone(self, model: Any, question: ModelRequest) -> None:
+        before = asdict(question)
+        await self.within(model.complete(question))
+        assert asdict(question) == before
         await model.aclose()
 
-    async def test_answers_many_at_once(self, model: Any, request_: ModelRequest) -> None:
-        asked = [model.complete(request_) for _ in range(_CONCURRENT)]
+    async def test_answers_many_at_once(self, model: Any, question: ModelRequest) -> None:
+        asked = [model.complete(question) for _ in range(_CONCURRENT)]
         for reply in await self.within(asyncio.gather(*asked)):
             self._check(reply)
         await model.aclose()
@@ -95,12 +95,12 @@ class ModelContract(Contract):
 
     @needs("fails")
     async def test_a_refusal_is_an_error_of_delf(
-        self, failing_model: Any, request_: ModelRequest
+        self, failing_model: Any, question: ModelRequest
     ) -> None:
         with pytest.raises(DelfError) as whole:
-            await self.within(failing_model.complete(request_))
+            await self.within(failing_model.complete(question))
         with pytest.raises(DelfError) as streamed:
-            await self.within(_exhaust(failing_model.stream(request_)))
+            await self.within(_exhaust(failing_model.stream(question)))
         await failing_model.aclose()
         for error in (*chain(whole.value), *chain(streamed.value)):
             shown = f"{error!s} {error!r} {getattr(error, 'hint', '')}"
@@ -108,8 +108,8 @@ class ModelContract(Contract):
         assert whole.value.message.strip()
 
     @needs("slow")
-    async def test_can_be_cancelled(self, slow_model: Any, request_: ModelRequest) -> None:
-        work = asyncio.ensure_future(slow_model.complete(request_))
+    async def test_can_be_cancelled(self, slow_model: Any, question: ModelRequest) -> None:
+        work = asyncio.ensure_future(slow_model.complete(question))
         await asyncio.wait({work}, timeout=0.1)
         assert not work.done(), "slow_model answered at once"
         work.cancel()

@@ -1,0 +1,57 @@
+"""Makes ``typing.TypedDict`` acceptable to pydantic on Python 3.11.
+
+Before Python 3.12 pydantic takes the TypedDict of ``typing_extensions`` only, since that of
+``typing`` loses which keys are required when one inherits from another. Users write what the
+standard library offers; it is translated here, key by key.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import typing
+from typing import Any
+
+import typing_extensions
+
+
+def validatable(hint: Any) -> Any:
+    """A type with every ``typing.TypedDict`` in it replaced by one that pydantic takes.
+
+    Args:
+        hint: A resolved type hint.
+    """
+    return hint if sys.version_info >= (3, 12) else _translate(hint, {})
+
+
+def _translate(hint: Any, done: dict[Any, Any]) -> Any:
+    if isinstance(hint, type) and typing.is_typeddict(hint):
+        return _translate_record(hint, done)
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if not args or origin is typing.Literal:
+        return hint
+    if origin is typing.Annotated:
+        inner = _translate(args[0], done)
+        return hint if inner is args[0] else typing.Annotated[(inner, *hint.__metadata__)]
+    new = tuple(_translate(arg, done) for arg in args)
+    if new == args:
+        return hint
+    if origin in (typing.Union, types.UnionType):
+        return typing.Union[new]  # noqa: UP007 - built at run time
+    return hint.copy_with(new) if hasattr(hint, "copy_with") else origin[new]
+
+
+def _translate_record(record: Any, done: dict[Any, Any]) -> Any:
+    if record in done or record.__class__.__module__ == "typing_extensions":
+        return done.get(record, record)
+    done[record] = dict[str, Any]  # where a record contains itself
+    hints = typing.get_type_hints(record, include_extras=True)
+    required: frozenset[str] = record.__required_keys__
+    fields: dict[str, Any] = {}
+    for name, hint in hints.items():
+        if typing.get_origin(hint) in (typing.Required, typing.NotRequired):
+            hint = typing.get_args(hint)[0]
+        wrap = typing_extensions.Required if name in required else typing_extensions.NotRequired
+        fields[name] = wrap[_translate(hint, done)]
+    done[record] = typing_extensions.TypedDict(record.__name__, fields)  # pyright: ignore
+    return done[record]
