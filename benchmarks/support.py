@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,7 +30,7 @@ class InstantModel:
         text = f"```python\n{SCRIPTS.pop(0)}\n```"
         return ModelReply(text=text, model=self._name, usage=Usage(), cost_usd=0.0)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """The next script, whole."""
         yield await self.complete(request)
 

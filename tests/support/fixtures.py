@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from support.postgres import PostgresServer, postgres_session
 
 __all__ = [
     "Database",
+    "SharedDatabases",
     "any_database",
     "mariadb_database",
     "mariadb_server",
@@ -22,6 +24,7 @@ __all__ = [
     "postgres_server",
     "postgres_url",
     "sqlite_database",
+    "sqlite_file",
     "sqlite_url",
 ]
 
@@ -73,10 +76,12 @@ def mariadb_database(mariadb_server: MariadbServer) -> Iterator[Database]:
         )
 
 
-@pytest.fixture
-def sqlite_database(tmp_path: Path) -> Database:
-    """A fresh SQLite file."""
-    path = tmp_path / "test.db"
+def sqlite_file(path: Path) -> Database:
+    """A fresh SQLite file.
+
+    Args:
+        path: Where to make it.
+    """
 
     def run(text: str) -> str:
         connection = sqlite3.connect(path)
@@ -92,6 +97,54 @@ def sqlite_database(tmp_path: Path) -> Database:
 
     run("PRAGMA user_version = 1")
     return Database("sqlite", f"sqlite:///{path}", run)
+
+
+@pytest.fixture
+def sqlite_database(tmp_path: Path) -> Database:
+    """A fresh SQLite file."""
+    return sqlite_file(tmp_path / "test.db")
+
+
+class SharedDatabases:
+    """Databases that tests of a module share, since none of them changes anything.
+
+    Args:
+        request: Of a fixture of that module.
+        factory: Of the session's temporary folders.
+        setup: The statements that fill a database, by kind.
+    """
+
+    def __init__(
+        self,
+        request: pytest.FixtureRequest,
+        factory: pytest.TempPathFactory,
+        setup: Mapping[str, str],
+    ) -> None:
+        self._request = request
+        self._factory = factory
+        self._setup = setup
+        self._made: dict[str, Database] = {}
+        self._open = contextlib.ExitStack()
+
+    def __call__(self, kind: str) -> Database:
+        """The database of a kind, made when it is first asked for."""
+        if kind not in self._made:
+            database = self._make(kind)
+            database.run(self._setup[kind])
+            self._made[kind] = database
+        return self._made[kind]
+
+    def _make(self, kind: str) -> Database:
+        if kind == "sqlite":
+            return sqlite_file(self._factory.mktemp("shared") / "test.db")
+        short = "postgres" if kind == "postgresql" else kind
+        server = self._request.getfixturevalue(f"{short}_server")
+        name = self._open.enter_context(server.database())
+        return Database(kind, server.url(name), lambda text: server.run(text, name))
+
+    def close(self) -> None:
+        """Drop them."""
+        self._open.close()
 
 
 @pytest.fixture

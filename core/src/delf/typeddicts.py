@@ -25,6 +25,7 @@ def validatable(hint: Any) -> Any:
 
 
 def _translate(hint: Any, done: dict[Any, Any]) -> Any:
+    """One type; ``done`` holds the records that were translated already."""
     if isinstance(hint, type) and typing.is_typeddict(hint):
         return _translate_record(hint, done)
     origin, args = typing.get_origin(hint), typing.get_args(hint)
@@ -38,7 +39,9 @@ def _translate(hint: Any, done: dict[Any, Any]) -> Any:
         return hint
     if origin in (typing.Union, types.UnionType):
         return typing.Union[new]  # noqa: UP007 - built at run time
-    return hint.copy_with(new) if hasattr(hint, "copy_with") else origin[new]
+    copy_with: Any = getattr(hint, "copy_with", None)
+    generic: Any = origin
+    return generic[new] if copy_with is None else copy_with(new)
 
 
 def _translate_record(record: Any, done: dict[Any, Any]) -> Any:
@@ -49,9 +52,10 @@ def _translate_record(record: Any, done: dict[Any, Any]) -> Any:
     required: frozenset[str] = record.__required_keys__
     fields: dict[str, Any] = {}
     for name, hint in hints.items():
-        if typing.get_origin(hint) in (typing.Required, typing.NotRequired):
-            hint = typing.get_args(hint)[0]
+        qualified = typing.get_origin(hint) in (typing.Required, typing.NotRequired)
+        inner = typing.get_args(hint)[0] if qualified else hint
         wrap = typing_extensions.Required if name in required else typing_extensions.NotRequired
-        fields[name] = wrap[_translate(hint, done)]
-    done[record] = typing_extensions.TypedDict(record.__name__, fields)  # pyright: ignore
+        fields[name] = wrap[_translate(inner, done)]
+    make: Any = typing_extensions.TypedDict
+    done[record] = make(record.__name__, fields)
     return done[record]

@@ -324,3 +324,34 @@ async def test_a_stray_task_cannot_keep_the_session_by_refusing_to_end():
     """)
     outcome, _ = await run_script(code)
     assert isinstance(outcome, Done)
+
+
+async def test_scripts_cannot_stop_the_session_by_accident():
+    host = NotingHost()
+    async with local_session() as session:
+        code = "for task in asyncio.all_tasks():\n    task.cancel()\nawait asyncio.sleep(0)"
+        assert (await session.execute(code, host)).kind == "CancelledError"
+        code = "asyncio.get_running_loop().stop()\nawait asyncio.sleep(0)\nprint('on')"
+        assert isinstance(await session.execute(code, host), Done)
+        code = "async def f():\n    raise SystemExit\nawait asyncio.gather(f(), f())"
+        assert (await session.execute(code, host)).kind == "SystemExit"
+        code = "async def f():\n    raise KeyboardInterrupt\nasyncio.create_task(f())\nawait asyncio.sleep(0)"
+        assert isinstance(await session.execute(code, host), Done)
+        code = "globals()[1] = 2\nclass A:\n    def __str__(self):\n        raise TypeError\nA()"
+        assert (await session.execute(code, host)).value == "<A>"
+        code = "async def f():\n    1 / 0\nasyncio.create_task(f())\nawait asyncio.sleep(0)\nimport warnings\nwarnings.warn('hm')"
+        assert isinstance(await session.execute(code, host), Done)
+        assert host.text == "on\n"
+
+
+async def test_an_unawaited_coroutine_is_found_in_every_script():
+    async with local_session() as session:
+        for _ in range(2):
+            outcome = await session.execute("async def f(): pass\nf()\nx = 1", NotingHost())
+            assert outcome.kind == "NotAwaitedError"
+        assert isinstance(await session.execute("x", NotingHost()), Done)
+
+
+async def test_a_huge_context_of_a_rerun_is_cut():
+    outcome, _ = await run_script("rerun('c' * 100_000, 'r')", frame_bytes=60_000)
+    assert isinstance(outcome, Rerun)

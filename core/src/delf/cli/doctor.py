@@ -160,7 +160,7 @@ async def _try_sandbox(
         await backend.aclose()
     except DelfError as error:
         return False, error.message, error.hint
-    except Exception as error:  # noqa: BLE001 - a plugin may fail in any way
+    except Exception as error:
         return False, f"{type(error).__name__}: {error}", None
     if isinstance(state, Unavailable):
         return False, state.reason, state.hint or None

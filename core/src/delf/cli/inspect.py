@@ -13,9 +13,9 @@ from delf.cli.state import State, program_options, state_of
 
 if TYPE_CHECKING:
     from delf.actions import Action
-    from delf.config.project import Project
     from delf.errors import DelfError
     from delf.plugins.host import PluginHost
+    from delf.settings import PluginSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def _look(state: State, name: str, overrides: Sequence[str]) -> _Look:
         instance = make_connection(host, project, name)
         actions = asyncio.run(_actions(instance))
     except DelfError as error:
-        return _look_at_type(host, project, name, type_name, error)
+        return _look_at_type(host, name, type_name, error)
     return _Look(
         name=instance.name,
         type=type_name,
@@ -102,9 +102,7 @@ async def _actions(instance: Any) -> Sequence[Action]:
             await instance.aclose()
 
 
-def _look_at_type(
-    host: PluginHost, project: Project, name: str, type_name: str, reason: DelfError
-) -> _Look:
+def _look_at_type(host: PluginHost, name: str, type_name: str, reason: DelfError) -> _Look:
     """What its class says.
 
     Raises:
@@ -156,8 +154,8 @@ def _permissions(look: _Look, action: Action) -> dict[str, bool]:
 
 
 def _settings(look: _Look) -> Iterator[dict[str, Any]]:
-    settings = getattr(look.kind, "Settings", None)
-    for name, field in (settings.model_fields if settings is not None else {}).items():
+    settings: type[PluginSettings] | None = getattr(look.kind, "Settings", None)
+    for name, field in settings.model_fields.items() if settings is not None else ():
         yield {
             "name": name,
             "variable": f"DELF_{look.name.replace('-', '_').upper()}_{name.upper()}",

@@ -93,7 +93,7 @@ class Program(LazyGroup):
             status = errors.report(error, debug=state.debug)
         except errors.InterruptedRunError as error:
             status = errors.report(error)
-        except Exception as error:  # noqa: BLE001 - the last line of defence
+        except Exception as error:
             status = errors.report(error, debug=state.debug)
         if standalone_mode:
             sys.exit(status)
@@ -116,7 +116,7 @@ def cli(ctx: click.Context) -> None:
     delf run "Which products sold best in March?" -c shop
     delf inspect shop
     delf doctor
-    """
+    """  # noqa: D301 - click's mark for lines that stay as they are
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 import click
@@ -85,7 +86,7 @@ def run(ctx: click.Context, task: str, **given: Any) -> None:
     \b
     delf run "How many orders are open?" -c shop
     echo "Say hello" | delf run - --llm gpt-4o-mini
-    """
+    """  # noqa: D301 - click's mark for lines that stay as they are
     if given["as_json"] and given["events"]:
         raise click.UsageError("--json and --events exclude each other", ctx)
     state = state_of(ctx)
@@ -119,7 +120,7 @@ def _task_text(ctx: click.Context, task: str) -> str:
     """The task, read from the standard input if it is ``-``."""
     if task == "-":
         try:
-            task = click.get_text_stream("stdin", encoding="utf-8-sig").read()
+            task = sys.stdin.buffer.read().decode("utf-8-sig")
         except UnicodeDecodeError:
             raise click.UsageError("the task on the standard input is not UTF-8", ctx) from None
     if not task.strip():

@@ -64,8 +64,8 @@ def state_of(ctx: click.Context) -> State:
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Flags may stand before the command or after it."""
-    if value and parameter.name is not None:
-        setattr(ctx.find_root().ensure_object(State), parameter.name, value)
+    if value:
+        setattr(ctx.find_root().ensure_object(State), str(parameter.name), value)
 
 
 def program_options(command: F) -> F:

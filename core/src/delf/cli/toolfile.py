@@ -8,14 +8,14 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from delf.connection import Connection
 from delf.environment import using_environ
 from delf.errors import ConfigurationError, DelfError, ToolDefinitionError
 from delf.tools import Tool
 
-ToolLike = Tool[..., Any] | Connection
+ToolLike = Tool[Any, Any] | Connection
 
 
 def load_tools(path: Path, environ: Any) -> list[ToolLike]:
@@ -83,18 +83,19 @@ def _place(error: BaseException, path: Path, shown: Path) -> str:
 def _tools_of(module: ModuleType) -> Iterator[ToolLike]:
     exported: Any = getattr(module, "__all__", None)
     seen: set[int] = set()
-    for name, value in vars(module).items():
-        if not isinstance(value, (Tool, Connection)) or id(value) in seen:
+    for name, item in vars(module).items():
+        if not isinstance(item, (Tool, Connection)):
             continue
+        value = cast("ToolLike", item)
         if exported is not None:
             wanted = name in exported
         else:
             foreign = isinstance(value, Tool) and _home(value) != module.__name__
             wanted = not name.startswith("_") and not foreign
-        if wanted:
+        if wanted and id(value) not in seen:
             seen.add(id(value))
             yield value
 
 
-def _home(tool: Tool[..., Any]) -> str | None:
+def _home(tool: Tool[Any, Any]) -> str | None:
     return getattr(tool.function, "__module__", None)

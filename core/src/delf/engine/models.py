@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
 
 from delf.engine.log import TaskLog
 from delf.engine.usage import Ledger, Pricing
@@ -59,6 +59,12 @@ class ModelPool:
             raise PluginError(f"{self._host.origin(spec)} cannot record")
         return player.record(model, self._record)
 
+    async def warm_up(self, config: LLMConfig) -> None:
+        """Let a model prepare for its first call, if it can."""
+        prepare = getattr(self.get(config), "warm_up", None)
+        if prepare is not None:
+            await prepare()
+
     async def aclose(self) -> None:
         """Close every model."""
         models = list(self._open.values())
@@ -101,11 +107,10 @@ class Asker:
             DelfError: When the model failed for good.
         """
         self.ledger.check()
-        settings: Mapping[str, Any] = {**config.settings, **request.settings}
         messages = request.messages
         if self.system_prompt:
             messages = (messages[0], system(self.system_prompt), *messages[1:])
-        request = replace(request, messages=messages, settings=settings)
+        request = replace(request, messages=messages)
         await self.log.record(
             ModelCalled, model=config.model, purpose=request.purpose, attempt=attempt
         )
@@ -138,12 +143,12 @@ class Asker:
         if not self.stream:
             return await model.complete(request)
         final: ModelReply | None = None
-        async for piece in model.stream(request):
-            if isinstance(piece, ModelDelta):
-                if self.on_delta is not None:
+        async with aclosing(model.stream(request)) as pieces:
+            async for piece in pieces:
+                if not isinstance(piece, ModelDelta):
+                    final = piece
+                elif self.on_delta is not None:
                     self.on_delta(piece.text)
-            else:
-                final = piece
         if final is None:
             raise DelfError("the model's stream ended without its answer")
         return final

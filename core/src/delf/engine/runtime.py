@@ -26,7 +26,7 @@ from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
 from delf.engine.task import TaskRun
 from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.usage import Ledger, Pricing, load_pricing
-from delf.errors import AgentStateError, ConfigurationError
+from delf.errors import AgentStateError, ConfigurationError, DelfError
 from delf.messages import Message
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike, SupportsClose
@@ -99,6 +99,7 @@ class Runtime:
         self._running: set[asyncio.Task[FinishedTask]] = set()
         self._feeds: list[ObserverFeed] = []
         self._stopped = False
+        self._warming: asyncio.Future[None] | None = None
         self._toolset: Toolset
         self._sandbox: ChosenSandbox
         self._journal: Journal
@@ -128,9 +129,18 @@ class Runtime:
             limits=self._limits,
             files=_checked_files(config.files),
         )
+        self._models.get(config.main_llm)
+        self._warming = asyncio.ensure_future(self._warm_up())
+
+    async def _warm_up(self) -> None:
+        """Prepare sandboxes and the model while the first task looks for its context."""
         warm_up = getattr(self._sandbox.backend, "warm_up", None)
-        if warm_up is not None:
-            await warm_up(self._spec)
+        try:
+            if warm_up is not None:
+                await warm_up(self._spec)
+            await self._models.warm_up(self._config.main_llm)
+        except DelfError as error:
+            _log.debug("warming up: %s", error)  # the task that needs it will say so
 
     def _make(self, kind: type[Spec], name: str) -> Any:
         return make(self._host, self._host.spec(kind, name), self._parts.plugin_options)
@@ -236,7 +246,9 @@ class Runtime:
         if self._stopped:
             return
         self._stopped = True
-        running = list(self._running)
+        running: list[asyncio.Future[Any]] = list(self._running)
+        if self._warming is not None:
+            running.append(self._warming)
         for work in running:
             work.cancel()
         if running:

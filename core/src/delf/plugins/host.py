@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 import delf
 from delf.errors import DelfError, PluginError, did_you_mean
@@ -62,7 +62,7 @@ class PluginHost:
         no_plugins: bool = False,
         environ: Mapping[str, str] | None = None,
         extra: Iterable[tuple[str, object]] = (),
-    ) -> PluginHost:
+    ) -> Self:
         """A host for the core's own capabilities and all installed plugins.
 
         Reads metadata and imports no plugin.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -37,7 +37,7 @@ class Model(Protocol):
         """
         ...
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """The answer in pieces as they come, then once as a whole, with its usage."""
         ...
 

@@ -6,7 +6,7 @@ import inspect
 import json
 import textwrap
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -100,7 +100,7 @@ class ScriptedModel:
             return answer
         return ModelReply(text=str(answer), model="scripted", usage=USAGE, cost_usd=0.0)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """The next reply in two pieces, then as a whole."""
         reply = await self.complete(request)
         half = len(reply.text) // 2

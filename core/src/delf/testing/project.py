@@ -140,7 +140,7 @@ class DelfProject:
             for name, value in self._environ(environ).items():
                 patch.setenv(name, value)
             patch.chdir(self.root)
-            patch.syspath_prepend(str(self.site))
+            patch.setattr(sys, "path", [str(self.site), *sys.path])
             patch.setattr(sys, "argv", ["delf", *arguments])
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

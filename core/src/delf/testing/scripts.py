@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ class RecordingScriptHost:
     cancelled: list[str] = field(default_factory=list[str])
     printed_texts: list[str] = field(default_factory=list[str])
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    given_up: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def text(self) -> str:
@@ -74,6 +76,7 @@ class RecordingScriptHost:
             return Raised("ToolError", f"{type(error).__name__}: {error}")
         except BaseException:
             self.cancelled.append(name)
+            self.given_up.set()
             raise
         return result if isinstance(result, (Returned, Raised, Told)) else Returned(result)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -100,7 +100,7 @@ class LiteLLMModel:
             await self._pause(failure, attempt)
             attempt += 1
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """The answer in pieces as they come, then once as a whole, with its usage.
 
         A call that fails before its first piece is made again, as in :meth:`complete`. One that

@@ -1,6 +1,23 @@
 """Model answers from a file: record once, replay without a key or a network."""
 
-from delf_model_recorded.model import RecordedModel
-from delf_model_recorded.recorder import RecordingModel
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from delf_model_recorded.model import RecordedModel
+    from delf_model_recorded.recorder import RecordingModel
 
 __all__ = ["RecordedModel", "RecordingModel"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "RecordedModel":
+        from delf_model_recorded.model import RecordedModel
+
+        return RecordedModel
+    if name == "RecordingModel":
+        from delf_model_recorded.recorder import RecordingModel
+
+        return RecordingModel
+    raise AttributeError(f"module 'delf_model_recorded' has no attribute {name!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Final
 
@@ -64,7 +64,7 @@ class RecordedModel:
         """
         return self._take(request)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """The recorded answer in a few pieces, then as a whole.
 
         Args:

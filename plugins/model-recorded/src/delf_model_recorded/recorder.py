@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ class RecordingModel:
         self._append(request, reply)
         return reply
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """The inner model's answer in pieces, recorded once it is whole.
 
         Args:

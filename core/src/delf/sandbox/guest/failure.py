@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeGuard
 
 _MAX_VARIABLES = 60
 _MAX_MESSAGE = 4000
+_MAX_LINE = 400
 _HIDDEN = (types.ModuleType, types.BuiltinFunctionType)
 
 
@@ -28,21 +31,26 @@ def find_place(error: BaseException, sources: Mapping[str, str]) -> Place:
         error: The exception.
         sources: Script texts by the file name that tracebacks give them.
     """
-    if isinstance(error, SyntaxError) and error.filename in sources:
-        return Place(error.lineno, (error.text or "").strip() or None)
+    if isinstance(error, SyntaxError) and error.filename and error.filename in sources:
+        return Place(error.lineno, _line_of(sources[error.filename], error.lineno or 0))
     place = Place()
     trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         source = sources.get(code.co_filename)
         if source is not None:
-            lines = source.splitlines()
-            number = trace.tb_lineno
-            text = lines[number - 1].strip() if 0 < number <= len(lines) else None
+            text = _line_of(source, trace.tb_lineno)
             in_function = not code.co_name.startswith("<") and code.co_name != "__delf_main__"
-            place = Place(number, text, trace.tb_frame.f_locals if in_function else None)
+            place = Place(trace.tb_lineno, text, trace.tb_frame.f_locals if in_function else None)
         trace = trace.tb_next
     return place
+
+
+def _line_of(source: str, number: int) -> str | None:
+    """A line as Python counts them: other separators of Unicode do not end one."""
+    lines = re.split(r"\r\n?|\n", source)
+    text = lines[number - 1].strip() if 0 < number <= len(lines) else ""
+    return text[:_MAX_LINE] or None
 
 
 def message_of(error: BaseException) -> str:
@@ -69,7 +77,7 @@ def describe_variables(
     found: dict[str, str] = {}
     for scope in (namespace, local or {}):
         for name, value in scope.items():
-            if name.startswith("_") or name in hidden or isinstance(value, _HIDDEN):
+            if str(name).startswith("_") or name in hidden or isinstance(value, _HIDDEN):
                 continue
             found.pop(name, None)
             found[name] = describe_type(value)
@@ -84,7 +92,7 @@ def describe_type(value: Any) -> str:
             first = type(next(iter(value))).__name__ if value else ""
             return f"{kind} of {len(value)} {first}".rstrip()
         if _is_dict(value):
-            keys = ", ".join(repr(key)[:30] for key in list(value)[:8])
+            keys = ", ".join(repr(key)[:30] for key in islice(value, 8))
             return f"dict with {len(value)} keys: {keys}" if value else "empty dict"
         if isinstance(value, (str, bytes)):
             return f"{kind} of length {len(value)}"

@@ -72,7 +72,7 @@ def _importer(modules: Sequence[str]) -> Callable[..., Any]:
             raise ImportError("scripts cannot use relative imports")
         if isinstance(fromlist, list):
             # Not a statement of the script: C code imports for itself, as strptime does.
-            return real(name, globals, locals, fromlist, 0)
+            return real(name, globals, locals, (), 0)
         wanted = [name, *(f"{name}.{item}" for item in fromlist or ())]
         if not (_covered(name, roots) or (fromlist and all(w in roots for w in wanted[1:]))):
             raise ImportError(refusal(name, modules))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import warnings
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any
@@ -27,7 +28,13 @@ class Script:
     def __init__(self, source: str, filename: str) -> None:
         self.source = source
         self.filename = filename
-        tree = ast.parse(source, filename)
+        self._wrapped = False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they would stand in the script's output
+            self._code = self._compile()
+
+    def _compile(self) -> CodeType:
+        tree = ast.parse(self.source, self.filename)
         _await_runners(tree)
         _call_forgotten_main(tree)
         self._wrapped = any(isinstance(node, ast.Return) for node in _own_nodes(tree))
@@ -36,9 +43,8 @@ class Script:
         else:
             _keep_last_value(tree)
         ast.fix_missing_locations(tree)
-        self._code: CodeType = compile(
-            tree, filename, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
-        )
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        return compile(tree, self.filename, "exec", flags=flags, dont_inherit=True)
 
     async def run(self, namespace: dict[str, Any]) -> Any:
         """Run it in a namespace, which keeps what the script defined.
@@ -125,7 +131,8 @@ def _keep_last_value(tree: ast.Module) -> None:
 def _wrap(tree: ast.Module) -> ast.Module:
     """Put a script with a top-level ``return`` into a function that shares its names."""
     names = sorted(_bound_names(tree))
-    body: list[ast.stmt] = [_DropGlobals().visit(node) for node in tree.body]
+    outside = [node for node in tree.body if _only_at_module_level(node)]
+    body: list[ast.stmt] = [_ForFunction().visit(n) for n in tree.body if n not in outside]
     if body and isinstance(body[-1], ast.Expr):
         body[-1] = ast.copy_location(ast.Return(value=body[-1].value), body[-1])
     if names:
@@ -138,14 +145,33 @@ def _wrap(tree: ast.Module) -> ast.Module:
     )
     if "type_params" in ast.AsyncFunctionDef._fields:
         function.type_params = []  # pyright: ignore[reportAttributeAccessIssue]
-    return ast.Module(body=[function], type_ignores=[])
+    return ast.Module(body=[*outside, function], type_ignores=[])
 
 
-class _DropGlobals(ast.NodeTransformer):
-    """Top-level ``global`` statements are no-ops, and illegal once the names are declared."""
+def _only_at_module_level(node: ast.stmt) -> bool:
+    """Whether a statement is one of those that no function may hold."""
+    return isinstance(node, ast.ImportFrom) and (
+        node.module == "__future__" or node.names[0].name == "*"
+    )
+
+
+class _ForFunction(ast.NodeTransformer):
+    """Rewrites what is legal at the top level, and not in a function that declares its names.
+
+    ``global`` statements do nothing there; annotations of names mean nothing to a script.
+    """
 
     def visit_Global(self, node: ast.Global) -> ast.AST:
         return ast.copy_location(ast.Pass(), node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        assign = ast.Assign(targets=[node.target], value=node.value)
+        return ast.copy_location(assign, node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return node

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import re
 import signal
 import sys
 import types
+import warnings
 from typing import Any, NoReturn
 
 from delf.sandbox.guest.calls import EXCEPTIONS, Caller, ToolNamespace, tool_function
@@ -22,9 +25,9 @@ from delf.sandbox.guest.frames import FrameTooLargeError
 from delf.sandbox.guest.output import FileSender, LimitReachedError, Printer
 from delf.sandbox.guest.policy import make_builtins, make_open
 from delf.sandbox.guest.script import Script
-from delf.values import UnsupportedValueError
 
 _STOP_SECONDS = 0.25
+_MAX_TEXT = 20_000
 
 
 class RerunSignal(BaseException):
@@ -110,11 +113,22 @@ class GuestSession:
         sys.modules["__main__"] = self._module
         sys.stdout = sys.stderr = self._printer
         sys.stdin = None
+        warnings.filterwarnings("always", "coroutine .* was never awaited", RuntimeWarning)
+        warnings.showwarning = self._take_warning
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+
+    def _take_warning(
+        self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any
+    ) -> None:
+        """Keep warnings out of the answer; one says that something was not done at all."""
+        found = re.fullmatch(r"coroutine '(.+)' was never awaited", str(message))
+        if found and filename in self._sources:
+            self._caller.unawaited[-lineno] = f"{found[1]}(…) on line {lineno}"
 
     def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
         """End this script; the next is written with what was learned."""
         names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
-        self._rerun = [str(context), str(remaining), names]
+        self._rerun = [str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], names]
         raise RerunSignal
 
     async def _execute(self, number: int, source: str) -> list[Any]:
@@ -124,7 +138,9 @@ class GuestSession:
         filename = f"<script {number}>"
         self._sources[filename] = source
         task = asyncio.ensure_future(self._run(source, filename))
-        await asyncio.wait({task})
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):  # of a script that cancels all tasks
+                await asyncio.wait({task})
         value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
         await self._stop_stray_tasks()
         self._printer.flush()
@@ -168,12 +184,20 @@ class GuestSession:
     def _reply(self, answer: list[Any]) -> None:
         try:
             self._channel.send(answer)
-        except (UnsupportedValueError, FrameTooLargeError):
+        except Exception:
             if answer[0] != "done":
                 raise
-            value = answer[1]
-            shown = f"<{describe_type(value)}>" if isinstance(value, (list, dict)) else str(value)
-            self._channel.send(["done", shown[:10_000], answer[2]])
+            self._channel.send(["done", _shown(answer[1]), answer[2]])
+
+
+def _shown(value: Any) -> str:
+    """A value that cannot be passed, as text."""
+    if isinstance(value, (list, dict, set, tuple)):
+        return f"<{describe_type(value)}>"
+    try:
+        return str(value)[:_MAX_TEXT]
+    except Exception:
+        return f"<{describe_type(value)}>"
 
 
 def _limit_of(error: BaseException) -> tuple[str, str] | None:
@@ -194,7 +218,10 @@ def _explain(error: BaseException) -> str:
         return "the script cancelled itself"
     if isinstance(error, SyntaxError):
         return f"{error.msg} (line {error.lineno})"
-    return message_of(error)
+    message = message_of(error)
+    if isinstance(error, RuntimeError) and "from a running event loop" in message:
+        return f"{message}; make the function async and await it"
+    return message
 
 
 def serve_forever(read_fd: int, write_fd: int) -> NoReturn:
@@ -212,4 +239,7 @@ def serve_forever(read_fd: int, write_fd: int) -> NoReturn:
             loop.run_until_complete(main)
         except (SystemExit, KeyboardInterrupt):
             continue  # raised in a task of the script; whoever awaits that task gets it
+        except RuntimeError:
+            if loop.is_closed():
+                break  # else the script only stopped it
     raise SystemExit(70)

@@ -9,8 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from delf.protocols.sandbox import Outcome, SandboxBackend, SandboxSession
+from delf.protocols.sandbox import Done, Failed, Outcome, SandboxBackend, SandboxSession
 from delf.testing.scripts import RecordingScriptHost
+
+_LOOK_AGAIN = 0.02
 
 
 @dataclass
@@ -68,6 +70,19 @@ class Bench:
         await self.backend.aclose()
 
 
+def done(outcome: Outcome) -> Done:
+    """The outcome, which has to be a success."""
+    assert isinstance(outcome, Done), outcome
+    return outcome
+
+
+def failed(outcome: Outcome, kind: str | None = None) -> Failed:
+    """The outcome, which has to be a failure of the script."""
+    assert isinstance(outcome, Failed), outcome
+    assert kind is None or outcome.kind == kind, outcome
+    return outcome
+
+
 def processes_below(parent: int | None = None) -> set[tuple[int, str]]:
     """The processes that descend from one, each as its number and its start.
 
@@ -106,7 +121,7 @@ async def gone(processes: set[tuple[int, str]], seconds: float) -> set[tuple[int
     end = loop.time() + seconds
     left = {process for process in processes if still_runs(process)}
     while left and loop.time() < end:
-        await asyncio.wait({loop.create_future()}, timeout=0.02)
+        await asyncio.wait({loop.create_future()}, timeout=_LOOK_AGAIN)
         left = {process for process in left if still_runs(process)}
     return left
 

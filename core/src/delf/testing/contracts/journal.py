@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import inspect
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -164,8 +165,8 @@ class JournalContract(Contract):
         for event in (started("a"), finished("a", 2)):
             await journal.append(event)
         await journal.aclose()
-        again = reopen()
-        again = await again if isinstance(again, Awaitable) else again
+        again: Any = reopen()
+        again = await again if inspect.isawaitable(again) else again
         assert [event.seq for event in await again.read("a")] == [1, 2]
         assert [item.state for item in await again.find()] == ["done"]
         await again.aclose()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -103,7 +104,7 @@ class MemoryContract(Contract):
     async def test_outlives_the_process(self, store: Any, reopen: Callable[[], Any]) -> None:
         await store.save(self.facts)
         await store.aclose()
-        again = reopen()
-        again = await again if isinstance(again, Awaitable) else again
+        again: Any = reopen()
+        again = await again if inspect.isawaitable(again) else again
         assert [fact.content for fact in await again.list()] == list(self.facts)
         await again.aclose()

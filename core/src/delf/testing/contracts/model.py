@@ -117,9 +117,9 @@ class ModelContract(Contract):
         assert work.cancelled()
         await self.within(slow_model.aclose())
 
-    def _check(self, reply: object) -> None:
+    def _check(self, reply: Any) -> None:
         assert isinstance(reply, ModelReply)
-        assert isinstance(reply.text, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        assert isinstance(reply.text, str)
         assert reply.text.strip(), "the answer is empty"
         assert reply.model.strip()
         assert reply.cost_usd is None or reply.cost_usd >= 0

@@ -80,7 +80,7 @@ class PrefilterContract(Contract):
 
     @needs("asks")
     async def test_a_failing_model_is_a_prefilter_error(self, prefilter: Any) -> None:
-        async def ask(question: str) -> str:
+        async def ask(_question: str) -> str:
             raise LLMExecutionError("the model is down")
 
         with pytest.raises(PrefilterError):
@@ -106,7 +106,7 @@ class PrefilterContract(Contract):
 
 
 def _always(text: str) -> Callable[[str], Any]:
-    async def ask(question: str) -> str:
+    async def ask(_question: str) -> str:
         return text
 
     return ask

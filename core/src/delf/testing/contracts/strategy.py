@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -73,9 +74,7 @@ class StrategyContract(Contract):
         assert "the model is down" in response.error
 
     async def test_a_task_can_time_out(self, strategy: Any) -> None:
-        async def never(request: object) -> str:
-            import asyncio
-
+        async def never(_request: object) -> str:
             return await asyncio.get_running_loop().create_future()
 
         response = await self._solve(strategy, [never], timeout=0.2)

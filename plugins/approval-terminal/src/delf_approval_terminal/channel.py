@@ -1,0 +1,167 @@
+"""The approval channel ``terminal``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from delf.protocols.approval import ApprovalRequest, Approved, Decision, Edited, Rejected
+from delf_approval_terminal.edit import parse_arguments, parse_value
+from delf_approval_terminal.lines import LineCutError, Terminal
+from delf_approval_terminal.render import HELP, escape, request_text, style, value_lines
+from delf_approval_terminal.turns import Turns
+
+NO_TERMINAL: Final = (
+    "it needs a person's approval and there is no terminal to ask on; run it on a terminal, "
+    "allow it with --approve all or confirm=False, or pass on_confirm=…"
+)
+_PROMPT: Final = "> "
+_CUT: Final = "that line was longer than a terminal can take; nothing was changed"
+
+# A process has one terminal, whatever the number of its agents and event loops.
+_TURNS: Final = Turns()
+
+
+class TerminalChannel:
+    """Implements :class:`delf.protocols.approval.ApprovalChannel`.
+
+    Requests are shown one after another. Waiting for an answer blocks no other task.
+    """
+
+    async def decide(self, request: ApprovalRequest) -> Decision | None:
+        """What the person at the terminal says; a rejection where there is no terminal."""
+        async with _TURNS.turn():
+            with Terminal.standard() as terminal:
+                if terminal is None:
+                    return Rejected(reason=NO_TERMINAL)
+                try:
+                    decision = await _Question(terminal, request).ask()
+                except asyncio.CancelledError:
+                    terminal.write(f"\n{style('no answer is needed any more', 'dim')}\n")
+                    raise
+                terminal.write(f"{_outcome(decision)}\n")
+                return decision
+
+
+class _Question:
+    """One request on a terminal, until it is decided."""
+
+    def __init__(self, terminal: Terminal, request: ApprovalRequest) -> None:
+        self._terminal = terminal
+        self._request = request
+        self._arguments: Mapping[str, Any] = dict(request.arguments)
+        self._edited = False
+
+    async def ask(self) -> Decision:
+        self._terminal.forget_typed()
+        self._show()
+        while True:
+            answer = await self._line(_PROMPT)
+            decision = await self._take("r" if answer is None else answer, ended=answer is None)
+            if decision is not None:
+                return decision
+
+    async def _take(self, answer: str, *, ended: bool) -> Decision | None:
+        """The decision that an answer means, or None to ask on."""
+        match answer.lower():
+            case "a" | "y" | "yes" | "approve":
+                return Edited(arguments=self._arguments) if self._edited else Approved()
+            case "t" | "task" if not self._edited:
+                return Approved(remember="task")
+            case "s" | "session" if not self._edited:
+                return Approved(remember="session")
+            case "r" | "n" | "no" | "reject":
+                reason = None if ended else await self._line("reason (may be empty): ")
+                return Rejected(reason=reason or "rejected on the terminal")
+            case "e" | "edit":
+                await self._edit()
+                self._show()
+            case "v" | "view":
+                self._show(whole=True)
+            case _:
+                self._terminal.write(f"{HELP}\n")
+        return None
+
+    def _show(self, *, whole: bool = False) -> None:
+        text = request_text(
+            self._request,
+            self._arguments,
+            width=self._terminal.width,
+            edited=self._edited,
+            waiting=_TURNS.waiting,
+            whole=whole,
+        )
+        self._terminal.write(f"\n{text}")
+
+    async def _line(self, prompt: str) -> str | None:
+        while True:
+            try:
+                return await self._terminal.read(prompt)
+            except LineCutError:
+                self._complain(_CUT)
+
+    async def _edit(self) -> None:
+        """Change arguments until an empty line, or Ctrl-D."""
+        while True:
+            names = list(self._arguments)
+            for number, name in enumerate(names, 1):
+                first = value_lines(self._arguments[name], whole=False)[0]
+                self._terminal.write(f"  {number} {escape(name)} = {first[:100]}\n")
+            choice = await self._line("number or name, * for all at once, empty when done: ")
+            if not choice:
+                return
+            name = _chosen(choice, names)
+            if choice == "*":
+                await self._edit_all()
+            elif name is None:
+                self._complain(f"there is no argument {escape(choice)!r}")
+            else:
+                await self._edit_one(name)
+
+    async def _edit_one(self, name: str) -> None:
+        typed = await self._line(f"{escape(name)} = ")
+        if not typed:
+            return
+        try:
+            value = parse_value(typed, self._arguments[name])
+        except ValueError as error:
+            self._complain(str(error))
+        else:
+            self._arguments = {**self._arguments, name: value}
+            self._edited = True
+
+    async def _edit_all(self) -> None:
+        typed = await self._line("arguments = ")
+        if not typed:
+            return
+        try:
+            self._arguments = parse_arguments(typed)
+            self._edited = True
+        except ValueError as error:
+            self._complain(str(error))
+
+    def _complain(self, text: str) -> None:
+        self._terminal.write(f"{style(text, 'yellow')}\n")
+
+
+def _chosen(choice: str, names: list[str]) -> str | None:
+    if choice in names:
+        return choice
+    if choice.isdecimal() and 1 <= int(choice) <= len(names):
+        return names[int(choice) - 1]
+    return None
+
+
+def _outcome(decision: Decision) -> str:
+    match decision:
+        case Approved(remember="task"):
+            return style("approved for this task", "green")
+        case Approved(remember="session"):
+            return style("approved for this session", "green")
+        case Approved():
+            return style("approved", "green")
+        case Edited():
+            return style("approved as edited", "green")
+        case _:
+            return style("rejected", "red")

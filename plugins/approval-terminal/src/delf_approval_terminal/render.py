@@ -1,0 +1,171 @@
+"""A request as text: nothing in it can steer the terminal or stand outside of its frame."""
+
+from __future__ import annotations
+
+import os
+import pprint
+import unicodedata
+from collections.abc import Iterator, Mapping
+from reprlib import Repr
+from typing import Any, Final
+
+from delf.protocols.approval import ApprovalRequest
+
+MENU: Final = (
+    "a approve · r reject · e edit · t for this task · s for this session · v view all · ? help"
+)
+EDITED_MENU: Final = "a approve as edited · r reject · e edit · v view all · ? help"
+HELP: Final = """\
+a  make the call with these arguments
+r  refuse it; a reason is passed on to the script and the model
+e  change arguments first
+t  make it, and the same call with the same arguments again in this task without asking
+s  the same for as long as this session lasts
+v  show every argument in full
+Ctrl-D refuses, Ctrl-C stops the task"""
+
+_EFFECTS: Final = {
+    "read": "it only reads",
+    "write": "it changes data",
+    "irreversible": "it cannot be undone",
+}
+_MOST_LINES: Final = 12
+_MOST_CHARACTERS: Final = 1000
+_MOST_ARGUMENTS: Final = 30
+_MARKS: Final = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "1;33", "green": "1;32"}
+
+
+def style(text: str, mark: str) -> str:
+    """A text with a colour, unless ``NO_COLOR`` is set."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{_MARKS[mark]}m{text}\x1b[0m"
+
+
+def escape(text: str) -> str:
+    """A text in one line, with everything that is not printable as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def fold(text: str, width: int) -> Iterator[str]:
+    """A line of printable characters in pieces that fit into a width."""
+    piece, used = "", 0
+    for character in text:
+        cells = 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        if used + cells > width and piece:
+            yield piece
+            piece, used = "", 0
+        piece += character
+        used += cells
+    yield piece
+
+
+def value_lines(value: Any, *, whole: bool) -> list[str]:
+    """A value as lines of printable characters.
+
+    Args:
+        value: A validated argument.
+        whole: All of it, or a beginning that says how much is left.
+    """
+    if isinstance(value, str) and "\n" in value:
+        text = value if whole else value[: 2 * _MOST_CHARACTERS]
+        lines = [escape(line.replace("\t", "    ")) for line in text.split("\n")]
+        if not whole:
+            lines = _capped(lines, value.count("\n") + 1, len(value))
+        return lines
+    if whole:
+        return [escape(line) for line in pprint.pformat(value, sort_dicts=False).split("\n")]
+    if isinstance(value, (str, bytes)):
+        text = repr(value[:_MOST_CHARACTERS])
+        more = f" … {len(value) - _MOST_CHARACTERS:,} more"
+        return [escape(text) + (more if len(value) > _MOST_CHARACTERS else "")]
+    text = escape(_SHORT.repr(value))
+    return [text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]} … cut"]
+
+
+def _capped(lines: list[str], count: int, size: int) -> list[str]:
+    kept: list[str] = []
+    room = _MOST_CHARACTERS
+    for line in lines[:_MOST_LINES]:
+        if room <= 0:
+            break
+        kept.append(line if len(line) <= room else f"{line[:room]} …")
+        room -= len(line)
+    if len(kept) < count or room < 0:
+        kept.append(f"… {count:,} lines, {size:,} characters in all; v shows them")
+    return kept
+
+
+def _short() -> Repr:
+    short = Repr()
+    short.maxlevel = 5
+    short.maxdict = short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = 20
+    short.maxstring = short.maxother = short.maxlong = 200
+    return short
+
+
+_SHORT: Final = _short()
+
+
+def request_text(
+    request: ApprovalRequest,
+    arguments: Mapping[str, Any],
+    *,
+    width: int,
+    edited: bool = False,
+    waiting: int = 0,
+    whole: bool = False,
+) -> str:
+    """A request in its frame, for a terminal.
+
+    Args:
+        request: What is asked.
+        arguments: Its arguments.
+        width: The terminal's columns.
+        edited: Whether the person changed them.
+        waiting: How many more requests wait.
+        whole: Show every value in full.
+    """
+    mark = "red" if request.effect == "irreversible" else "yellow"
+    more = f" · {waiting} more waiting" if waiting else ""
+    effect = f"{request.effect}, {_EFFECTS.get(request.effect, '')}"
+    head = f"approval needed · {escape(request.action)} · {effect}{more}"
+    lines = [f"{style('┌', mark)} {style(piece, mark)}" for piece in fold(head, width - 2)]
+    bar = style("│", mark)
+    room = width - 3
+    body = list(_about(request))
+    shown = list(arguments.items())
+    for name, value in shown if whole else shown[:_MOST_ARGUMENTS]:
+        body += _argument(name, value, whole=whole)
+    if not whole and len(shown) > _MOST_ARGUMENTS:
+        body.append(f"… {len(shown) - _MOST_ARGUMENTS} more arguments; v shows them")
+    if not shown:
+        body.append("(no arguments)")
+    if edited:
+        body.append("(edited by you)")
+    lines += [f"{bar} {piece}" for line in body for piece in fold(line, room)]
+    menu = EDITED_MENU if edited else MENU
+    lines += [f"{style('└', mark)} {piece}" for piece in fold(menu, room)]
+    return "\n".join(lines) + "\n"
+
+
+def _about(request: ApprovalRequest) -> Iterator[str]:
+    if request.permission not in (request.action, request.action.rpartition(".")[2]):
+        yield f"permission: {escape(request.permission)}"
+    if request.description:
+        said = escape(" ".join(request.description.split()))
+        yield f"the script says: {said if len(said) <= 300 else said[:299] + '…'}"
+
+
+def _argument(name: str, value: Any, *, whole: bool) -> list[str]:
+    lines = value_lines(value, whole=whole)
+    label = escape(name)
+    if len(lines) == 1:
+        return [f"{label} = {lines[0]}"]
+    return [f"{label} =", *(f"    {line}" for line in lines)]

@@ -1,0 +1,70 @@
+"""One question at a time: a lock that tasks of any event loop can wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
+
+
+class Turns:
+    """Gives the terminal to one asker after another, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken = False
+        self._waiting: deque[Waiter] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return len(self._waiting)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None]:
+        """Wait for one's turn and have it."""
+        await self._take()
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    async def _take(self) -> None:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if not self._taken:
+                self._taken = True
+                return
+            mine: asyncio.Future[None] = loop.create_future()
+            waiter = (loop, mine)
+            self._waiting.append(waiter)
+        try:
+            await mine
+        except asyncio.CancelledError:
+            with self._lock:
+                gone = waiter in self._waiting
+                if gone:
+                    self._waiting.remove(waiter)
+            if not gone:  # the turn had come already
+                self._pass_on()
+            raise
+
+    def _pass_on(self) -> None:
+        with self._lock:
+            while self._waiting:
+                loop, future = self._waiting.popleft()
+                try:
+                    loop.call_soon_threadsafe(_wake, future)
+                except RuntimeError:  # its loop was closed
+                    continue
+                return
+            self._taken = False
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,21 @@
+import pytest
+
+from delf.testing import PluginContract, SandboxContract
+from delf_sandbox_local.backend import LocalBackend
+
+
+class TestSandboxLocal(SandboxContract):
+    @pytest.fixture
+    def backend(self):
+        return LocalBackend()
+
+
+class TestWithoutPool(SandboxContract):
+    @pytest.fixture
+    def backend(self):
+        return LocalBackend(pool_size=0)
+
+
+class TestPlugin(PluginContract):
+    name = "sandbox-local"
+    offers = {"sandbox": ["local"]}
