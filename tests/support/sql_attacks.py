@@ -14,7 +14,7 @@ SETUP = {
         CREATE FUNCTION add_item() RETURNS int LANGUAGE sql VOLATILE AS
             'INSERT INTO items VALUES (99, ''f'') RETURNING id';
         CREATE FUNCTION lying() RETURNS int LANGUAGE plpgsql STABLE AS
-            'BEGIN EXECUTE ''INSERT INTO items VALUES (98, ''''f'''')''; RETURN 1; END';
+            'BEGIN RETURN add_item(); END';
         CREATE PROCEDURE add_items() LANGUAGE sql AS 'INSERT INTO items VALUES (97, ''p'')';
         CREATE VIEW numbered AS SELECT nextval('counter') AS n;
     """,
@@ -241,6 +241,8 @@ FINGERPRINTS = {
         SELECT group_concat(id, name ORDER BY id) FROM items;
         SELECT group_concat(table_name ORDER BY table_name) FROM information_schema.tables
             WHERE table_schema = DATABASE();
+        SELECT group_concat(table_name, column_name ORDER BY table_name, ordinal_position)
+            FROM information_schema.columns WHERE table_schema = DATABASE();
         SELECT next_not_cached_value FROM counter;
         SELECT count(*) FROM mysql.user;
         SELECT IS_USED_LOCK('evil');

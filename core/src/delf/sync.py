@@ -29,6 +29,7 @@ class LoopThread:
         try:
             self.loop.run_forever()
         finally:
+            self.loop.run_until_complete(_end_tasks())
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.close()
 
@@ -76,6 +77,15 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+async def _end_tasks() -> None:
+    """Cancel what libraries left running on a loop that is about to be closed."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=1.0)
 
 
 def _wait_for_clean_up(loop: asyncio.AbstractEventLoop, seconds: float = 5.0) -> None:

@@ -15,6 +15,7 @@ from delf.protocols.model import ModelContext
 from delf_model_recorded import RecordedModel, RecordingModel
 from support.model_fixtures import ask, read_stream
 from support.openai_server import Reply
+from support.recording_worker import record_many
 
 
 class Echo:
@@ -105,22 +106,13 @@ async def test_tasks_and_models_share_a_file(tmp_path):
     assert sorted(line["reply"]["text"] for line in lines(path)) == sorted(texts)
 
 
-def _record(path, name, count):
-    async def run():
-        recorder = RecordingModel(Echo(), path)
-        for i in range(count):
-            await recorder.complete(ask(f"{name}-{i} " + "y" * 20_000))
-
-    asyncio.run(run())
-
-
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_threads_and_processes_share_a_file(kind, tmp_path):
     path = tmp_path / "run.jsonl"
     make = (
         threading.Thread if kind == "threads" else multiprocessing.get_context("forkserver").Process
     )
-    workers = [make(target=_record, args=(path, name, 40)) for name in "abcd"]
+    workers = [make(target=record_many, args=(path, name, 40)) for name in "abcd"]
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -10,12 +10,6 @@ class TestSandboxLocal(SandboxContract):
         return LocalBackend()
 
 
-class TestWithoutPool(SandboxContract):
-    @pytest.fixture
-    def backend(self):
-        return LocalBackend(pool_size=0)
-
-
 class TestPlugin(PluginContract):
     name = "sandbox-local"
     offers = {"sandbox": ["local"]}

@@ -26,10 +26,12 @@ FILES = [Path("/tmp/delf-evil-file"), Path("/tmp/delf-evil-outfile")]
 class Attacked(SharedDatabases):
     """Databases that remember what they looked like at first."""
 
-    def _make(self, kind):
-        database = super()._make(kind)
-        database.run(SETUP[kind])
-        self.before = {**getattr(self, "before", {}), kind: database.run(FINGERPRINTS[kind])}
+    before: dict[str, str]
+
+    def __call__(self, kind):
+        database = super().__call__(kind)
+        if kind not in self.before:
+            self.before[kind] = database.run(FINGERPRINTS[kind])
         return database
 
     def check_unchanged(self, kind):
@@ -38,7 +40,8 @@ class Attacked(SharedDatabases):
 
 @pytest.fixture(scope="module")
 def databases(request, tmp_path_factory):
-    shared = Attacked(request, tmp_path_factory, dict.fromkeys(SETUP, "SELECT 1"))
+    shared = Attacked(request, tmp_path_factory, SETUP)
+    shared.before = {}
     yield shared
     shared.close()
 

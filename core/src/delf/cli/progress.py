@@ -69,13 +69,17 @@ def _story(event: ev.Event) -> str | None:
     match event:
         case ev.SandboxOpened():
             return f"  sandbox {event.backend} ({event.isolation})"
+        case ev.StepFinished():
+            return f"  {event.step}: {event.duration_ms:.1f} ms"
         case ev.ModelReplied():
             usage = event.usage
             tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
-            return f"  {event.model} ({event.purpose}): {tokens}, {event.duration_ms:.0f} ms"
+            model = event.model if len(event.model) <= _WIDEST else f"…{event.model[-_WIDEST:]}"
+            return f"  {model} ({event.purpose}): {tokens}, {event.duration_ms:.0f} ms"
         case ev.CallStarted():
             named = ", ".join(f"{name}={value!r}" for name, value in event.arguments.items())
-            return f"  → {event.call_id} {_cut(f'{event.action}({named})', 200)}"
+            why = f": {event.description}" if event.description else f"({named})"
+            return f"  → {event.call_id} {_cut(event.action + why, 200)}"
         case ev.CallFinished():
             what = f": {_cut(event.error, 200)}" if event.error else ""
             return f"  ← {event.call_id} {event.status}, {event.duration_ms:.0f} ms{what}"

@@ -92,9 +92,7 @@ def _write(response: Response, options: Options, screen: output.Screen, *, debug
     status = errors.FAILED if failed else errors.OK
     if response.exception is not None:
         status = errors.report(response.exception, debug=debug)
-    if options.verbose:
-        screen.line(response.trace.summary(), "dim")
-    elif not options.events:
+    if not options.events:
         output.show_end(response, screen)
     return status
 

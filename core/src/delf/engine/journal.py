@@ -6,6 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 from delf.errors import UnknownTaskError
 from delf.events import Event, TaskFinished, TaskStarted
@@ -29,7 +30,8 @@ class MemoryJournal:
     def __init__(self, *, max_tasks: int = 1000) -> None:
         self._max_tasks = max_tasks
         self._tasks: OrderedDict[str, _Entry] = OrderedDict()
-        self._queues: dict[asyncio.Queue[Event], str | None] = {}
+        # A subscription that was never read leaves with its generator.
+        self._queues: WeakKeyDictionary[asyncio.Queue[Event], str | None] = WeakKeyDictionary()
 
     async def append(self, event: Event) -> None:
         """Keep an event."""
@@ -40,7 +42,7 @@ class MemoryJournal:
         entry.events.append(event)
         if isinstance(event, TaskFinished):
             entry.finished = True
-        for queue, wanted in self._queues.items():
+        for queue, wanted in list(self._queues.items()):
             if wanted is None or wanted == event.task_id:
                 queue.put_nowait(event)
 
@@ -57,15 +59,11 @@ class MemoryJournal:
             return tuple(events)
         return tuple(event for event in events if event.seq > after)
 
-    async def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
-        """Events from now on."""
+    def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
+        """Events from now on, also those that are appended before the first is read."""
         queue: asyncio.Queue[Event] = asyncio.Queue()
         self._queues[queue] = task_id
-        try:
-            while True:
-                yield await queue.get()
-        finally:
-            del self._queues[queue]
+        return _events_of(queue)
 
     async def find(self, limit: int = 100) -> Sequence[TaskRecord]:
         """The newest tasks first."""
@@ -93,3 +91,8 @@ class MemoryJournal:
         finished = [task_id for task_id, entry in self._tasks.items() if entry.finished]
         for task_id in finished[:excess]:
             del self._tasks[task_id]
+
+
+async def _events_of(queue: asyncio.Queue[Event]) -> AsyncIterator[Event]:
+    while True:
+        yield await queue.get()

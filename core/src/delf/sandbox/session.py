@@ -18,7 +18,7 @@ from delf.protocols.sandbox import (
     SessionSpec,
 )
 from delf.sandbox.guest.frames import FrameReader, FrameTooLargeError
-from delf.sandbox.guest.output import check_file_name
+from delf.sandbox.guest.output import MAX_FILES, check_file_name
 from delf.sandbox.wire import (
     answer_frame,
     exec_frame,
@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 _MAX_OPEN_CALLS = 20_000
 _BUSY_CALLS = 2_000
+_MAX_OPEN_FILES = 16
+_MAX_NAME = 1000
 _SLACK = 1.25
 """The guest enforces limits on output itself; the host ends the session a little above."""
 
@@ -77,6 +79,7 @@ class WireSession(asyncio.Protocol):
         self._out: list[bytes] = []
         self._files: dict[str, bytearray] = {}
         self._file_total = 0
+        self._file_count = 0
         self._printed = 0
         self._scripts = 0
         self._lost = False
@@ -93,11 +96,16 @@ class WireSession(asyncio.Protocol):
         """The guest sent bytes."""
         try:
             for payload in self._reader.feed(data):
+                if not self.alive:
+                    break
                 self._handle(parse(payload))
         except FrameTooLargeError as error:
             self._break(LimitReached(limit="frame", message=f"the sandbox sent {error}"))
         except WireError as error:
             self._break(Crashed(message=error.message))
+        except Exception as error:
+            _log.exception("a frame of the sandbox could not be handled")
+            self._break(Crashed(message=f"a frame could not be handled: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The guest is gone."""
@@ -165,6 +173,8 @@ class WireSession(asyncio.Protocol):
         try:
             self._write(exec_frame(self._scripts, code, self._spec.limits.frame_bytes))
             return await outcome
+        except FrameTooLargeError as error:
+            return LimitReached(limit="frame", message=f"the script is too long: {error}")
         except asyncio.CancelledError:
             self.kill()
             raise
@@ -209,6 +219,7 @@ class WireSession(asyncio.Protocol):
             raise WireError(f"the sandbox sent an unknown frame {kind[:40]!r}")
 
     def _finish(self, outcome: Outcome) -> None:
+        self._host = None  # whatever comes after the end is not of the script any more
         if self._outcome is not None and not self._outcome.done():
             self._outcome.set_result(outcome)
 
@@ -240,7 +251,7 @@ class WireSession(asyncio.Protocol):
             case _:
                 raise WireError("the sandbox sent a malformed file")
         limits = self._spec.limits
-        content = self._files.setdefault(name, bytearray())
+        content = self._files.setdefault(name[:_MAX_NAME], bytearray())
         content += chunk
         self._file_total += len(chunk)
         if len(content) > limits.file_bytes or self._file_total > limits.total_file_bytes:
@@ -248,8 +259,15 @@ class WireSession(asyncio.Protocol):
             message += f"{limits.total_file_bytes:,} together"
             self._break(LimitReached(limit="file", message=message))
             return
+        if len(self._files) > _MAX_OPEN_FILES:
+            raise WireError("the sandbox has too many output files open")
         if last:
-            del self._files[name]
+            del self._files[name[:_MAX_NAME]]
+            self._file_count += 1
+            if self._file_count > MAX_FILES:
+                message = f"a task can hand over {MAX_FILES:,} files"
+                self._break(LimitReached(limit="file", message=message))
+                return
             try:
                 self._host.wrote_file(check_file_name(name), bytes(content))
             except (ValueError, OSError) as error:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from delf.errors import WireError
@@ -24,6 +25,7 @@ from delf.sandbox.guest.frames import FrameTooLargeError, encode, frame_around
 from delf.values import UnsupportedValueError, loads
 
 _MAX_TEXT = 20_000
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf]|\\u[dD][89a-fA-F]")
 
 
 def parse(payload: bytes) -> list[Any]:
@@ -34,11 +36,28 @@ def parse(payload: bytes) -> list[Any]:
     """
     try:
         frame = loads(payload)
-    except ValueError as error:
+        if _SURROGATE.search(payload):
+            frame = _clean(frame)
+    except (ValueError, RecursionError) as error:
         raise WireError(f"the sandbox sent a frame that cannot be read: {error}") from None
     if not isinstance(frame, list) or not frame or not isinstance(frame[0], str):
         raise WireError("the sandbox sent something that is no frame")
     return cast("list[Any]", frame)
+
+
+def _clean(value: Any) -> Any:
+    """The value without halves of surrogate pairs, which nothing on the host could write."""
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case list() | tuple() | set() | frozenset():
+            items = cast("Collection[Any]", value)
+            return type(items)(_clean(item) for item in items)  # pyright: ignore[reportCallIssue]
+        case dict():
+            items = cast("dict[Any, Any]", value).items()
+            return {_clean(key): _clean(item) for key, item in items}
+        case _:
+            return value
 
 
 def parse_call(frame: Sequence[Any]) -> CallRequest:

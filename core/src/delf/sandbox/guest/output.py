@@ -14,6 +14,7 @@ _FLUSH_CHARS = 32 * 1024
 _FLUSH_SECONDS = 0.05
 _CHUNK = 1024 * 1024
 _MAX_NAME = 200
+MAX_FILES = 1000
 _BAD_NAME = re.compile(r"[\x00-\x1f\x7f\\:*?\"<>|]")
 
 
@@ -190,6 +191,7 @@ class FileSender:
         self.file_limit = 50 * 1024 * 1024
         self.total_limit = 200 * 1024 * 1024
         self._total = 0
+        self._count = 0
         self._send = send
 
     def __call__(self, name: str, content: Any) -> Nothing:
@@ -200,10 +202,13 @@ class FileSender:
                 "file", f"{name!r} has {len(data):,} bytes; at most {self.file_limit:,} are allowed"
             )
         self._total += len(data)
+        self._count += 1
         if self._total > self.total_limit:
             raise LimitReachedError(
                 "file", f"the output files together pass {self.total_limit:,} bytes"
             )
+        if self._count > MAX_FILES:
+            raise LimitReachedError("file", f"a task can hand over {MAX_FILES:,} files")
         for start in range(0, max(len(data), 1), _CHUNK):
             chunk = data[start : start + _CHUNK]
             self._send(name, start + _CHUNK >= len(data), chunk)

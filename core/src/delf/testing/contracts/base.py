@@ -55,12 +55,18 @@ class Contract:
             work: What is awaited.
             seconds: How long at the most; the suite's ``seconds`` when omitted.
         """
+        __tracebackhide__ = True
         limit = seconds or self.seconds
+        task = asyncio.ensure_future(work)
         try:
-            async with asyncio.timeout(limit):
-                return await work
-        except TimeoutError:
-            pytest.fail(f"it did not end within {limit:g} s")
+            finished, _ = await asyncio.wait({task}, timeout=limit)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if not finished:
+            task.cancel()
+            pytest.fail(f"it did not end within {limit:g} s", pytrace=False)
+        return task.result()
 
 
 def _tests(cls: type) -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,7 @@ import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -113,13 +113,13 @@ class ConnectionContract(Contract):
     async def test_every_action_has_its_effect(self, connection: Any) -> None:
         for action in await connection.actions():
             assert action.effect in EFFECTS
-        kind: Any = type(connection)
+        kind = cast("Any", type(connection))
         undeclared = list(_undeclared(kind))
         assert not undeclared, f"without effect=…: {undeclared}"
         await _close(connection)
 
     async def test_inspect_needs_no_credentials(self, connection: Any) -> None:
-        kind: Any = type(connection)
+        kind = cast("Any", type(connection))
         if getattr(kind, "actions", None) is Connection.actions:
             described = kind.inspect(verbose=True)
             assert described["total"] == len(await connection.actions())

@@ -1,0 +1,18 @@
+"""What this plugin brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from delf.hookspecs import hookimpl
+from delf.specs import CommandSpec
+
+
+@hookimpl
+def delf_commands() -> Iterable[CommandSpec]:
+    """The command ``demo``."""
+    yield CommandSpec(
+        name="demo",
+        summary="Two tasks on the database of a small shop; needs no key.",
+        factory="delf_demo.command:demo",
+    )

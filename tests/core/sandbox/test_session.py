@@ -1,0 +1,486 @@
+import asyncio
+import json
+
+import pytest
+
+from delf.errors import SandboxUnavailableError
+from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Raised, Rerun, Returned, Told
+from delf.sandbox import session as session_module
+from delf.sandbox.guest.output import MAX_FILES
+from delf.sandbox.session import WireSession
+
+DONE = ["done", None, {}]
+
+
+# -- a guest that does what it should ----------------------------------------------------
+
+
+async def test_a_script_runs_to_its_end(guest):
+    running = await guest.start()
+    await guest.send(["print", "a"], ["print", "b"], ["done", {"x": (1, 2)}, {"n": "int"}])
+    assert await running == Done(value={"x": (1, 2)}, variables={"n": "int"})
+    assert guest.host.text == "ab"
+    assert guest.session.alive
+
+
+@pytest.mark.parametrize(
+    ("frame", "outcome"),
+    [
+        (["failed", "E", "m", 3, "x", {}], Failed(kind="E", message="m", line=3, source="x")),
+        (["failed", "E", "m", None, None, {}], Failed(kind="E", message="m")),
+        (["limit", "memory", "m", 1, "s", {}], LimitReached(limit="memory", message="m", line=1, source="s")),
+        (["rerun", "c", "r", ["x"], {}], Rerun(context="c", remaining="r", carry=("x",))),
+    ],
+)
+async def test_every_end_of_a_script(guest, frame, outcome):
+    running = await guest.start()
+    await guest.send(frame)
+    assert await running == outcome
+
+
+@pytest.mark.parametrize(
+    ("answer", "frame"),
+    [
+        (Returned({"a": 1}), ["return", 5, {"a": 1}]),
+        (Returned(None, b'{"a":1}'), ["return", 5, {"a": 1}]),
+        (Told("no"), ["told", 5, "no"]),
+        (Raised("ToolError", "bad"), ["raise", 5, "ToolError", "bad"]),
+    ],
+)
+async def test_every_answer_to_a_call(guest, answer, frame):
+    async def tool():
+        return answer
+
+    guest.host.tools["shop.find"] = tool
+    running = await guest.start()
+    await guest.send(["call", 5, "shop", "find", [], {}])
+    assert await guest.receive() == frame
+    await guest.send(DONE)
+    await running
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [(object(), "object cannot be passed"), ("x" * 200_000, "too large")],
+)
+async def test_a_result_that_cannot_cross_is_an_error_in_the_script(guest, value, problem):
+    async def tool():
+        return value
+
+    guest.host.tools["echo"] = tool
+    running = await guest.start()
+    await guest.send(["call", 1, "echo", "", [], {}])
+    frame = await guest.receive()
+    assert frame[:3] == ["raise", 1, "ToolError"]
+    assert problem in frame[3]
+    await guest.send(DONE)
+    assert isinstance(await running, Done)
+
+
+async def test_a_host_that_fails_answers_the_call(guest, caplog):
+    async def tool():
+        raise LookupError("oops")
+
+    guest.host.tools["echo"] = tool
+    running = await guest.start()
+    await guest.send(["call", 1, "echo", "", [], {}])
+    assert (await guest.receive())[:3] == ["raise", 1, "ToolError"]
+    assert "oops" in caplog.text
+    await guest.send(DONE)
+    await running
+
+
+async def test_calls_overlap_and_answers_come_as_they_are_ready(guest):
+    release = asyncio.Event()
+
+    async def wait():
+        await release.wait()
+        return "slow"
+
+    async def find():
+        return "quick"
+
+    guest.host.tools |= {"shop.wait": wait, "shop.find": find}
+    running = await guest.start()
+    await guest.send(["call", 1, "shop", "wait", [], {}], ["call", 2, "shop", "find", [], {}])
+    assert await guest.receive() == ["return", 2, "quick"]
+    release.set()
+    assert await guest.receive() == ["return", 1, "slow"]
+    await guest.send(DONE)
+    await running
+
+
+async def test_prints_keep_their_order_relative_to_calls(guest):
+    running = await guest.start()
+    await guest.send(
+        ["print", "1"], ["call", 1, "echo", "", [], {}], ["print", "2"], ["call", 2, "add", "", [], {}]
+    )
+    await guest.receive()
+    await guest.receive()
+    await guest.send(DONE)
+    await running
+    assert guest.host.order.index("print 1") < guest.host.order.index("echo")
+    assert guest.host.order.index("echo") < guest.host.order.index("add")
+
+
+async def test_a_cancelled_call_is_cancelled_on_the_host(guest):
+    cancelled = asyncio.Event()
+
+    async def wait():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    guest.host.tools["shop.wait"] = wait
+    running = await guest.start()
+    await guest.send(["call", 1, "shop", "wait", [], {}])
+    await guest.host.called.wait()
+    await guest.send(["cancel", 1], ["cancel", 1], ["cancel", 77])
+    await cancelled.wait()
+    await guest.send(DONE)
+    assert isinstance(await running, Done)
+
+
+async def test_calls_in_flight_end_with_the_script(guest):
+    cancelled = asyncio.Event()
+
+    async def wait():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    guest.host.tools["shop.wait"] = wait
+    running = await guest.start()
+    await guest.send(["call", 1, "shop", "wait", [], {}])
+    await guest.host.called.wait()
+    await guest.send(DONE)
+    await running
+    await cancelled.wait()
+
+
+async def test_cancelling_a_script_kills_the_guest(guest):
+    running = await guest.start()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert guest.process.kills == 1
+    assert await guest.session.execute("again", guest.host) == Crashed(message="the sandbox is gone")
+
+
+async def test_one_script_at_a_time(guest):
+    running = await guest.start()
+    with pytest.raises(RuntimeError, match="one script at a time"):
+        await guest.session.execute("other", guest.host)
+    await guest.send(DONE)
+    await running
+
+
+async def test_a_script_that_is_too_long_for_the_wire(guest):
+    outcome = await guest.session.execute("x" * 200_000, guest.host)
+    assert isinstance(outcome, LimitReached)
+    assert guest.session.alive
+
+
+async def test_files_arrive_whole(guest):
+    running = await guest.start()
+    await guest.send(
+        ["file", "a.txt", False, b"one "],
+        ["file", "a.txt", True, b"two"],
+        ["file", "empty", True, b""],
+        DONE,
+    )
+    await running
+    assert guest.host.files == {"a.txt": b"one two", "empty": b""}
+
+
+async def test_output_is_counted_for_each_script(guest):
+    for _ in range(3):
+        running = await guest.start()
+        await guest.send(["print", "x" * 9_000], DONE)
+        assert isinstance(await running, Done)
+
+
+async def test_a_busy_guest_is_read_no_further_until_calls_end(guest):
+    release = asyncio.Event()
+    open_calls = most = 0
+
+    async def wait():
+        nonlocal open_calls, most
+        open_calls += 1
+        most = max(most, open_calls)
+        if open_calls > session_module._BUSY_CALLS:
+            release.set()
+        await release.wait()
+        open_calls -= 1
+
+    guest.host.tools["shop.wait"] = wait
+    running = await guest.start()
+
+    async def answers():
+        return [await guest.receive() for _ in range(12_000)]
+
+    async def calls():
+        for number in range(12_000):
+            await guest.send(["call", number, "shop", "wait", [], {}])
+        await asyncio.sleep(0)
+
+    received, _ = await asyncio.gather(answers(), calls())
+    assert {frame[1] for frame in received} == set(range(12_000))
+    assert most < 12_000
+    await guest.send(DONE)
+    assert isinstance(await running, Done)
+
+
+# -- a guest that does not ----------------------------------------------------------------
+
+
+PLAIN = {
+    "no JSON": b"garbage",
+    "no text": b"\xff\xfe\x00",
+    "nothing": b"",
+    "no list": b'{"a":1}',
+    "an empty list": b"[]",
+    "no name": b"[1,2]",
+    "an unknown frame": b'["hello"]',
+    "a frame of the host": b'["return",1,2]',
+    "deep nesting": b'["done",' + b"[" * 40_000 + b"]" * 40_000 + b",{}]",
+    "deep objects": b'["done",' + b'{"a":' * 15_000 + b"1" + b"}" * 15_000 + b",{}]",
+    "a huge integer": b'["call",' + b"9" * 20_000 + b',"echo","",[],{}]',
+    "an unknown tag": b'["done",{"$t":"object","v":"os.system"},{}]',
+    "a tag that is no text": b'["done",{"$t":[1],"v":1},{}]',
+    "a tag without a value": b'["done",{"$t":"bytes"},{}]',
+    "bad base64": b'["done",{"$t":"bytes","v":"a"},{}]',
+    "base64 of a number": b'["done",{"$t":"bytes","v":5},{}]',
+    "a UUID of a number": b'["done",{"$t":"uuid","v":5},{}]',
+    "a bad date": b'["done",{"$t":"datetime","v":"yesterday"},{}]',
+    "a bad decimal": b'["done",{"$t":"decimal","v":"x"},{}]',
+    "an endless duration": b'["done",{"$t":"timedelta","v":1e400},{}]',
+    "a set of lists": b'["done",{"$t":"set","v":[[1]]},{}]',
+    "pairs that are none": b'["done",{"$t":"dict","v":[1]},{}]',
+    "a dict with a list as key": b'["done",{"$t":"dict","v":[[[1],2]]},{}]',
+    "a complex of text": b'["done",{"$t":"complex","v":"ab"},{}]',
+    "a print of no text": b'["print",1]',
+    "a print of two": b'["print","a","b"]',
+    "a call with no number": b'["call","1","echo","",[],{}]',
+    "a call with a switch for its number": b'["call",true,"echo","",[],{}]',
+    "a call without a method": b'["call",1,"echo",null,[],{}]',
+    "a call with text for arguments": b'["call",1,"echo","","ab",{}]',
+    "a call with a list for keywords": b'["call",1,"echo","",[],[]]',
+    "a call with numbers for keywords": b'["call",1,"echo","",[],{"$t":"dict","v":[[1,2]]}]',
+    "a call of too few parts": b'["call",1,"echo",""]',
+    "a call of too many": b'["call",1,"echo","",[],{},1]',
+    "a file of no bytes": b'["file","a",true,"text"]',
+    "a file without a name": b'["file",1,true,{"$t":"bytes","v":""}]',
+    "done without variables": b'["done",1]',
+    "done with a list of variables": b'["done",1,[]]',
+    "failed with numbers": b'["failed",1,2,3,4,{}]',
+    "a limit of too few parts": b'["limit","cpu"]',
+    "a rerun without a list": b'["rerun","a","b","c",{}]',
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+async def test_a_broken_frame_ends_the_session(guest, name):
+    running = await guest.start()
+    await guest.send_payload(PLAIN[name])
+    outcome = await running
+    assert isinstance(outcome, Crashed), outcome
+    assert len(outcome.message) < 300
+    assert guest.process.kills >= 1
+    assert not guest.session.alive
+
+
+async def test_an_oversized_header_ends_the_session_before_its_content(guest):
+    running = await guest.start()
+    await guest.send_bytes(b"\xff\xff\xff\xff")
+    outcome = await running
+    assert outcome.limit == "frame"
+    assert not guest.session.alive
+
+
+async def test_a_frame_over_the_limit_by_one(guest):
+    running = await guest.start()
+    await guest.send_bytes((100_001).to_bytes(4, "big"))
+    assert isinstance(await running, LimitReached)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 10])
+async def test_a_frame_that_stops_in_the_middle(guest, count):
+    running = await guest.start()
+    await guest.send_bytes((b"\0\0\0\x20" + b'["print","x"]')[:count])
+    guest.close()
+    assert await running == Crashed(message="it ended")
+
+
+async def test_a_call_number_that_is_still_in_use(guest):
+    async def wait():
+        await asyncio.Event().wait()
+
+    guest.host.tools["shop.wait"] = wait
+    running = await guest.start()
+    await guest.send(["call", 1, "shop", "wait", [], {}], ["call", 1, "shop", "find", [], {}])
+    assert isinstance(await running, Crashed)
+    assert [call.method for call in guest.host.calls] in ([], ["wait"])
+
+
+async def test_a_call_number_that_was_used_before_is_a_new_call(guest):
+    running = await guest.start()
+    for value in ("a", "b"):
+        await guest.send(["call", 1, "echo", "", [value], {}])
+        assert await guest.receive() == ["return", 1, [value, {}]]
+    await guest.send(DONE)
+    await running
+
+
+@pytest.mark.parametrize("number", [-1, 0, 2**70])
+async def test_any_number_names_a_call(guest, number):
+    running = await guest.start()
+    await guest.send(["call", number, "echo", "", [], {}])
+    assert (await guest.receive())[1] == number
+    await guest.send(["cancel", "x"], ["cancel", None], ["cancel", [1]], DONE)
+    assert isinstance(await running, Done)
+
+
+async def test_too_many_open_calls_end_the_session(guest, monkeypatch):
+    monkeypatch.setattr(session_module, "_MAX_OPEN_CALLS", 50)
+
+    async def wait():
+        await asyncio.Event().wait()
+
+    guest.host.tools["shop.wait"] = wait
+    running = await guest.start()
+    await guest.send(*(["call", n, "shop", "wait", [], {}] for n in range(51)))
+    assert isinstance(await running, Crashed)
+
+
+async def test_what_comes_after_the_end_is_ignored(guest):
+    running = await guest.start()
+    await guest.send(
+        ["print", "in time"],
+        DONE,
+        ["print", "late"],
+        ["file", "late.txt", True, b"x"],
+        ["call", 9, "shop", "send", [], {}],
+        ["done", "other", {}],
+    )
+    assert await running == Done()
+    assert guest.host.text == "in time"
+    assert guest.host.files == {}
+    assert guest.host.calls == []
+    assert (await guest.receive())[:3] == ["raise", 9, "ToolError"]
+    assert isinstance(guest.session.alive, bool)
+
+
+async def test_nothing_happens_between_scripts(guest):
+    await guest.send(["print", "x"], ["call", 3, "echo", "", [], {}], ["file", "a", True, b""], DONE)
+    assert (await guest.receive())[:3] == ["raise", 3, "ToolError"]
+    running = await guest.start()
+    await guest.send(["done", 1, {}])
+    assert await running == Done(value=1)
+    assert guest.host.order == []
+
+
+async def test_nothing_happens_after_the_session_was_ended(guest):
+    running = await guest.start()
+    await guest.send_bytes(
+        b"\0\0\0\x02[]" + b'\0\0\0\x0d["print","x"]' + b'\0\0\0\x1b["call",1,"echo","",[],{}]  '
+    )
+    assert isinstance(await running, Crashed)
+    assert guest.host.order == []
+
+
+async def test_more_output_than_allowed_ends_the_session(guest):
+    running = await guest.start()
+    await guest.send(*(["print", "x" * 1_000] for _ in range(20)))
+    outcome = await running
+    assert outcome.limit == "output"
+    assert len(guest.host.text) <= 12_500
+
+
+@pytest.mark.parametrize(
+    "name", ["../a", "/etc/passwd", "a/../b", "..", "a\\b", "C:x", "a\0b", "", " ", "~/x", "a//b", "n" * 300]
+)
+async def test_a_file_name_that_leaves_the_folder(guest, name):
+    running = await guest.start()
+    await guest.send(["file", name, True, b"x"], DONE)
+    assert isinstance(await running, Crashed)
+    assert guest.host.files == {}
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [["file", "a", False, b"x" * 5_001]],
+        [["file", "a", False, b"x" * 3_000], ["file", "a", True, b"x" * 3_000]],
+        [["file", "a", True, b"x" * 5_000], ["file", "b", True, b"x" * 5_000]],
+    ],
+)
+async def test_files_over_the_limit_end_the_session(guest, frames):
+    running = await guest.start()
+    await guest.send(*frames)
+    assert (await running).limit == "file"
+
+
+async def test_a_flood_of_files_ends_the_session(guest):
+    running = await guest.start()
+    await guest.send(*(["file", f"f{n}", True, b""] for n in range(MAX_FILES + 1)))
+    assert (await running).limit == "file"
+    assert len(guest.host.files) == MAX_FILES
+
+
+async def test_a_flood_of_unfinished_files_ends_the_session(guest):
+    running = await guest.start()
+    await guest.send(*(["file", f"f{n}", False, b""] for n in range(100)))
+    assert isinstance(await running, Crashed)
+
+
+async def test_halves_of_surrogate_pairs_do_not_reach_the_host(guest):
+    running = await guest.start()
+    await guest.send_payload(b'["print","a\\ud800b"]')
+    await guest.send(["call", 1, "echo", "", ["\udc80", {"\ud83d": ("\ude00",)}], {}])
+    await guest.receive()
+    await guest.send_payload('["print","\\ud83d\\ude00 한국"]'.encode())
+    await guest.send(["done", "\ud800", {"\ud800": "\ud800"}])
+    outcome = await running
+    everything = repr([guest.host.text, guest.host.calls, outcome])
+    everything.encode()
+    json.dumps(guest.host.text, ensure_ascii=False).encode()
+    assert guest.host.text.endswith("\U0001f600 한국")
+
+
+async def test_long_words_are_cut(guest):
+    running = await guest.start()
+    long = "x" * 90_000
+    await guest.send(["failed", long, long[:60_000], 1, None, {f"n{i}": "t" for i in range(500)}])
+    outcome = await running
+    assert len(outcome.kind) == 200
+    assert len(outcome.message) < 21_000
+    assert len(outcome.variables) == 100
+
+
+async def test_a_guest_that_was_never_ready():
+    from core.sandbox.conftest import FakeProcess
+
+    process = FakeProcess()
+    session = WireSession(process, 1000)
+    with pytest.raises(SandboxUnavailableError, match="did not start within 0.01 s"):
+        await session.ready(0.01)
+    assert process.kills == 1
+
+
+async def test_a_guest_that_is_gone_before_it_is_ready():
+    from core.sandbox.conftest import FakeProcess
+
+    session = WireSession(FakeProcess(), 1000)
+    session.connection_lost(None)
+    with pytest.raises(SandboxUnavailableError, match="did not start: it ended"):
+        await session.ready(5)
+
+
+async def test_closing_twice_and_killing_afterwards_is_safe(guest):
+    await guest.session.aclose()
+    await guest.session.aclose()
+    guest.session.kill()
+    assert not guest.session.alive
