@@ -88,6 +88,7 @@ def _recipe(install: str, daemon: str) -> Recipe:
             daemon,
             "--no-defaults",
             f"--datadir={data}",
+            f"--tmpdir={folder}",
             f"--socket={folder}/sock",
             f"--pid-file={folder}/pid",
             f"--port={port}",

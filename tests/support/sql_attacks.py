@@ -238,13 +238,11 @@ FINGERPRINTS = {
         SELECT count(*) FROM pg_prepared_statements;
     """,
     "mariadb": """
-        SELECT group_concat(id, name ORDER BY id) FROM items;
-        SELECT group_concat(table_name ORDER BY table_name) FROM information_schema.tables
-            WHERE table_schema = DATABASE();
-        SELECT group_concat(table_name, column_name ORDER BY table_name, ordinal_position)
-            FROM information_schema.columns WHERE table_schema = DATABASE();
+        SELECT id, name FROM items ORDER BY id;
+        SELECT table_name, column_name FROM information_schema.columns
+            WHERE table_schema = DATABASE() ORDER BY table_name, ordinal_position;
         SELECT next_not_cached_value FROM counter;
-        SELECT count(*) FROM mysql.user;
+        SELECT user FROM mysql.user ORDER BY user;
         SELECT IS_USED_LOCK('evil');
         SELECT LOAD_FILE('/tmp/delf-evil-outfile');
     """,

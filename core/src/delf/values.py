@@ -55,7 +55,7 @@ def dumps(value: Any) -> bytes:
         UnsupportedValueError: For another type, or when nested too deeply.
     """
     try:
-        text = json.dumps(_encode(value), ensure_ascii=False, separators=(",", ":"))
+        text = _write(_encode(value))
     except RecursionError:
         raise UnsupportedValueError("the value is nested too deeply or contains itself") from None
     except ValueError as error:  # an integer of more digits than Python writes
@@ -70,9 +70,9 @@ def loads(data: bytes | bytearray | memoryview) -> Any:
         ValueError: When the bytes are not such a document.
     """
     raw = bytes(data)
-    hook = _decode_tag if _TAG_BYTES in raw else None
+    read = _read_tagged if _TAG_BYTES in raw else _read_plain
     try:
-        return json.loads(raw.decode("utf-8", "surrogatepass"), object_hook=hook)
+        return read(raw.decode("utf-8", "surrogatepass"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -231,3 +231,9 @@ def _decode_tag(value: dict[str, Any]) -> Any:
         return decoder(value["v"])
     except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise ValueError(f"malformed {tag} value: {type(error).__name__}") from None
+
+
+# Made once: quicker, and out of reach of a script that changes the json module.
+_write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_read_plain = json.JSONDecoder().decode
+_read_tagged = json.JSONDecoder(object_hook=_decode_tag).decode

@@ -26,7 +26,7 @@ _DOING: Final = {
     "retry": "reading what went wrong",
     "compose": "finishing",
 }
-_WIDEST: Final = 60
+_WIDEST: Final = 50
 
 
 class Narrator:
@@ -74,8 +74,8 @@ def _story(event: ev.Event) -> str | None:
         case ev.ModelReplied():
             usage = event.usage
             tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
-            model = event.model if len(event.model) <= _WIDEST else f"…{event.model[-_WIDEST:]}"
-            return f"  {model} ({event.purpose}): {tokens}, {event.duration_ms:.0f} ms"
+            name = short_name(event.model)
+            return f"  {name} ({event.purpose}): {tokens}, {event.duration_ms:.0f} ms"
         case ev.CallStarted():
             named = ", ".join(f"{name}={value!r}" for name, value in event.arguments.items())
             why = f": {event.description}" if event.description else f"({named})"
@@ -186,6 +186,11 @@ class LiveStatus:
         text = Text(" · ".join(parts), no_wrap=True, overflow="ellipsis")
         row.add_row(self._spinner or "", text)
         return row
+
+
+def short_name(model: str) -> str:
+    """A model's name, or the end of a long one, which may be a path."""
+    return model if len(model) <= _WIDEST else f"…{model[1 - _WIDEST :]}"
 
 
 def _cut(text: str, limit: int) -> str:

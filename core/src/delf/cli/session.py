@@ -14,7 +14,7 @@ import click
 from delf.agent import Agent
 from delf.cli import errors, output
 from delf.cli.interrupt import run_until_done
-from delf.cli.progress import LiveStatus, Narrator
+from delf.cli.progress import LiveStatus, Narrator, short_name
 from delf.cli.state import State
 from delf.config.connections import make_connection, plugin_warnings
 from delf.errors import DelfError
@@ -92,7 +92,7 @@ def _write(response: Response, options: Options, screen: output.Screen, *, debug
     status = errors.FAILED if failed else errors.OK
     if response.exception is not None:
         status = errors.report(response.exception, debug=debug)
-    if not options.events:
+    if not options.events and status != errors.USAGE:
         output.show_end(response, screen)
     return status
 
@@ -123,7 +123,7 @@ def _do(agent: Agent, task: str, options: Options, screen: output.Screen) -> Res
     live: LiveStatus | None = None
     if screen.console is not None and not options.events:
         live = LiveStatus(screen.console, asks=asks)
-        screen.line(f"delf · {agent.config.main_llm.model} · {_named(agent)}", "dim")
+        screen.line(f"delf · {short_name(agent.config.main_llm.model)} · {_named(agent)}", "dim")
     narrator = Narrator(screen, show_code=options.show_code, verbose=options.verbose)
     listeners: list[Callable[[Event], None]] = [narrator]
     listeners += [live] if live is not None else []

@@ -82,7 +82,7 @@ async def _settle(
         return run.take_printed(), TaskTimeoutError(
             f"Timeout: the task did not end within {timeout:g} s"
         )
-    await run.close_session()
+    run.retire_session()
     error = work.exception()
     if error is None:
         return work.result(), None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,6 +97,7 @@ class Runtime:
         )
         self._executor = ThreadPoolExecutor(_TOOL_THREADS, thread_name_prefix="delf-tool")
         self._running: set[asyncio.Task[FinishedTask]] = set()
+        self._background: set[asyncio.Future[None]] = set()
         self._feeds: list[ObserverFeed] = []
         self._stopped = False
         self._warming: asyncio.Future[None] | None = None
@@ -234,12 +235,18 @@ class Runtime:
             sandbox=self._sandbox,
             session_spec=self._spec,
             output=OutputFolder(config.output_dir),
+            in_background=self._in_background,
             memory=self._parts.memory,
             prefilter=prefilter,
             context=TaskContext(
                 history=history, files=[visible(path) for path in self._spec.files]
             ),
         )
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def stop(self) -> None:
         """Cancel what runs and free everything. Safe to call twice."""
@@ -251,8 +258,8 @@ class Runtime:
             running.append(self._warming)
         for work in running:
             work.cancel()
-        if running:
-            await asyncio.wait(running)
+        if running or self._background:
+            await asyncio.wait({*running, *self._background})
         closing: list[Any] = [feed.aclose() for feed in self._feeds]
         closing += [c.aclose() for c in self._parts.connections if isinstance(c, SupportsClose)]
         closing.append(self._models.aclose())

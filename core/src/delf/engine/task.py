@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from delf.config.schema import AgentConfig
 from delf.engine.gate import Gate
@@ -46,7 +47,8 @@ class TaskRun:
         output: Where output files go.
         memory: Facts from before, if there is a store.
         prefilter: Chooses tools, if there are many and a plugin can.
-        history: The conversation so far.
+        in_background: Lets something end after the task.
+        context: What goes ahead of the task in the prompt.
     """
 
     task: str
@@ -58,9 +60,9 @@ class TaskRun:
     sandbox: ChosenSandbox
     session_spec: SessionSpec
     output: OutputFolder
+    in_background: Callable[[Coroutine[Any, Any, None]], None]
     memory: MemoryStore | None = None
     prefilter: Prefilter | None = None
-    history: Sequence[Message] = ()
     context: TaskContext = field(default_factory=TaskContext)
     said: list[str] = field(default_factory=list[str])
     _session: asyncio.Task[SandboxSession] | None = None
@@ -124,15 +126,16 @@ class TaskRun:
         return session.exception() is None and session.result().alive
 
     async def close_session(self) -> None:
-        """Kill the sandbox, whatever runs in it."""
+        """Kill the sandbox, whatever runs in it, and wait until it is gone."""
         opening, self._session = self._session, None
-        if opening is None:
-            return
-        if not opening.done():
-            opening.cancel()
-        await asyncio.wait({opening})
-        if not opening.cancelled() and opening.exception() is None:
-            await opening.result().aclose()
+        if opening is not None:
+            await _close(opening)
+
+    def retire_session(self) -> None:
+        """Kill the sandbox without waiting until it is gone."""
+        opening, self._session = self._session, None
+        if opening is not None:
+            self.in_background(_close(opening))
 
     # -- ScriptHost ---------------------------------------------------------------------
 
@@ -158,3 +161,11 @@ class TaskRun:
         text = "".join(self.said)
         self.said.clear()
         return text
+
+
+async def _close(opening: asyncio.Task[SandboxSession]) -> None:
+    if not opening.done():
+        opening.cancel()
+    await asyncio.wait({opening})
+    if not opening.cancelled() and opening.exception() is None:
+        await opening.result().aclose()

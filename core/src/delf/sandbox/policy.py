@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import Final
 
 DEFAULT_MODULES: Final = (
@@ -94,21 +93,14 @@ def import_names(distribution: str) -> Sequence[str]:
     Where it is not installed on the host (a container may have it), its own name with
     underscores is taken.
     """
-    wanted = _normal(distribution)
-    found = [
-        module
-        for module, owners in _installed().items()
-        if any(_normal(owner) == wanted for owner in owners)
-    ]
-    return found or [distribution.replace("-", "_")]
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import distribution as find
 
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-@cache
-def _installed() -> dict[str, list[str]]:
-    from importlib.metadata import packages_distributions
-
-    return {name: list(owners) for name, owners in packages_distributions().items()}
+    try:
+        found = find(distribution)
+    except (PackageNotFoundError, ValueError):
+        return [distribution.replace("-", "_")]
+    declared = (found.read_text("top_level.txt") or "").split()
+    tops = declared or [path.parts[0].removesuffix(".py") for path in found.files or ()]
+    names = dict.fromkeys(name for name in tops if name.isidentifier() and name != "__pycache__")
+    return list(names) or [distribution.replace("-", "_")]

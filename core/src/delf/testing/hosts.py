@@ -63,6 +63,7 @@ def install_plugin(
     requires: Sequence[str] | None = None,
     keywords: Sequence[str] = (f"delf-plugin-api-{PLUGIN_API}",),
     version: str = "0.1.0",
+    summary: str = "A plugin of a test.",
 ) -> Path:
     """Write the metadata of a plugin's distribution, as an installer would.
 
@@ -73,6 +74,7 @@ def install_plugin(
         requires: Its requirements; this delf when omitted.
         keywords: Its keywords.
         version: Its version.
+        summary: A line about it.
 
     Returns:
         The ``.dist-info`` folder.
@@ -81,6 +83,7 @@ def install_plugin(
     info = site / f"delf_plugin_{flat}-{version}.dist-info"
     info.mkdir(parents=True)
     lines = ["Metadata-Version: 2.4", f"Name: delf-plugin-{name}", f"Version: {version}"]
+    lines += [f"Summary: {summary}"]
     lines += [f"Keywords: {','.join(keywords)}"] if keywords else []
     lines += [f"Requires-Dist: {line}" for line in requires or (_this_delf(),)]
     (info / "METADATA").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from delf.protocols.approval import ApprovalRequest, Approved, Decision, Edited, Rejected
 from delf_approval_terminal.edit import parse_arguments, parse_value
 from delf_approval_terminal.lines import LineCutError, Terminal
-from delf_approval_terminal.render import HELP, escape, request_text, style, value_lines
+from delf_approval_terminal.render import HELP, escape, fold, request_text, style, value_lines
 from delf_approval_terminal.turns import Turns
 
 NO_TERMINAL: Final = (
@@ -107,7 +107,8 @@ class _Question:
             names = list(self._arguments)
             for number, name in enumerate(names, 1):
                 first = value_lines(self._arguments[name], whole=False)[0]
-                self._terminal.write(f"  {number} {escape(name)} = {first[:100]}\n")
+                line = next(fold(f"{number} {escape(name)} = {first}", self._terminal.width - 3))
+                self._terminal.write(f"  {line}\n")
             choice = await self._line("number or name, * for all at once, empty when done: ")
             if not choice:
                 return

@@ -66,12 +66,13 @@ def fold(text: str, width: int) -> Iterator[str]:
     yield piece
 
 
-def value_lines(value: Any, *, whole: bool) -> list[str]:
+def value_lines(value: Any, *, whole: bool, width: int = 80) -> list[str]:
     """A value as lines of printable characters.
 
     Args:
         value: A validated argument.
         whole: All of it, or a beginning that says how much is left.
+        width: Where containers are broken into lines.
     """
     if isinstance(value, str) and "\n" in value:
         text = value if whole else value[: 2 * _MOST_CHARACTERS]
@@ -79,14 +80,19 @@ def value_lines(value: Any, *, whole: bool) -> list[str]:
         if not whole:
             lines = _capped(lines, value.count("\n") + 1, len(value))
         return lines
-    if whole:
-        return [escape(line) for line in pprint.pformat(value, sort_dicts=False).split("\n")]
     if isinstance(value, (str, bytes)):
+        if whole:
+            return [escape(repr(value))]
         text = repr(value[:_MOST_CHARACTERS])
-        more = f" … {len(value) - _MOST_CHARACTERS:,} more"
-        return [escape(text) + (more if len(value) > _MOST_CHARACTERS else "")]
-    text = escape(_SHORT.repr(value))
-    return [text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]} … cut"]
+        left = len(value) - _MOST_CHARACTERS
+        return [escape(text) + (f" … {left:,} more; v shows them" if left > 0 else "")]
+    short = _SHORT.repr(value)
+    if whole or "..." not in short:  # small, so that a look at all of it costs nothing
+        text = pprint.pformat(value, width=max(20, width), sort_dicts=False)
+        lines = [escape(line) for line in text.split("\n")]
+        return lines if whole else _capped(lines, len(lines), len(text))
+    text = escape(short)
+    return [f"{text[:_MOST_CHARACTERS]} … cut; v shows all"]
 
 
 def _capped(lines: list[str], count: int, size: int) -> list[str]:
@@ -142,7 +148,7 @@ def request_text(
     body = list(_about(request))
     shown = list(arguments.items())
     for name, value in shown if whole else shown[:_MOST_ARGUMENTS]:
-        body += _argument(name, value, whole=whole)
+        body += _argument(name, value, whole=whole, width=room - 4)
     if not whole and len(shown) > _MOST_ARGUMENTS:
         body.append(f"… {len(shown) - _MOST_ARGUMENTS} more arguments; v shows them")
     if not shown:
@@ -163,8 +169,8 @@ def _about(request: ApprovalRequest) -> Iterator[str]:
         yield f"the script says: {said if len(said) <= 300 else said[:299] + '…'}"
 
 
-def _argument(name: str, value: Any, *, whole: bool) -> list[str]:
-    lines = value_lines(value, whole=whole)
+def _argument(name: str, value: Any, *, whole: bool, width: int) -> list[str]:
+    lines = value_lines(value, whole=whole, width=width)
     label = escape(name)
     if len(lines) == 1:
         return [f"{label} = {lines[0]}"]

@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -129,7 +129,7 @@ def _quoted(text: str) -> str:
 
 
 @contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
+def _folder(keep: Path | None) -> Generator[Path]:
     """The shop's folder.
 
     Raises:
@@ -151,10 +151,10 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep.resolve()
 
 
-def _tell(text: str, **style: bool) -> None:
-    click.secho(text, **style)
+def _tell(text: str, *, bold: bool = False, dim: bool = False) -> None:
+    click.secho(text, bold=bold, dim=dim)
     sys.stdout.flush()
 
 
-def _nothing(text: str, **style: bool) -> None:
+def _nothing(text: str, *, bold: bool = False, dim: bool = False) -> None:
     """Tell nothing: the output is JSON."""

@@ -144,10 +144,10 @@ def _add_orders(
     database: sqlite3.Connection, dice: random.Random, popularity: dict[int, int]
 ) -> None:
     prices = dict(database.execute("SELECT id, price_cents FROM products"))
-    # Two dice, the later day counts: business grows.
+    # Every other order gets a second throw, and the later day counts: business grows.
     days = sorted(
-        max(_day(dice, FIRST_DAY, LAST_DAY), _day(dice, FIRST_DAY, LAST_DAY))
-        for _ in range(_ORDERS - 1)
+        max(_day(dice, FIRST_DAY, LAST_DAY), _day(dice, FIRST_DAY, LAST_DAY) if number % 2 else "")
+        for number in range(_ORDERS - 1)
     )
     for number, day in enumerate([*days, LAST_DAY.isoformat()], 1):
         recent = day > "2026-06-24"

@@ -20,6 +20,7 @@ from delf_sandbox_local.forkserver import ForkServer
 from delf_sandbox_local.process import LocalProcess
 
 _START_SECONDS = 20.0
+_UNHURRIED_SECONDS = 0.05
 Kind = tuple[Limits, bool]
 """What a process is started with; only sessions of the same kind can use it."""
 
@@ -149,10 +150,14 @@ class LocalBackend:
         closing.add_done_callback(self._ending.discard)
 
     async def _start(self, kind: Kind) -> _Guest:
-        if self._server is None or not self._server.alive:
-            self._server = ForkServer(_zipapp_path())
+        server = self._server
+        if server is None or not server.alive:
+            dead, server = server, ForkServer(_zipapp_path())
+            self._server = server
+            if dead is not None:
+                await dead.aclose()
         limits, libraries = kind
-        process, wire = await self._server.fork(limits, libraries=libraries)
+        process, wire = await server.fork(limits, libraries=libraries)
         loop = asyncio.get_running_loop()
         _, guest = await loop.create_connection(
             lambda: _Tracked(process, limits.frame_bytes, self._open), sock=wire
@@ -166,6 +171,9 @@ class LocalBackend:
             self._filling = asyncio.get_running_loop().create_task(self._fill(kind))
 
     async def _fill(self, kind: Kind) -> None:
+        if self._idle and kind == self._kind:
+            # There is no hurry, and the script that just began can have the processor.
+            await asyncio.sleep(_UNHURRIED_SECONDS)
         if kind != self._kind:
             stale, self._kind = list(self._idle), kind
             self._idle.clear()

@@ -1,0 +1,93 @@
+import json
+from typing import Any
+
+import pytest
+
+from support.program import write_recording
+
+
+@pytest.fixture
+def doctor(run):
+    def examine(*arguments: str) -> tuple[int, dict[str, Any]]:
+        result = run("doctor", "--json", *arguments)
+        return result.exit_code, json.loads(result.stdout)
+
+    return examine
+
+
+def problems(data: dict[str, Any]) -> list[str]:
+    return [item["text"] for item in data["findings"] if item["status"] == "problem"]
+
+
+def notes(data: dict[str, Any], area: str) -> str:
+    return "\n".join(item["text"] for item in data["findings"] if item["area"] == area)
+
+
+def test_without_a_model(doctor, run):
+    status, data = doctor()
+    assert (status, data["ok"]) == (1, False)
+    assert problems(data) == ["no language model is configured"]
+    text = run("doctor").stdout
+    assert "✗ model" in text
+    assert "no task can run" in text
+
+
+def test_with_a_model(doctor, here):
+    model = write_recording(here / "r.jsonl", "print(1)")
+    (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\n')
+    status, data = doctor()
+    assert (status, data["ok"]) == (0, True)
+    assert str(here / "delf.toml") in notes(data, "config")
+    assert "local, isolation process" in notes(data, "sandbox")
+
+
+def test_keys_are_named_and_never_shown(run, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-sesame")
+    for arguments in ((), ("--json",)):
+        result = run("doctor", *arguments)
+        assert result.exit_code == 0
+        assert "OPENAI_API_KEY" in result.output
+        assert "sesame" not in result.output
+
+
+def test_a_model_that_cannot_be_made(doctor, here):
+    (here / "delf.toml").write_text('[agent]\nllm = "recorded:nope.jsonl"\n')
+    status, data = doctor()
+    assert status == 1
+    assert "there is no recording" in problems(data)[0]
+
+
+def test_a_malformed_file(doctor, here):
+    (here / "delf.toml").write_text("[agent\n")
+    status, data = doctor()
+    assert status == 1
+    assert "delf.toml, line 1" in problems(data)[0]
+
+
+def test_no_sandbox_is_strong_enough(doctor, here):
+    model = write_recording(here / "r.jsonl", "print(1)")
+    (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\nmin_isolation = "vm"\n')
+    status, data = doctor()
+    assert status == 1
+    assert problems(data) == ["no sandbox can be used"]
+    assert "weaker than min_isolation" in notes(data, "sandbox")
+
+
+def test_nothing_is_installed(doctor):
+    status, data = doctor("--no-plugins")
+    assert status == 1
+    hints = [item["hint"] for item in data["findings"] if item["status"] == "problem"]
+    assert hints == [
+        "pip install delf-plugin-sandbox-local",
+        "pip install delf-plugin-model-litellm",
+    ]
+
+
+def test_connections_are_looked_at(doctor, here):
+    (here / "delf.toml").write_text(
+        '[connections.shop]\ntype = "sql"\nurl = "${NOPE}"\n[connections.other]\ntype = "gmial"\n'
+    )
+    _, data = doctor()
+    text = notes(data, "tools")
+    assert "NOPE is not set" in text
+    assert "did you mean 'gmail'?" in text

@@ -1,0 +1,65 @@
+import json
+
+TOML = '[connections.shop]\ntype = "sql"\nurl = "sqlite:///x.db"\nallow = ["query", "write"]\n'
+
+
+def test_a_type_without_credentials(run):
+    result = run("inspect", "sql")
+    assert result.exit_code == 0
+    assert "query   read    free" in result.stdout
+    assert "write   write   asks" in result.stdout
+    assert "note: this is its type" in result.stdout
+
+
+def test_an_instance(run, here):
+    (here / "delf.toml").write_text(TOML)
+    result = run("inspect", "shop")
+    assert result.stdout.startswith("shop (sql): ")
+    assert "not allowed" in result.stdout
+    assert "note:" not in result.stdout
+
+
+def test_an_instance_with_a_missing_variable(run, here):
+    (here / "delf.toml").write_text('[connections.shop]\ntype = "sql"\nurl = "${SHOP_URL}"\n')
+    result = run("inspect", "shop")
+    assert result.exit_code == 0
+    assert "SHOP_URL is not set" in result.stdout
+    url = "connections.shop.url=sqlite:///x.db"
+    assert "note:" not in run("inspect", "shop", "--set", url).stdout
+
+
+def test_json(run, here):
+    (here / "delf.toml").write_text(TOML)
+    data = json.loads(run("inspect", "shop", "--json").stdout)
+    assert (data["tool"], data["type"], data["total"], data["note"]) == ("shop", "sql", 3, None)
+    methods = {method["name"]: method for method in data["methods"]}
+    assert methods["write"] == {
+        "name": "write", "effect": "write", "allowed": True, "asks": True,
+    }  # fmt: skip
+    assert not methods["schema"]["allowed"]
+
+
+def test_verbose(run):
+    data = json.loads(run("inspect", "sql", "--json", "--verbose").stdout)
+    assert data["methods"][0]["signature"]
+    variables = {item["variable"] for item in data["settings"]}
+    assert "DELF_SQL_URL" in variables
+    text = run("inspect", "sql", "-v").stdout
+    assert "query(statement: str" in text
+    assert "DELF_SQL_URL" in text
+
+
+def test_a_password_is_never_shown(run, here):
+    (here / "delf.toml").write_text(
+        '[connections.shop]\ntype = "sql"\nurl = "postgresql://u:sesame@h/d"\n'
+    )
+    for arguments in (["-v"], ["-v", "--json"], []):
+        assert "sesame" not in run("inspect", "shop", *arguments).output
+
+
+def test_an_unknown_connection(run):
+    result = run("inspect", "sqk")
+    assert result.exit_code == 2
+    assert "did you mean 'sql'?" in result.stderr
+    result = run("inspect", "gmail")
+    assert "hint: pip install delf-plugin-gmail" in result.stderr

@@ -1,0 +1,231 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import delf
+from delf.cli import main as main_module
+from delf.cli.errors import report
+from delf.plugins.host import PluginHost
+from delf.specs import CommandSpec
+from support.program import delf as run_delf
+from support.program import environment
+
+
+def test_the_version(run):
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"delf {delf.__version__}\n")
+
+
+def test_no_command_shows_help_on_stdout(run):
+    result = run()
+    assert result.exit_code == 0
+    assert "Commands:" in result.stdout
+    assert result.stderr == ""
+
+
+def test_help_lists_core_and_plugin_commands(run):
+    text = run("--help").stdout
+    for name in ("run", "plugins", "inspect", "doctor", "demo"):
+        assert f"\n  {name} " in text
+
+
+@pytest.mark.parametrize("command", ["run", "plugins", "inspect", "doctor", "demo"])
+def test_every_command_has_help(run, command):
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"Usage: delf {command}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "hint"),
+    [
+        (["rnu"], "unknown command 'rnu'; did you mean 'run'?", "delf --help"),
+        (["serve"], "no command 'serve' is installed", "pip install delf-plugin-serve"),
+        (["run"], "Missing argument 'TASK'.", "delf run --help"),
+        (["run", "x", "y"], "Got unexpected extra argument (y)", "delf run --help"),
+        (["run", "x", "--timeout", "0"], "'--timeout'", "delf run --help"),
+        (["run", "x", "--approve", "maybe"], "'--approve'", "delf run --help"),
+        (["run", "x", "--json", "--events"], "exclude each other", "delf run --help"),
+        (["run", " "], "the task is empty", "delf run --help"),
+        (["--nope"], "--nope", "delf --help"),
+        (["plugins", "nope"], "nope", "delf plugins --help"),
+    ],
+)
+def test_wrong_usage_is_two_lines_and_status_2(run, arguments, error, hint):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    first, second = result.stderr.splitlines()
+    assert first.startswith("error: ")
+    assert error in first
+    assert second == f"hint: {hint}"
+
+
+COUNT_MODULES = """
+import atexit, json, sys
+atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))
+sys.argv = ["delf", *{arguments!r}]
+from delf.cli.main import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [(["--version"], 0), (["--help"], 0), (["run", "--help"], 0), (["plugins"], 0)],
+)
+def test_what_looks_around_imports_no_engine(tmp_path, arguments, status):
+    code = COUNT_MODULES.format(arguments=arguments)
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert result.returncode == status
+    modules = set(json.loads(result.stderr.splitlines()[-1]))
+    roots = {name.partition(".")[0] for name in modules}
+    assert not roots & {"pydantic", "pydantic_settings", "rich", "asyncio", "sqlalchemy"}
+    assert not {name for name in modules if name.startswith(("delf.engine.p", "delf.agent"))}
+
+
+class Plugin:
+    """Stands for a plugin with one command."""
+
+
+def host_with(monkeypatch: pytest.MonkeyPatch, factory: str) -> None:
+    from delf.hookspecs import hookimpl
+
+    class Brings:
+        @hookimpl
+        def delf_commands(self):
+            yield CommandSpec(name="extra", summary="An extra command.", factory=factory)
+
+    host = PluginHost.discover(no_plugins=True, extra=[("extra", Brings())])
+    monkeypatch.setattr(main_module.State, "discover", lambda self, environ=None: host)
+
+
+@click.command("extra")
+def extra() -> int:
+    """An extra command."""
+    click.echo("hello from a plugin")
+    return 7
+
+
+def test_a_plugin_brings_a_command(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "extra_command", sys.modules[__name__])
+    host_with(monkeypatch, "extra_command:extra")
+    assert "An extra command." in run("--help").stdout
+    result = run("extra")
+    assert (result.exit_code, result.stdout) == (0, "hello from a plugin\n")
+
+
+@pytest.mark.parametrize("factory", ["no_such_module:extra", "json:dumps"])
+def test_a_broken_command_of_a_plugin(run, monkeypatch, factory):
+    host_with(monkeypatch, factory)
+    result = run("extra")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: plugin 'extra'")
+    assert "Traceback" not in result.stderr
+
+
+def test_an_unexpected_failure_is_one_line_unless_debug(run, monkeypatch):
+    def fail(self, *args):
+        raise ValueError("something\nodd")
+
+    monkeypatch.setattr(main_module.State, "load_project", fail)
+    result = run("run", "x")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[0] == "error: unexpected ValueError: something odd"
+    assert "Traceback" not in result.stderr
+    for arguments in (["--debug", "run", "x"], ["run", "x", "--debug"]):
+        assert "Traceback" in run(*arguments).stderr
+
+
+def test_an_error_cannot_steer_the_terminal(capsys):
+    report(delf.DelfError("bad\x1b]0;title\x07 \x9b2J\u202e end", hint="a\rb"))
+    text = capsys.readouterr().err
+    assert "\x1b" not in text
+    assert "\x9b" not in text
+    assert "\u202e" not in text
+    assert "bad\\x1b]0;title\\x07" in text
+
+
+BROKEN = {
+    "import_error": "import nothing_like_this",
+    "syntax_error": "def (",
+    "exits": "import sys; sys.exit(3)",
+    "bad_hook": (
+        "from delf.hookspecs import hookimpl\n@hookimpl\ndef delf_commands(): return 'no'"
+    ),
+}
+
+
+@pytest.fixture
+def broken_site(tmp_path: Path) -> Path:
+    """A folder of installed plugins, all broken."""
+    site = tmp_path / "site"
+    for name, source in BROKEN.items():
+        info = site / f"delf_plugin_{name}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Name: delf-plugin-{name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[delf]\n{name} = broken_{name}\n")
+        (site / f"broken_{name}.py").write_text(source)
+    return site
+
+
+def test_broken_plugins_disturb_nothing(tmp_path, broken_site):
+    env = {"PYTHONPATH": str(broken_site)}
+    listed = run_delf("plugins", "--json", cwd=tmp_path, env=env)
+    assert listed.returncode == 0
+    states = {row["name"]: row["state"] for row in json.loads(listed.stdout)}
+    assert {states[name] for name in BROKEN} == {"failed"}
+    assert states["sandbox-local"] == "loaded"
+    text = run_delf("plugins", cwd=tmp_path, env=env).stdout
+    assert "nothing_like_this" in text
+    for arguments in (["--help"], ["doctor", "--json"], ["inspect", "sql"]):
+        result = run_delf(*arguments, cwd=tmp_path, env=env)
+        assert "Traceback" not in result.stderr
+        assert result.stdout
+
+
+def test_no_plugins(run):
+    rows = json.loads(run("--no-plugins", "plugins", "--json").stdout)
+    assert {row["state"] for row in rows if row["distribution"] != "delf"} == {"disabled"}
+    assert run("plugins", "list", "--no-plugins", "--json").stdout
+    assert "demo" not in run("--no-plugins", "--help").stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(tmp_path, shell):
+    result = run_delf(cwd=tmp_path, env={"_DELF_COMPLETE": f"{shell}_source"})
+    assert result.returncode == 0
+    assert "_DELF_COMPLETE" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("delf ", "run"),
+        ("delf de", "demo"),
+        ("delf run --appr", "--approve"),
+        ("delf run x --approve ", "none"),
+        ("delf nope ", None),
+    ],
+)
+def test_completion(tmp_path, line, wanted):
+    words = line.split(" ")
+    env = {
+        "_DELF_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    result = run_delf(cwd=tmp_path, env=env)
+    offered = [item.partition(",")[2] for item in result.stdout.splitlines()]
+    assert result.stderr == ""
+    assert (wanted in offered) if wanted else True
+
+
+def test_the_environment_of_tests_is_clean():
+    assert not [name for name in environment() if name.startswith("DELF_")]

@@ -1,0 +1,173 @@
+import datetime as dt
+import decimal
+import uuid
+from pathlib import PurePath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delf.errors import WireError
+from delf.protocols.sandbox import CallRequest, Raised, Returned, SessionSpec, ToolNames
+from delf.sandbox.guest.frames import FrameReader, FrameTooLargeError, encode, frame_around
+from delf.sandbox.wire import answer_frame, exec_frame, init_frame, parse, parse_call, parse_outcome
+from delf.values import dumps, loads
+
+text = st.text(st.characters(exclude_categories=["Cs"]))
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    text,
+    st.binary(),
+    st.dates(),
+    st.datetimes(timezones=st.none() | st.just(dt.UTC)).map(lambda d: d.replace(fold=0)),
+    st.times().map(lambda t: t.replace(fold=0)),
+    st.timedeltas(dt.timedelta(-(10**5)), dt.timedelta(10**5)).map(
+        lambda d: dt.timedelta(seconds=d.total_seconds())
+    ),
+    st.decimals(allow_nan=False),
+    st.uuids(),
+    st.complex_numbers(allow_nan=False),
+)
+keys = st.one_of(text, st.integers(), st.dates(), st.tuples(st.integers(), text))
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=5),
+        st.tuples(inner, inner),
+        st.dictionaries(keys, inner, max_size=5),
+        st.frozensets(st.integers() | text, max_size=5),
+        st.sets(st.decimals(allow_nan=False) | st.uuids(), max_size=5),
+    ),
+    max_leaves=20,
+)
+
+
+def types_in(value):
+    match value:
+        case list() | tuple():
+            return [type(value), *map(types_in, value)]
+        case dict():
+            return [[types_in(key), types_in(item)] for key, item in value.items()]
+        case set() | frozenset():
+            return [type(value), len(value)]
+        case _:
+            return type(value)
+
+
+@given(values)
+def test_values_cross_both_ways(value):
+    frame = loads(encode(["return", 1, value], 2**30)[4:])
+    assert frame == ["return", 1, value]
+    assert types_in(frame[2]) == types_in(value)
+    assert parse(dumps(["done", value, {}]))[1] == value
+
+
+@given(st.lists(values, max_size=3), st.dictionaries(text, values, max_size=3))
+def test_calls_cross(args, kwargs):
+    payload = dumps(["call", 7, "shop", "find", args, kwargs])
+    assert parse_call(parse(payload)) == CallRequest(
+        call_id=7, connection="shop", method="find", args=args, kwargs=kwargs
+    )
+
+
+@given(st.lists(st.binary(max_size=50), max_size=20), st.data())
+def test_frames_survive_any_chunking(payloads, data):
+    stream = b"".join(len(p).to_bytes(4, "big") + p for p in payloads)
+    reader = FrameReader(50)
+    found = []
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        found += reader.feed(stream[:size])
+        stream = stream[size:]
+    assert found == payloads
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_do_more_than_break_the_protocol(data):
+    try:
+        for payload in FrameReader(100).feed(data):
+            parse(payload)
+    except (FrameTooLargeError, WireError):
+        pass
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=6)
+    | st.dictionaries(st.text() | st.just("$t"), inner, max_size=4),
+)
+names = st.sampled_from(["call", "done", "failed", "limit", "rerun"])
+
+
+@given(st.builds(lambda name, rest: [name, *rest], names, st.lists(junk, max_size=7)))
+def test_no_fields_do_more_than_break_the_protocol(frame):
+    import json
+
+    try:
+        parsed = parse(json.dumps(frame).encode())
+        (parse_call if parsed[0] == "call" else parse_outcome)(parsed)
+    except WireError as error:
+        assert len(error.message) < 400
+
+
+@pytest.mark.parametrize("value", [object(), lambda: 1, {"a": [object()]}, (i for i in ())])
+def test_a_result_of_an_unknown_type_becomes_an_error(value):
+    data, problem = answer_frame(3, Returned(value), 2**20)
+    frame = loads(data[4:])
+    assert frame[:3] == ["raise", 3, "ToolError"]
+    assert frame[3] == problem
+    assert "cannot be passed" in frame[3]
+
+
+def test_a_result_that_contains_itself_becomes_an_error():
+    value: list = []
+    value.append(value)
+    assert "contains itself" in answer_frame(3, Returned(value), 2**20)[1]
+
+
+def test_an_encoded_result_is_used_as_it_is():
+    value = {"a": [1, dt.date(2020, 1, 2)]}
+    plain, _ = answer_frame(3, Returned(value), 2**20)
+    encoded, problem = answer_frame(3, Returned(None, dumps(value)), 2**20)
+    assert encoded == plain
+    assert problem is None
+
+
+@pytest.mark.parametrize("answer", [Returned("x" * 5_000), Returned(None, b'"' + b"x" * 5_000 + b'"')])
+def test_a_result_that_is_too_large_becomes_an_error(answer):
+    data, problem = answer_frame(3, answer, 1_000)
+    assert "too large" in problem
+    assert loads(data[4:]) == ["raise", 3, "ToolError", problem]
+
+
+def test_an_error_that_is_too_large_still_answers_the_call():
+    data, problem = answer_frame(3, Raised("ToolError", "x" * 5_000), 1_000)
+    assert loads(data[4:])[:3] == ["raise", 3, "ToolError"]
+    assert problem is not None
+
+
+def test_a_frame_at_its_limit():
+    assert len(encode(["print", "x" * 10], 22)) == 26
+    with pytest.raises(FrameTooLargeError, match="22 bytes, and at most 21"):
+        encode(["print", "x" * 10], 21)
+    with pytest.raises(FrameTooLargeError):
+        frame_around(b'["return",1,', b'"xxxxxxxxx"', 20)
+
+
+def test_the_frames_that_open_a_session_and_a_script():
+    spec = SessionSpec(tools=(ToolNames(name="a", methods=("x",)), ToolNames(name="f")), modules=("re",))
+    kind, content = loads(init_frame(spec, "/s", ["/data"])[4:])
+    assert kind == "init"
+    assert content["tools"] == [["a", ["x"]], ["f", []]]
+    assert content["scratch"] == "/s"
+    assert content["readable"] == ["/data"]
+    assert content["limits"]["frame_bytes"] == spec.limits.frame_bytes
+    assert loads(exec_frame(2, "print(1)", 100)[4:]) == ["exec", 2, "print(1)"]
+
+
+def test_other_types_arrive_as_plain_ones():
+    sent = [PurePath("a/b"), uuid.UUID(int=1), decimal.Decimal("1.10"), range(3), bytearray(b"x")]
+    assert [str(loads(dumps(sent))[0]), *loads(dumps(sent))[1:]] == ["a/b", *sent[1:3], [0, 1, 2], b"x"]

@@ -1,0 +1,86 @@
+"""Approval channels that break one thing each."""
+
+import asyncio
+
+import pytest
+
+from delf.protocols.approval import Approved, Edited, Rejected
+from delf.testing import ApprovalContract, ScriptedApprovals
+
+
+async def never(_request):
+    await asyncio.Event().wait()
+
+
+DOES = {
+    "approves": True,
+    "rejects": "not today",
+    "edits": lambda request: Edited(arguments={**request.arguments, "amount": 7}),
+    "remembers": Approved(remember="session"),
+    "is away": None,
+    "is silent": never,
+}
+
+
+class Suite(ApprovalContract):
+    seconds = 0.5
+    kind = ScriptedApprovals
+    does = DOES
+
+    @pytest.fixture
+    def channel_to(self):
+        return lambda person: self.kind(default=self.does[person])
+
+
+class TestGood(Suite):
+    pass
+
+
+class TestAlwaysRemembers(Suite):
+    breaks = ("test_a_yes_is_a_yes",)
+    does = {**DOES, "approves": Approved(remember="task")}
+
+
+class TestGivesNoReason(Suite):
+    breaks = ("test_a_no_has_a_reason",)
+    does = {**DOES, "rejects": Rejected(reason=" ")}
+
+
+class TestEditsDropTheRest(Suite):
+    breaks = ("test_an_edit_has_all_arguments",)
+    does = {**DOES, "edits": Edited(arguments={"amount": 7})}
+
+
+class TestForgets(Suite):
+    breaks = ("test_a_yes_can_last",)
+    does = {**DOES, "remembers": True}
+
+
+class TestNobodySaysYes(Suite):
+    breaks = ("test_nobody_there_is_never_a_yes",)
+    does = {**DOES, "is away": True}
+
+
+class TestShowsTextOnly(Suite):
+    breaks = ("test_odd_arguments_can_be_shown",)
+
+    class kind(ScriptedApprovals):
+        async def decide(self, request):
+            "".join(str(value, "ascii") if isinstance(value, bytes) else "" for value in
+                    request.arguments.values())
+            return await super().decide(request)
+
+
+class TestOneAtATime(Suite):
+    breaks = ("test_many_requests_are_all_decided",)
+
+    class kind(ScriptedApprovals):
+        async def decide(self, request):
+            self.requests.append(request)
+            await asyncio.sleep(0)
+            return await super().decide(self.requests[0]) if request is self.requests[-1] else None
+
+
+class TestDecidesForTheSilent(Suite):
+    breaks = ("test_waiting_can_be_cancelled",)
+    does = {**DOES, "is silent": "too slow"}

@@ -1,0 +1,99 @@
+"""Prefilters that break one thing each."""
+
+import asyncio
+import json
+
+import pytest
+
+from delf.errors import DelfError, PrefilterError
+from delf.protocols.prefilter import Selection
+from delf.testing import PrefilterContract
+
+
+class Good:
+    async def select(self, task, catalog, ask):
+        if not catalog:
+            return Selection(names=frozenset())
+        try:
+            said = json.loads(await ask(f"Which of these does {task!r} need? {catalog}"))
+        except (DelfError, ValueError) as error:
+            raise PrefilterError("the model did not choose") from error
+        known = {entry.name for entry in catalog}
+        return Selection(names=frozenset(name for name in said if name in known))
+
+
+class Suite(PrefilterContract):
+    seconds = 0.5
+    kind = Good
+
+    @pytest.fixture
+    def prefilter(self):
+        return self.kind()
+
+
+class TestGood(Suite):
+    pass
+
+
+class TestGivesAList(Suite):
+    breaks = ("test_keeps_what_the_task_needs",)
+
+    class kind(Good):
+        async def select(self, task, catalog, ask):
+            return list((await super().select(task, catalog, ask)).names)
+
+
+class TestInvents(Suite):
+    breaks = (
+        "test_selects_from_the_catalog_only",
+        "test_an_empty_catalog_is_no_problem",
+    )
+
+    class kind(Good):
+        async def select(self, task, catalog, ask):
+            selection = await super().select(task, catalog, ask)
+            return Selection(names=selection.names | {"mail.send"})
+
+
+class TestBelievesTheModel(Suite):
+    breaks = ("test_nonsense_of_the_model_selects_nothing_foreign",)
+
+    class kind(Good):
+        async def select(self, task, catalog, ask):
+            try:
+                said = json.loads(await ask("Which?"))
+            except ValueError as error:
+                raise PrefilterError("no JSON") from error
+            return Selection(names=frozenset(said))
+
+
+class TestLooksAtTheFirstOnly(Suite):
+    breaks = ("test_a_large_catalog_is_no_problem",)
+
+    class kind(Good):
+        async def select(self, task, catalog, ask):
+            return await super().select(task, catalog[:100], ask)
+
+
+class TestHangsOnAnEmptyTask(Suite):
+    breaks = ("test_odd_tasks_are_no_problem",)
+
+    class kind(Good):
+        async def select(self, task, catalog, ask):
+            if not task:
+                await asyncio.Event().wait()
+            return await super().select(task, catalog, ask)
+
+
+class TestLetsErrorsThrough(Suite):
+    breaks = ("test_a_failing_model_is_a_prefilter_error",)
+
+    class kind(Good):
+        async def select(self, task, catalog, ask):
+            await ask("Which?")
+            return await super().select(task, catalog, ask)
+
+
+class TestAsksThoughItSaysNot(Suite):
+    asks = False
+    breaks = ("test_keeps_what_the_task_needs",)

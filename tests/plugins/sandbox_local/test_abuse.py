@@ -1,0 +1,426 @@
+"""Scripts that misbehave, in real processes: each ends in its limit, the host unharmed."""
+
+import asyncio
+from textwrap import dedent
+
+import pytest
+
+from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Returned
+from support.scripting import NotingHost, local_session, run_script, session_spec
+
+POSIX = "import re\nposix = re.enum.sys.modules['posix']\n"
+MB = 1024 * 1024
+
+
+def script(text: str) -> str:
+    return dedent(text).strip("\n")
+
+
+# -- time ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "while True: pass",
+        "while True: await asyncio.sleep(0)",
+        "import time\ntime.sleep(1e9)",
+        "await asyncio.Event().wait()",
+        "sum(range(10**15))",
+        "while True:\n    try:\n        await asyncio.sleep(0)\n    except BaseException: pass",
+        "try:\n    while True: pass\nfinally:\n    while True: pass",
+    ],
+)
+async def test_a_script_that_never_ends_is_killed_when_it_is_cancelled(code):
+    host = NotingHost()
+    async with local_session() as session:
+        running = asyncio.create_task(session.execute(f"print('on', flush=True)\nawait echo()\n{code}", host))
+        await host.called.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not session.alive
+        await session.aclose()
+        assert not session.process.running
+
+
+async def test_processor_time_is_limited():
+    outcome, _ = await run_script("while True: pass", cpu_seconds=1)
+    assert isinstance(outcome, LimitReached)
+    assert outcome.limit == "cpu"
+    assert "1 s of CPU time" in outcome.message
+
+
+async def test_a_script_that_ignores_the_signal_ends_all_the_same():
+    code = POSIX + script("""
+        signal = re.enum.sys.modules['_signal']
+        signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+        while True: pass
+    """)
+    outcome, _ = await run_script(code, cpu_seconds=1)
+    assert isinstance(outcome, LimitReached | Crashed)
+
+
+# -- memory, processes, files ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = bytes(3 * 1024**3)",
+        "x = 'a' * (3 * 1024**3)",
+        "x = [0] * 10**9",
+        "x = []\nwhile True: x.append(bytes(10**7))",
+        "x = 1 << (10**11)",
+    ],
+)
+async def test_memory_is_limited(code):
+    outcome, _ = await run_script(code)
+    assert isinstance(outcome, LimitReached), outcome
+    assert outcome.limit == "memory"
+
+
+async def test_a_script_goes_on_after_it_handled_a_memory_error():
+    outcome, host = await run_script("try:\n    bytes(3 * 1024**3)\nexcept MemoryError:\n    print('small')")
+    assert isinstance(outcome, Done)
+    assert host.text == "small\n"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "posix.fork()",
+        "posix.posix_spawn('/bin/true', ['true'], {})",
+        "posix.execv('/bin/true', ['true'])",
+        "posix.system('true') and 1/0",
+        "posix.kill(posix.getppid(), 0)",
+        "posix.kill(1, 0)",
+        "posix.killpg(0, 9)",
+        "posix.pidfd_open(posix.getppid())",
+        "posix.setuid(0)",
+        "re.enum.sys.modules['_socket'].socket()",
+        "posix.unshare(0)",
+    ],
+)
+async def test_no_process_program_or_socket_can_be_made(call):
+    outcome, _ = await run_script(f"{POSIX}import asyncio\n{call}")
+    assert isinstance(outcome, Failed), outcome
+    assert outcome.kind in ("PermissionError", "ZeroDivisionError", "AttributeError"), outcome
+
+
+async def test_a_fork_loop_starts_nothing():
+    code = POSIX + "n = 0\nfor _ in range(100):\n    try:\n        posix.fork()\n        n += 1\n    except OSError:\n        pass\nn"
+    outcome, _ = await run_script(code)
+    assert outcome.value == 0
+
+
+async def test_threads_end_with_the_script_at_the_latest():
+    code = POSIX + script("""
+        thread = re.enum.sys.modules['_thread']
+        def spin():
+            while True: pass
+        try:
+            for _ in range(3): thread.start_new_thread(spin, ())
+        except RuntimeError:
+            pass
+    """)
+    async with local_session() as session:
+        await session.execute(code, NotingHost())
+        await session.aclose()
+        assert not session.process.running
+
+
+async def test_a_written_file_is_limited():
+    code = "with open('big', 'wb') as f:\n    for _ in range(30):\n        f.write(bytes(10**6))"
+    outcome, _ = await run_script(code, file_bytes=5 * MB)
+    assert isinstance(outcome, LimitReached), outcome
+    assert outcome.limit == "file"
+
+
+async def test_open_files_are_limited():
+    outcome, _ = await run_script("fs = [open(f'f{i}', 'w') for i in range(1000)]")
+    assert outcome.kind == "OSError"
+    assert "Too many open files" in outcome.message
+
+
+async def test_an_output_file_is_limited():
+    outcome, host = await run_script("add_to_output_files('a', 'x' * 2000)", file_bytes=1000)
+    assert outcome.limit == "file"
+    assert host.files == {}
+
+
+async def test_the_number_of_output_files_is_limited():
+    outcome, host = await run_script("for i in range(5000): add_to_output_files(f'f{i}', '')")
+    assert outcome.limit == "file"
+    assert len(host.files) == 1000
+
+
+# -- output -------------------------------------------------------------------------------
+
+
+async def test_too_much_output_in_one_print():
+    outcome, host = await run_script("print('x' * 100_000_000)")
+    assert isinstance(outcome, LimitReached)
+    assert outcome.limit == "output"
+    assert host.text == ""
+
+
+async def test_too_much_output_in_many_prints():
+    outcome, host = await run_script("for _ in range(1000): print('x' * 100_000)")
+    assert outcome.limit == "output"
+    assert 10_000_000 < len(host.text) <= 10 * MB
+
+
+async def test_a_script_cannot_go_on_after_too_much_output():
+    code = "for _ in range(1000):\n    try:\n        print('x' * 100_000)\n    except Exception:\n        pass"
+    outcome, _ = await run_script(code)
+    assert outcome.limit == "output"
+
+
+async def test_many_short_prints_arrive_complete_in_order_and_in_few_pieces():
+    outcome, host = await run_script("for i in range(200_000): print(i)")
+    assert isinstance(outcome, Done)
+    assert host.text == "".join(f"{i}\n" for i in range(200_000))
+    assert len(host.pieces) < 2_000
+
+
+async def test_prints_arrive_while_the_script_runs():
+    host = NotingHost()
+    async with local_session() as session:
+        running = asyncio.create_task(session.execute("print('now')\nawait asyncio.Event().wait()", host))
+        await host.spoke.wait()
+        assert host.text == "now\n"
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+# -- ends ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (POSIX + "posix._exit(7)", "status 7"),
+        (POSIX + "posix.abort()", "SIGABRT"),
+        (POSIX + "re.enum.sys.modules['faulthandler']", None),
+        (POSIX + "for fd in range(3, 64):\n    try: posix.close(fd)\n    except OSError: pass\nawait echo()", None),
+        (POSIX + "for fd in range(3, 64):\n    try: posix.write(fd, b'x' * 100)\n    except OSError: pass\nawait echo()", None),
+        (POSIX + "for fd in range(3, 64):\n    try: posix.write(fd, b'\\xff' * 100)\n    except OSError: pass\nawait echo()", None),
+        (POSIX + "for fd in range(3, 64):\n    try: posix.read(fd, 1)\n    except OSError: pass", None),
+        ("import ast\nast.literal_eval('(' * 50 + ')' * 50)\nast.dump(ast.parse('-' * 90_000 + '1'))", None),
+        ("f = filter(None, [])\nfor _ in range(10**6): f = filter(None, f)\ndel f", None),
+    ],
+)
+async def test_an_end_of_any_kind_leaves_the_host_unharmed(code, said):
+    host = NotingHost()
+    async with local_session() as session:
+        running = asyncio.create_task(session.execute(code, host))
+        done, _ = await asyncio.wait({running}, timeout=3)
+        if not done:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        elif said is not None:
+            outcome = running.result()
+            assert isinstance(outcome, Crashed)
+            assert said in outcome.message
+    outcome, _ = await run_script("1 + 1")
+    assert outcome.value == 2
+
+
+async def test_garbage_on_the_wire_is_named():
+    code = POSIX + "for fd in range(3, 64):\n    try: posix.write(fd, b'\\0\\0\\0\\5hello')\n    except OSError: pass\nawait asyncio.Event().wait()"
+    outcome, _ = await run_script(code)
+    assert isinstance(outcome, Crashed)
+    assert "cannot be read" in outcome.message
+
+
+async def test_a_forged_outcome_is_only_an_outcome():
+    forged = b'["done","forged",{}]'
+    data = len(forged).to_bytes(4, "big") + forged
+    code = POSIX + f"for fd in range(3, 64):\n    try: posix.write(fd, {data!r})\n    except OSError: pass\nawait asyncio.Event().wait()"
+    outcome, _ = await run_script(code)
+    assert outcome == Done(value="forged")
+
+
+# -- calls --------------------------------------------------------------------------------
+
+
+async def test_ten_thousand_calls_one_after_another():
+    outcome, host = await run_script("n = 0\nfor i in range(10_000):\n    n += (await echo(i))[0]\nn")
+    assert outcome.value == sum(range(10_000))
+    assert [call.args[0] for call in host.calls] == list(range(10_000))
+
+
+async def test_ten_thousand_calls_at_once():
+    outcome, host = await run_script("sum(r[0] for r in await asyncio.gather(*(echo(i) for i in range(10_000))))")
+    assert outcome.value == sum(range(10_000))
+    assert len(host.calls) == 10_000
+
+
+async def test_calls_overlap_on_the_host():
+    both = asyncio.Barrier(2)
+    host = NotingHost()
+
+    async def wait():
+        await both.wait()
+        return 1
+
+    host.tools["shop.wait"] = wait
+    outcome, _ = await run_script("await asyncio.gather(shop.wait(), shop.wait())", host)
+    assert outcome.value == [1, 1]
+
+
+async def test_a_timeout_in_the_script_cancels_the_call_on_the_host():
+    host, cancelled = NotingHost(), asyncio.Event()
+
+    async def wait():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    host.tools["shop.wait"] = wait
+    code = "try:\n    await asyncio.wait_for(shop.wait(), 0.05)\nexcept TimeoutError:\n    print('late')\nawait echo()"
+    async with local_session() as session:
+        await session.execute(code, host)
+        await cancelled.wait()
+    assert host.text == "late\n"
+
+
+async def test_tools_by_other_ways_make_the_same_call():
+    code = script("""
+        import functools
+        alias = shop.find
+        calls = [alias(1), getattr(shop, 'find')(2), [shop.find][0](3), (lambda: shop.find(4))()]
+        calls += [functools.partial(shop.find, 5)(), {'f': shop}['f'].find(6), shop.__getattr__('find')(7)]
+        calls += map(shop.find, [8])
+        await asyncio.gather(*calls)
+        task = asyncio.create_task(shop.find(9))
+        await task
+    """)
+    _, host = await run_script(code)
+    assert sorted(call.args[0] for call in host.calls) == list(range(1, 10))
+    assert {(call.connection, call.method) for call in host.calls} == {("shop", "find")}
+
+
+async def test_names_that_are_no_tools_reach_the_host_to_be_refused():
+    _, host = await run_script("await shop.drop(1)\nshop.find.confirm = False\nawait shop.find()")
+    assert [call.method for call in host.calls] == ["drop", "find"]
+
+
+async def test_prints_stand_before_the_calls_that_follow_them():
+    _, host = await run_script("for i in range(50):\n    print(i)\n    await echo(i)\n    print('.')")
+    said = "".join(item[6:] if item.startswith("print") else "C" for item in host.order)
+    assert said == "0\nC.\n" + "".join(f"{i}\nC.\n" for i in range(1, 50))
+
+
+async def test_large_values_cross_both_ways():
+    host = NotingHost()
+
+    async def find(data):
+        assert len(data) == 20 * MB
+        return data
+
+    host.tools["shop.find"] = find
+    code = "b = bytes(range(256)) * 80 * 1024\nr = await shop.find(b)\nprint(r == b)\nt = await shop.find('ü' * (20 * 1024**2))\nprint(t[-1], len(t))"
+    outcome, _ = await run_script(code, host)
+    assert isinstance(outcome, Done), outcome
+    assert host.text == f"True\nü {20 * MB}\n"
+
+
+async def test_arguments_that_are_too_large_are_an_error_in_the_script():
+    code = "try:\n    await echo('x' * 2_000_000)\nexcept ToolArgumentError as e:\n    print(e)\n(await echo(1))[0]"
+    outcome, host = await run_script(code, frame_bytes=MB)
+    assert "too large" in host.text
+    assert outcome.value == 1
+
+
+async def test_a_value_that_is_too_large_is_described():
+    outcome, _ = await run_script("['x' * 2_000_000]", frame_bytes=MB)
+    assert outcome.value == "<list of 1 str>"
+
+
+async def test_unicode_crosses_both_ways():
+    _, host = await run_script("t = '日本語 🎉 שלום \U0001d54f é\u0301 \\x00'\nprint((await echo(t))[0] == t, (await echo(ключ='ü'))[0])")
+    assert host.text == "True {'ключ': 'ü'}\n"
+    assert host.calls[0].args == ["日本語 🎉 שלום \U0001d54f é\u0301 \x00"]
+
+
+async def test_errors_of_tools_are_exceptions_that_scripts_know():
+    from delf.protocols.sandbox import Raised, Told
+
+    host = NotingHost()
+
+    async def find(kind):
+        return Told("told") if kind == "told" else Raised(kind, f"a {kind}")
+
+    host.tools["shop.find"] = find
+    code = script("""
+        for kind in ['ToolError', 'ToolException', 'ToolArgumentError', 'ToolNotAllowed', 'ApprovalRejected', 'Other']:
+            try:
+                await shop.find(kind)
+            except ToolError as e:
+                print(type(e).__name__, e)
+        told = await shop.find('told')
+        print(told, told.upper(), told[0], 'ol' in told)
+        for use in (lambda: told['name'], lambda: list(told), lambda: told.rows):
+            try:
+                use()
+            except ToolException as e:
+                print('raised', e)
+    """)
+    outcome, _ = await run_script(code, host)
+    assert isinstance(outcome, Done), outcome
+    assert host.text == (
+        "ToolError a ToolError\nToolException a ToolException\nToolArgumentError a ToolArgumentError\n"
+        "ToolNotAllowed a ToolNotAllowed\nApprovalRejected a ApprovalRejected\nToolError a Other\n"
+        "told TOLD t True\nraised told\nraised told\nraised told\n"
+    )
+
+
+# -- several ------------------------------------------------------------------------------
+
+
+async def test_sessions_do_not_mix():
+    meet = asyncio.Barrier(2)
+
+    async def wait():
+        await meet.wait()
+        return 1
+
+    async def one(name):
+        host = NotingHost({"shop.wait": wait})
+        code = f"for i in range(20):\n    print({name!r}, i)\n    await shop.wait()\nadd_to_output_files('f', {name!r})\nx = {name!r}"
+        return (await run_script(code, host))[1]
+
+    a, b = await asyncio.gather(one("a"), one("b"))
+    assert a.text == "".join(f"a {i}\n" for i in range(20))
+    assert b.text == "".join(f"b {i}\n" for i in range(20))
+    assert (a.files, b.files) == ({"f": b"a"}, {"f": b"b"})
+
+
+async def test_what_one_session_changes_no_other_sees():
+    from delf_sandbox_local.backend import LocalBackend
+
+    backend = LocalBackend(pool_size=2)
+    try:
+        for _ in range(3):
+            session = await backend.open(session_spec())
+            code = "import json, math\nseen = hasattr(json, 'mark')\njson.mark = 1\njson.dumps = None\nmath.pi = 3\nopen('f', 'w').write('x')\nimport pathlib\n[seen, len(list(pathlib.Path().iterdir()))]"
+            outcome = await session.execute(code, NotingHost())
+            assert outcome.value == [False, 1]
+            await session.aclose()
+    finally:
+        await backend.aclose()
+
+
+async def test_returned_values_are_the_hosts():
+    host = NotingHost()
+    rows = [{"a": 1}]
+
+    async def find():
+        return Returned(rows)
+
+    host.tools["shop.find"] = find
+    await run_script("rows = await shop.find()\nrows[0]['a'] = 2\nrows.clear()", host)
+    assert rows == [{"a": 1}]

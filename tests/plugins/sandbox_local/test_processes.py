@@ -1,0 +1,376 @@
+"""What surrounds scripts: processes, descriptors, folders, environment; and what they leave."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from delf.protocols.sandbox import Available, Crashed, Done, SessionSpec
+from delf_sandbox_local.backend import LocalBackend
+from support.scripting import NotingHost, local_session, run_script, session_spec
+
+POSIX = "import re\nposix = re.enum.sys.modules['posix']\n"
+LINUX = sys.platform == "linux"
+pytestmark = pytest.mark.skipif(not LINUX, reason="needs /proc, which is Linux's")
+
+SECRET = "a-secret-of-the-host-4f1c"
+
+
+def children_of(pid):
+    """All living descendants."""
+    found = []
+    for child in Path(f"/proc/{pid}/task").glob("*/children"):
+        for number in child.read_text().split():
+            found += [int(number), *children_of(int(number))]
+    return found
+
+
+def state_of(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "gone"
+
+
+def scratch_folders():
+    return set(Path(tempfile.gettempdir()).glob("delf-scratch-*"))
+
+
+# -- what a script sees -------------------------------------------------------------------
+
+
+async def test_nothing_of_the_environment_is_inside(monkeypatch):
+    monkeypatch.setenv("DELF_SQL_URL", SECRET)
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    code = POSIX + (
+        "import pathlib\nfiles = ['environ', 'cmdline', 'maps', 'status']\n"
+        "seen = {f: pathlib.Path('/proc/self', f).read_bytes() for f in files}\n"
+        "[dict(posix.environ), seen['environ'], seen['cmdline'], seen['maps'].count(b'delf_sandbox')]"
+    )
+    outcome, _ = await run_script(code)
+    environ, proc_environ, cmdline, _ = outcome.value
+    assert SECRET.encode() not in proc_environ + cmdline
+    assert [name for name in environ if not name.startswith(b"LC_")] == []
+    assert proc_environ.strip(b"\0") == b""
+
+
+async def test_the_only_descriptors_are_the_wire_and_the_loops(tmp_path):
+    with (tmp_path / "secret").open("w") as file:
+        os.set_inheritable(file.fileno(), True)
+        code = POSIX + (
+            "out = {}\nfor fd in posix.listdir('/proc/self/fd'):\n"
+            "    try: out[int(fd)] = posix.readlink(f'/proc/self/fd/{fd}')\n    except OSError: pass\nout"
+        )
+        outcome, _ = await run_script(code)
+    kinds = sorted(target.split(":")[0] for target in outcome.value.values())
+    assert set(kinds) <= {"/dev/null", "socket", "anon_inode", "pipe"}, outcome.value
+    assert kinds.count("socket") <= 3
+    assert [outcome.value[fd] for fd in (0, 1)] == ["/dev/null"] * 2
+    assert kinds.count("pipe") <= 1
+
+
+async def test_two_guests_do_not_hold_each_others_wires():
+    code = POSIX + "sorted(posix.readlink(f'/proc/self/fd/{fd}') for fd in range(64) if posix.access(f'/proc/self/fd/{fd}', 0) or posix.readlink.__name__ != 'readlink')"
+    code = POSIX + (
+        "out = []\nfor fd in range(64):\n    try: out.append(posix.readlink(f'/proc/self/fd/{fd}'))\n"
+        "    except OSError: pass\n[x for x in out if x.startswith('socket')]"
+    )
+    backend = LocalBackend(pool_size=2)
+    try:
+        sessions = [await backend.open(session_spec()) for _ in range(4)]
+        seen = [(await s.execute(code, NotingHost())).value for s in sessions]
+        wires = [inode for one in seen for inode in set(one)]
+        assert len(wires) == len(set(wires)), seen
+    finally:
+        await backend.aclose()
+
+
+async def test_no_object_in_reach_holds_a_secret_of_the_host(monkeypatch):
+    monkeypatch.setenv("DELF_SQL_URL", SECRET)
+    host_object = {"key": SECRET}
+    code = POSIX + (
+        "gc = None\nsys = re.enum.sys\ngc = sys.modules.get('gc') or __import__('weakref').__loader__ and None\n"
+        "names = sorted(sys.modules)\nargv = list(sys.argv)\nflags = [sys.flags.isolated, sys.flags.no_site]\n"
+        "frame = sys._getframe()\nwhile frame.f_back: frame = frame.f_back\n"
+        "[names, argv, flags, frame.f_code.co_filename, list(map(str, frame.f_locals)), list(sys.path)]"
+    )
+    outcome, _ = await run_script(code)
+    names, _, flags, *_ = outcome.value
+    assert flags == [1, 1]
+    assert not {n for n in names if n.startswith(("pydantic", "pluggy", "rich", "litellm", "pytest"))}
+    assert not {n for n in names if n.startswith("delf.") and not n.startswith(("delf.sandbox", "delf.values"))}
+    assert SECRET not in repr(outcome.value)
+    assert host_object
+
+
+async def test_it_leads_its_own_session_in_its_own_folder():
+    code = POSIX + "import pathlib\n[posix.getpid() == posix.getsid(0) == posix.getpgid(0), str(pathlib.Path.cwd()), posix.listdir()]"
+    async with local_session() as session:
+        outcome = await session.execute(code, NotingHost())
+        assert outcome.value == [True, os.path.realpath(session.process.scratch), []]
+        assert Path(session.process.scratch).stat().st_mode & 0o077 == 0
+
+
+async def test_input_files_can_be_read_and_not_written(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("a,b")
+    other = tmp_path / "other.csv"
+    other.write_text("secret")
+    code = f"print(open({str(path)!r}).read())\nfor f, m in (({str(path)!r}, 'w'), ({str(other)!r}, 'r')):\n    try: open(f, m)\n    except PermissionError as e: print('no')"
+    host = NotingHost()
+    async with local_session(session_spec(files=(str(path),))) as session:
+        assert isinstance(await session.execute(code, host), Done)
+    assert host.text == "a,b\nno\nno\n"
+    assert path.read_text() == "a,b"
+
+
+# -- what is left ---------------------------------------------------------------------------
+
+
+async def test_nothing_is_left_after_many_sessions():
+    before_folders = scratch_folders()
+    backend = LocalBackend(pool_size=2)
+    await (await backend.open(session_spec())).aclose()
+    descriptors = len(os.listdir("/proc/self/fd"))
+    for number in range(12):
+        session = await backend.open(session_spec())
+        code = ["1", "1 / 0", "open('f', 'w').write('x')", POSIX + "posix._exit(3)"][number % 4]
+        await session.execute(code, NotingHost())
+        await session.aclose()
+    await asyncio.sleep(0)
+    assert len(os.listdir("/proc/self/fd")) <= descriptors + 4  # two guests may be on their way
+    await backend.aclose()
+    assert [pid for pid in children_of(os.getpid()) if "delf_sandbox" in cmdline_of(pid)] == []
+    mine = {f for f in scratch_folders() - before_folders if f.stat().st_uid == os.getuid()}
+    assert [f for f in mine if owner_of(f) == os.getpid()] == []
+
+
+def cmdline_of(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def owner_of(folder):
+    return None if not folder.exists() else -1
+
+
+async def test_a_closed_backend_leaves_no_descriptor():
+    await (await run_twice())
+    before = sorted(os.listdir("/proc/self/fd"))
+    await (await run_twice())
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+async def run_twice():
+    backend = LocalBackend(pool_size=1)
+    session = await backend.open(session_spec())
+    await session.execute("1", NotingHost())
+    await session.aclose()
+    await backend.open(session_spec())
+    return backend.aclose()
+
+
+async def test_the_folder_of_a_session_is_removed_with_it():
+    async with local_session() as session:
+        folder = Path(session.process.scratch)
+        await session.execute("import pathlib\npathlib.Path('a/b').mkdir(parents=True)\nopen('a/b/c', 'w').write('x')", NotingHost())
+        assert (folder / "a/b/c").read_text() == "x"
+    assert not folder.exists()
+
+
+async def test_a_folder_made_unreadable_is_removed_all_the_same():
+    async with local_session() as session:
+        folder = Path(session.process.scratch)
+        await session.execute("import pathlib\nd = pathlib.Path('d')\nd.mkdir()\n(d / 'f').write_text('x')\nd.chmod(0)", NotingHost())
+    assert not folder.exists()
+
+
+async def test_a_link_out_of_the_folder_is_not_followed_when_it_is_removed(tmp_path):
+    (tmp_path / "keep").write_text("x")
+    async with local_session() as session:
+        code = POSIX + f"posix.symlink({str(tmp_path)!r}, 'out')"
+        await session.execute(code, NotingHost())
+    assert (tmp_path / "keep").exists()
+
+
+HOST = """
+import asyncio, sys
+sys.path.insert(0, {tests!r})
+from support.scripting import *
+async def main():
+    backend = LocalBackend(pool_size=2)
+    await backend.warm_up(session_spec())
+    session = await backend.open(session_spec())
+    host = NotingHost()
+    running = asyncio.create_task(session.execute({code!r}, host))
+    await host.called.wait()
+    print("on", session.process.pid, flush=True)
+    await running
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("code", ["await echo()\nwhile True: pass", "await echo()\nimport time\ntime.sleep(1e9)"])
+async def test_a_killed_host_leaves_no_orphan(code):
+    source = HOST.format(tests=str(Path(__file__).parents[2]), code=code)
+    host = await asyncio.create_subprocess_exec(sys.executable, "-c", source, stdout=subprocess.PIPE)
+    line = await host.stdout.readline()
+    assert line.startswith(b"on"), line
+    processes = children_of(host.pid)
+    assert int(line.split()[1]) in processes
+    handles = [os.pidfd_open(pid) for pid in processes]
+    host.send_signal(signal.SIGKILL)
+    await host.wait()
+    for handle in handles:
+        await asyncio.wait_for(readable(handle), 10)
+        os.close(handle)
+
+
+async def readable(descriptor):
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    loop.add_reader(descriptor, lambda: ended.done() or ended.set_result(None))
+    try:
+        await ended
+    finally:
+        loop.remove_reader(descriptor)
+
+
+# -- the backend --------------------------------------------------------------------------
+
+
+async def test_it_is_available_and_says_how():
+    state = await LocalBackend().available()
+    assert isinstance(state, Available)
+    assert "resource limits" in state.detail
+
+
+async def test_a_warm_process_is_used_once():
+    backend = LocalBackend(pool_size=2)
+    try:
+        await backend.warm_up(session_spec())
+        await backend._filling
+        warm = {guest.process.pid for guest in backend._idle}
+        assert len(warm) == 2
+        first = await backend.open(session_spec())
+        second = await backend.open(session_spec())
+        assert {first.process.pid, second.process.pid} == warm
+        await first.aclose()
+        third = await backend.open(session_spec())
+        assert third.process.pid not in warm
+    finally:
+        await backend.aclose()
+
+
+async def test_a_warm_process_has_the_limits_that_are_asked_for():
+    backend = LocalBackend(pool_size=1)
+    try:
+        await backend.warm_up(session_spec())
+        await backend._filling
+        session = await backend.open(session_spec(memory_bytes=200 * 1024 * 1024))
+        outcome = await session.execute("bytes(250 * 1024 * 1024)", NotingHost())
+        assert outcome.limit == "memory"
+    finally:
+        await backend.aclose()
+
+
+async def test_a_warm_process_that_died_is_replaced():
+    backend = LocalBackend(pool_size=1)
+    try:
+        await backend.warm_up(session_spec())
+        await backend._filling
+        dead = backend._idle[0]
+        os.kill(dead.process.pid, signal.SIGKILL)
+        await asyncio.shield(dead.process._ended)
+        session = await backend.open(session_spec())
+        assert (await session.execute("1", NotingHost())) == Done(value=1)
+    finally:
+        await backend.aclose()
+
+
+async def test_a_dead_template_is_replaced():
+    backend = LocalBackend(pool_size=0)
+    try:
+        session = await backend.open(session_spec())
+        backend._server._process.kill()
+        outcome = await session.execute("await asyncio.Event().wait()", NotingHost())
+        assert isinstance(outcome, Crashed)
+        await session.aclose()
+        session = await backend.open(session_spec())
+        assert (await session.execute("1", NotingHost())) == Done(value=1)
+    finally:
+        await backend.aclose()
+
+
+async def test_closing_twice_is_safe_and_it_can_be_used_again():
+    backend = LocalBackend(pool_size=1)
+    await backend.open(session_spec())
+    await backend.aclose()
+    await backend.aclose()
+    session = await backend.open(session_spec())
+    assert (await session.execute("1", NotingHost())) == Done(value=1)
+    await backend.aclose()
+    assert not session.alive
+
+
+async def test_opening_can_be_cancelled():
+    backend = LocalBackend(pool_size=0)
+    try:
+        for turns in range(30):
+            opening = asyncio.create_task(backend.open(session_spec()))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+        session = await backend.open(session_spec())
+        assert (await session.execute("1", NotingHost())) == Done(value=1)
+    finally:
+        await backend.aclose()
+    assert backend._open == set()
+
+
+async def test_many_sessions_at_once():
+    backend = LocalBackend(pool_size=2)
+
+    async def one(number):
+        session = await backend.open(session_spec())
+        outcome = await session.execute(f"(await echo({number}))[0]", NotingHost())
+        await session.aclose()
+        return outcome.value
+
+    try:
+        assert await asyncio.gather(*map(one, range(20))) == list(range(20))
+    finally:
+        await backend.aclose()
+
+
+def test_it_follows_a_new_event_loop():
+    backend = LocalBackend(pool_size=1)
+
+    async def use(close):
+        session = await backend.open(session_spec())
+        outcome = await session.execute("1", NotingHost())
+        if close:
+            await session.aclose()
+            await backend.aclose()
+        return outcome
+
+    assert asyncio.run(use(close=True)) == Done(value=1)
+    assert asyncio.run(use(close=True)) == Done(value=1)
+
+
+async def test_libraries_are_seen_when_they_are_allowed():
+    from delf.sandbox.policy import allowed_modules
+
+    spec = SessionSpec(tools=(), modules=allowed_modules(["platformdirs"]), libraries=("platformdirs",))
+    async with local_session(spec) as session:
+        assert isinstance(await session.execute("import platformdirs", NotingHost()), Done)
+    outcome, _ = await run_script(POSIX + "__import__('importlib')" if False else "import platformdirs")
+    assert outcome.kind == "ImportError"

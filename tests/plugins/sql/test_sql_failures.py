@@ -1,0 +1,258 @@
+"""What goes wrong is said in one line, without secrets, and leaves the pool healthy."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import traceback
+
+import pytest
+
+from delf.errors import (
+    ConnectionUnavailableError,
+    DelfError,
+    OptionalDependencyError,
+    SQLSchemaError,
+    ToolExecutionError,
+)
+from delf_sql import SQL
+from support.postgres import PASSWORD
+
+pytestmark = pytest.mark.service
+SPELLINGS = (PASSWORD, "p%40ss", "w%3Ard", "rd%2542")
+SETUP = "CREATE TABLE items (id int PRIMARY KEY, name varchar(50)); INSERT INTO items VALUES (1, 'one');"
+SLOW = {
+    "sqlite": "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT max(n) FROM r",
+    "postgresql": "SELECT pg_sleep(25) AS slow_marker",
+    "mariadb": "SELECT count(*) AS slow_marker FROM seq_1_to_1000000000 a, seq_1_to_1000 b WHERE a.seq % 7 = b.seq",
+}
+
+
+def check_no_secret(error: BaseException) -> None:
+    texts = ["".join(traceback.format_exception(error))]
+    seen: BaseException | None = error
+    while seen is not None:
+        texts += [str(seen), repr(seen), repr(seen.args)]
+        seen = seen.__cause__ or seen.__context__
+    for spelling in SPELLINGS:
+        assert not [text for text in texts if spelling in text]
+
+
+async def failure_of(awaitable) -> DelfError:
+    with pytest.raises(DelfError) as caught:
+        await awaitable
+    check_no_secret(caught.value)
+    assert "\n" not in caught.value.describe()
+    assert "sqlalche.me" not in caught.value.describe()
+    return caught.value
+
+
+async def test_names_that_were_meant(any_database, open_sql):
+    any_database.run(SETUP)
+    sql = open_sql(any_database)
+    error = await failure_of(sql.query("SELECT * FROM itmes"))
+    assert isinstance(error, ToolExecutionError)
+    assert "did you mean 'items'?" in error.for_model()
+    error = await failure_of(sql.query("SELECT * FROM nothing_like_it"))
+    assert "tables: items" in error.for_model()
+    error = await failure_of(sql.query("SELECT nam FROM items"))
+    assert "did you mean 'name'?" in error.for_model() or '"items.name"' in error.for_model()
+    error = await failure_of(sql.write("INSERT INTO itmes VALUES (1)"))
+    assert "did you mean 'items'?" in error.for_model()
+    error = await failure_of(sql.query("SELEC 1"))
+    assert "SELEC" in error.for_model()
+    error = await failure_of(sql.query("SELECT FROM WHERE"))
+    assert "syntax" in error.for_model()
+
+
+async def test_the_password_is_nowhere(postgres_database, mariadb_database, open_sql, caplog):
+    caplog.set_level("DEBUG")
+    for database in (postgres_database, mariadb_database):
+        database.run(SETUP)
+        sql = open_sql(database)
+        await sql.query("SELECT 1 AS a")
+        await failure_of(sql.query(f"SELECT * FROM items WHERE name = '{PASSWORD}' AND"))
+        await failure_of(sql.query("SELECT x FROM items"))
+        shown = [repr(sql), str(vars(sql)), repr(sql.settings), str(sql.settings), repr(sql._target)]
+        shown += [await sql.context("x"), str(sql.inspect(verbose=True)), caplog.text.replace(f"'{PASSWORD}'", "")]
+        for spelling in SPELLINGS[1:]:
+            assert not [text for text in shown if spelling in text]
+        assert not [text for text in shown[:-1] if PASSWORD in text]
+
+
+async def test_a_wrong_password(postgres_server, mariadb_server, open_sql):
+    for url in (postgres_server.url("postgres"), mariadb_server.url("mysql")):
+        sql = open_sql(url.replace("p%40ss", "p%40ss-wrong-p%40ss"))
+        for call in (sql.query("SELECT 1"), sql.write("DROP TABLE x"), sql.context("x"), sql.schema()):
+            error = await failure_of(call)
+            assert isinstance(error, ConnectionUnavailableError)
+            assert "at 127.0.0.1:" in error.message
+            assert "denied" in error.message or "authentication failed" in error.message
+            assert "wrong" not in error.describe()
+
+
+async def test_a_database_that_does_not_exist(postgres_server, mariadb_server, open_sql):
+    for url in (postgres_server.url("nothing_here"), mariadb_server.url("nothing_here")):
+        error = await failure_of(open_sql(url).context("x"))
+        assert isinstance(error, ConnectionUnavailableError)
+        assert "nothing_here" in error.message
+
+
+async def test_a_server_that_does_not_run(open_sql):
+    for scheme in ("postgresql", "mysql"):
+        sql = open_sql(f"{scheme}://delf:p%40ss%2Fw%3Ard%2542@127.0.0.1:1/x", connect_timeout=2)
+        for call in (lambda: sql.query("SELECT 1"), lambda: sql.context("x")):
+            error = await failure_of(call())
+            assert isinstance(error, ConnectionUnavailableError)
+            assert "refused" in error.message or "Connect call failed" in error.message
+            assert error.hint
+
+
+async def test_a_file_that_is_no_database(tmp_path, open_sql):
+    path = tmp_path / "x.db"
+    path.write_bytes(b"no database at all" * 100)
+    error = await failure_of(open_sql(f"sqlite:///{path}").query("SELECT * FROM t"))
+    assert isinstance(error, ConnectionUnavailableError)
+    assert "file is not a database" in error.message
+    error = await failure_of(open_sql(f"sqlite:///{path}").context("x"))
+    assert isinstance(error, (ConnectionUnavailableError, SQLSchemaError))
+
+
+@pytest.mark.parametrize(("url", "extra", "module"), [("postgresql://h/x", "postgresql", "psycopg"), ("mysql://h/x", "mysql", "asyncmy")])
+async def test_a_missing_driver(url, extra, module, open_sql, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    error = await failure_of(open_sql(url).query("SELECT 1"))
+    assert isinstance(error, OptionalDependencyError)
+    assert error.hint == f"pip install 'delf-plugin-sql[{extra}]'"
+
+
+async def test_many_at_once(any_database, open_sql):
+    any_database.run(SETUP)
+    sql = open_sql(any_database, pool_size=3)
+    asked = [sql.query("SELECT :i AS i, count(*) AS n FROM items", {"i": i}) for i in range(60)]
+    wrong = [sql.query("SELECT nonsense FROM items") for _ in range(10)]
+    done = await asyncio.gather(*asked, *wrong, return_exceptions=True)
+    assert [rows[0]["i"] for rows in done[:60]] == list(range(60))
+    assert all(isinstance(error, ToolExecutionError) for error in done[60:])
+
+
+async def test_writes_at_once(any_database, open_sql):
+    any_database.run(SETUP)
+    sql = open_sql(any_database)
+    await asyncio.gather(*(sql.write("INSERT INTO items VALUES (?, ?)", [i, "x"]) for i in range(10, 30)))
+    assert await sql.query("SELECT count(*) AS n FROM items") == [{"n": 21}]
+
+
+def running(database) -> int:
+    look = {
+        "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'FETCH%'"
+        " AND datname = current_database() AND pid <> pg_backend_pid()",
+        "mariadb": "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%slow_marker%'"
+        " AND db = DATABASE() AND id <> CONNECTION_ID()",
+    }
+    return int(database.run(look[database.kind]))
+
+
+def writing(database) -> int:
+    if database.kind == "mariadb":
+        return running(database)
+    return int(database.run("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT%pg_sleep%' AND state = 'active' AND datname = current_database()"))
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_cancelled_query_stops_in_the_database(any_database, open_sql):
+    sql = open_sql(any_database, pool_size=1)
+    await sql.query("SELECT 1 AS a")
+    for _ in range(2):
+        task = asyncio.create_task(sql.query(SLOW[any_database.kind]))
+        if any_database.kind == "sqlite":
+            await asyncio.sleep(0.05)
+        else:
+            await until(lambda: running(any_database) == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(5):
+            assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
+            await until(lambda: any_database.kind == "sqlite" or running(any_database) == 0)
+
+
+async def test_a_cancelled_write_is_not_committed(any_database, open_sql):
+    any_database.run(SETUP)
+    sql = open_sql(any_database, pool_size=1)
+    slow = SLOW[any_database.kind].replace("pg_sleep(25) AS", "2, pg_sleep(25)::text AS").replace("max(n)", "max(n), 'x'").replace("count(*) AS", "count(*), 'x' AS")
+    statement = f"INSERT INTO items {slow}"
+    if any_database.kind == "sqlite":
+        statement = slow.replace(" SELECT max(n)", " INSERT INTO items SELECT max(n)")
+    task = asyncio.create_task(sql.write(statement))
+    if any_database.kind == "sqlite":
+        await asyncio.sleep(0.05)
+    else:
+        await until(lambda: writing(any_database) == 1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with asyncio.timeout(5):
+        assert (await sql.write("INSERT INTO items VALUES (3, 'three')"))["rowcount"] == 1
+    assert await sql.query("SELECT id FROM items ORDER BY id") == [{"id": 1}, {"id": 3}]
+
+
+async def test_waiting_tasks_can_be_cancelled(any_database, open_sql):
+    sql = open_sql(any_database, pool_size=1)
+    tasks = [asyncio.create_task(sql.query("SELECT 1 AS a")) for _ in range(20)]
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    done = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(rows == [{"a": 1}] for rows in done[1::2])
+    assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
+
+
+async def test_closed_and_used_again(any_database, open_sql):
+    sql = open_sql(any_database)
+    await sql.aclose()
+    for _ in range(2):
+        assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
+        await sql.aclose()
+        await sql.aclose()
+
+
+async def test_a_connection_that_the_server_ended(postgres_database, mariadb_database, open_sql):
+    for database, kill in (
+        (postgres_database, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"),
+        (mariadb_database, None),
+    ):
+        sql = open_sql(database, pool_size=1)
+        assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
+        if kill is None:
+            ids = database.run("SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
+            database.run("".join(f"KILL {i};" for i in ids.split()))
+        else:
+            database.run(kill)
+        assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_another_event_loop(closed, any_database, recwarn):
+    sql = SQL(url=any_database.url)
+
+    async def ask():
+        rows = await sql.query("SELECT 1 AS a")
+        if closed:
+            await sql.aclose()
+        return rows
+
+    for _ in range(3):
+        assert asyncio.run(ask()) == [{"a": 1}]
+    asyncio.run(sql.aclose())
+    gc.collect()
+
+
+async def test_a_context_without_secrets_when_it_fails(postgres_server, open_sql):
+    error = await failure_of(open_sql(postgres_server.url("nothing_here")).context("x"))
+    assert postgres_server.url("x").split("@")[0] not in error.describe()

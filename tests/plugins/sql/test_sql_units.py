@@ -1,0 +1,258 @@
+"""Settings, URLs, tokens, placeholders and the gate, without a database."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from delf.errors import ConnectionConfigurationError, ToolRefusedError
+from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsContext
+from delf_sql import SQL
+from delf_sql.gate import check_query, check_write
+from delf_sql.lexer import MYSQL, POSTGRESQL, SQLITE, Syntax, tokenize
+from delf_sql.placeholders import bind
+from delf_sql.rows import unique_names
+from delf_sql.settings import SQLSettings
+from delf_sql.target import make_target
+
+
+def target(**settings):
+    return make_target("db", SQLSettings.for_instance("db", settings))
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql://u:p@h:1/d", ("postgresql", "h", 1, "u", "p", "d")),
+        ("postgres://u:p@h/d", ("postgresql", "h", 5432, "u", "p", "d")),
+        ("postgresql+psycopg2://h/d", ("postgresql", "h", 5432, None, None, "d")),
+        ("postgresql+asyncpg://u@h/d?sslmode=require", ("postgresql", "h", 5432, "u", None, "d")),
+        ("postgresql://u:a%40b%2Fc@h/d%20e", ("postgresql", "h", 5432, "u", "a@b/c", "d e")),
+        ("postgresql://u:a@b/c:d@h/d", ("postgresql", "h", 5432, "u", "a@b/c:d", "d")),
+        ("postgresql://u:p@[::1]:5/d", ("postgresql", "::1", 5, "u", "p", "d")),
+        ("postgresql:///d?host=/run/pg", ("postgresql", None, 5432, None, None, "d")),
+        ("mysql://u:p@h/d", ("mysql", "h", 3306, "u", "p", "d")),
+        ("mariadb+pymysql://u:p@h/d", ("mysql", "h", 3306, "u", "p", "d")),
+        ("sqlite:///a/b.db", ("sqlite", None, None, None, None, "a/b.db")),
+        ("sqlite:////a/b%20c.db", ("sqlite", None, None, None, None, "/a/b c.db")),
+        ("sqlite+aiosqlite:///x@y.db", ("sqlite", None, None, None, None, "x@y.db")),
+    ],
+)
+def test_urls(url, expected):
+    found = target(url=url)
+    assert (found.dialect, found.host, found.port, found.user, found.password, found.database) == expected
+
+
+def test_parts_instead_of_a_url():
+    found = target(host="h", port=9, database="d", user="u", password="secret", db_type="mariadb")
+    assert (found.dialect, found.label, found.host, found.port) == ("mysql", "MariaDB", "h", 9)
+    assert found.password == "secret"
+    assert target(database="d").dialect == "postgresql"
+    assert target(database="x.db", db_type="sqlite").database == "x.db"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "db: no database is named"),
+        ({"host": "h"}, "db: no database is named"),
+        ({"url": "oracle://u:hunter22@h/d"}, "url starts with oracle://"),
+        ({"url": "postgresq://u:hunter22@h/d"}, "did you mean 'postgresql'"),
+        ({"url": "hunter22"}, "url is no database URL"),
+        ({"url": "postgresql://u:hunter22@h"}, "url names no database"),
+        ({"url": "postgresql://u:hunt?er22@h/d"}, "url is no database URL"),
+        ({"url": "postgresql://u:hunter22@h/d", "host": "h"}, "url and host are both set"),
+        ({"url": "sqlite://"}, "needs a file"),
+        ({"url": "sqlite:///:memory:"}, "needs a file"),
+        ({"url": "sqlite://x.db"}, "three slashes"),
+        ({"url": "sqlite:///x.db?mode=rw"}, "no options"),
+        ({"url": "sqlite:///x.db", "tiemout": 5}, "unknown setting 'tiemout'"),
+        ({"url": "sqlite:///x.db", "db_type": "oracle"}, "db_type"),
+        ({"database": "d", "port": 99999}, "port"),
+        ({"url": "sqlite:///x.db", "max_rows": 0}, "max_rows"),
+    ],
+)
+def test_settings_that_cannot_be_used(settings, message):
+    with pytest.raises(ConnectionConfigurationError, match=message) as caught:
+        SQL(name="db", **settings)
+    assert "hunter22" not in caught.value.describe()
+    assert "\n" not in caught.value.describe()
+
+
+def test_settings_from_the_environment(monkeypatch):
+    monkeypatch.setenv("DELF_SQL_URL", "sqlite:///from-env.db")
+    monkeypatch.setenv("DELF_SHOP_URL", "postgresql://u:hunter22@h/shop")
+    monkeypatch.setenv("DELF_SHOP_MAX_ROWS", "7")
+    assert SQL()._target.database == "from-env.db"
+    shop = SQL(name="shop")
+    assert shop._target.database == "shop"
+    assert shop.settings.max_rows == 7
+    assert "hunter22" not in repr(shop) + repr(shop.settings) + str(vars(shop))
+
+
+def test_it_is_a_connection():
+    sql = SQL(url="sqlite:///x.db", allow=["schema", "query"], confirm="query", metadata={"a": 1})
+    assert isinstance(sql, ConnectionLike)
+    assert isinstance(sql, SupportsContext)
+    assert isinstance(sql, SupportsClose)
+    assert (sql.name, sql.allow, sql.confirm) == ("sql", ("schema", "query"), ("query",))
+    with pytest.raises(ConnectionConfigurationError, match="names 'drop'"):
+        SQL(url="sqlite:///x.db", allow="drop")
+
+
+async def test_what_the_model_reads():
+    actions = {action.name: action for action in await SQL(url="sqlite:///x.db").actions()}
+    assert {name: action.effect for name, action in actions.items()} == {
+        "schema": "read", "query": "read", "write": "write",
+    }  # fmt: skip
+    assert actions["query"].signature == (
+        "(statement: str, params: dict[str, Any] | list[Any] | None = None, limit: int | None = None)"
+        " -> list[dict[str, Any]]"
+    )
+    assert "limit" in actions["query"].summary
+    assert actions["write"].returns == '{"rowcount": int, "rows": list[dict[str, Any]], "committed": bool}'
+    checked = actions["query"].validate({"statement": "SELECT 1", "params": {"a": 1}, "limit": 5})
+    assert checked == {"statement": "SELECT 1", "params": {"a": 1}, "limit": 5}
+    assert actions["write"].validate({"statement": "x", "params": [{"a": 1}]})["params"] == [{"a": 1}]
+    assert SQL.inspect()["methods"] == ["schema", "query", "write"]
+
+
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("import delf_sql.plugin", ("sqlalchemy", "sqlglot", "pydantic", "aiosqlite")),
+        ("import delf_sql", ("sqlalchemy", "sqlglot", "pydantic", "aiosqlite")),
+        ("from delf_sql import SQL; SQL(url='sqlite:///x.db').inspect()", ("sqlalchemy", "sqlglot", "aiosqlite")),
+        ("from delf_sql import SQL; SQL(url='postgresql://h/x')", ("sqlalchemy", "sqlglot", "psycopg")),
+    ],
+)
+def test_vendors_are_imported_late(code, heavy):
+    check = f"{code}\nimport sys\nprint([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_module_exports_sql_only():
+    import delf_sql
+
+    assert delf_sql.SQL is SQL
+    with pytest.raises(AttributeError, match="'Nothing'"):
+        _ = delf_sql.Nothing
+
+
+def texts(text, syntax, kind):
+    return [token.text for token in tokenize(text, syntax, comments=True) if token.kind == kind]
+
+
+ANSI = Syntax("mysql", backslash=True, ansi_quotes=True)
+NO_BACKSLASH = Syntax("mysql", backslash=False, ansi_quotes=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "syntax", "kind", "found"),
+    [
+        ("SELECT 'a''b' x", SQLITE, "string", ["'a''b'"]),
+        ("SELECT 'a\\' x", SQLITE, "string", ["'a\\'"]),
+        ("SELECT 'a\\'' x'", MYSQL, "string", ["'a\\''", None]),
+        ("SELECT 'a\\\\', 'b'", MYSQL, "string", ["'a\\\\'", "'b'"]),
+        ("SELECT 'a\\', 'b'", NO_BACKSLASH, "string", ["'a\\'", "'b'"]),
+        ('SELECT "a\\"b"', MYSQL, "string", ['"a\\"b"']),
+        ('SELECT "a""b"', ANSI, "name", ['a"b']),
+        ('SELECT "a""b"', POSTGRESQL, "name", ['a"b']),
+        ("SELECT `a``b`", MYSQL, "name", ["a`b"]),
+        ("SELECT [a b]", SQLITE, "name", ["a b"]),
+        ("SELECT a[1]", POSTGRESQL, "name", []),
+        ("SELECT E'a\\'b', e'c'", POSTGRESQL, "string", ["'a\\'b'", "'c'"]),
+        ("SELECT $a$ $b$ ; $a$, $$x$$", POSTGRESQL, "string", ["$a$ $b$ ; $a$", "$$x$$"]),
+        ("SELECT $1, a$b$c", POSTGRESQL, "string", []),
+        ("SELECT 1 -- x\n, 2", POSTGRESQL, "comment", ["-- x"]),
+        ("SELECT 5--1", MYSQL, "comment", []),
+        ("SELECT 5 -- 1", MYSQL, "comment", ["-- 1"]),
+        ("SELECT 5 --", MYSQL, "comment", ["--"]),
+        ("SELECT 5 # x; y", MYSQL, "comment", ["# x; y"]),
+        ("SELECT '{}'::jsonb #> '{a}'", POSTGRESQL, "comment", []),
+        ("/* a /* b */ c */ SELECT 1", POSTGRESQL, "comment", ["/* a /* b */ c */"]),
+        ("/* a /* b */ SELECT 1", SQLITE, "comment", ["/* a /* b */"]),
+        ("SELECT 1e5, 0xff, 1.5, .5", SQLITE, "number", ["1e5", "0xff", "1.5", ".5"]),
+        ("SELECT 1e, 2x FROM 3d", MYSQL, "word", ["SELECT", "1e", "2x", "FROM", "3d"]),
+    ],
+)
+def test_tokens(text, syntax, kind, found):
+    if None in found:
+        with pytest.raises(ToolRefusedError, match="without an end"):
+            texts(text, syntax, kind)
+        return
+    assert texts(text, syntax, kind) == found
+
+
+@pytest.mark.parametrize("text", ["'", '"', "`", "[", "$$", "$a$ $b$", "/*", "/* /* */", "E'\\'"])
+def test_what_never_ends(text):
+    syntax = {"`": MYSQL, "[": SQLITE}.get(text, POSTGRESQL)
+    with pytest.raises(ToolRefusedError, match="without an end"):
+        tokenize(f"SELECT {text}", syntax)
+
+
+def same(value):
+    return "{}", value
+
+
+@pytest.mark.parametrize(
+    ("text", "params", "dialect", "expected"),
+    [
+        ("a = :x", {"x": 1}, "postgresql", ("a = %s", [1])),
+        ("a = :x::int", {"x": 1}, "postgresql", ("a = %s::int", [1])),
+        ("a::text = :x", {"x": 1}, "postgresql", ("a::text = %s", [1])),
+        ("a[1:n] = :x", {"x": 1}, "postgresql", ("a[1:n] = %s", [1])),
+        ("a like '%:x' and b = :x", {"x": 1}, "postgresql", ("a like '%%:x' and b = %s", [1])),
+        ("a % 2 = ?", [1], "mysql", ("a %% 2 = %s", [1])),
+        ("a % 2 = ?", [1], "sqlite", ("a % 2 = ?", [1])),
+        ("a = ':x' -- :x\n and b=:x", {"x": 1}, "sqlite", ("a = ':x' -- :x\n and b=?", [1])),
+        ("a in (:x) or b = :y", {"x": [1, 2], "y": 3}, "sqlite", ("a in (?, ?) or b = ?", [1, 2, 3])),
+        ("a in :x", {"x": (1, 2)}, "mysql", ("a in (%s, %s)", [1, 2])),
+        ("a in (0, :x)", {"x": 5}, "mysql", ("a in (0, %s)", [5])),
+        ("f(:x, :xy, :x)", {"x": 1, "xy": 2}, "sqlite", ("f(?, ?, ?)", [1, 2, 1])),
+        ("@a:=5 + :x", {"x": 1}, "mysql", ("@a:=5 + %s", [1])),
+        ("a ? 'b' and c = :x", {"x": 1}, "postgresql", ("a ? 'b' and c = %s", [1])),
+        ("100%", None, "mysql", ("100%", None)),
+        ("100% :x ?", {}, "mysql", ("100% :x ?", None)),
+    ],
+)
+def test_placeholders(text, params, dialect, expected):
+    syntax = {"postgresql": POSTGRESQL, "mysql": MYSQL, "sqlite": SQLITE}[dialect]
+    bound = bind(text, tokenize(text, syntax), params, dialect, same)
+    assert (bound.text, bound.values) == expected
+
+
+def test_a_closing_semicolon_and_comments_are_left_out():
+    statement = check_query("SELECT 1 ; -- done\n;", POSTGRESQL)
+    assert (statement.text, statement.kind) == ("SELECT 1", "select")
+
+
+def test_functions_are_folded_as_the_database_does():
+    calls = check_query('SELECT Lower("Weird" (1)), x /* */ (2)', POSTGRESQL).calls
+    assert calls == {"lower", "Weird", "x"}
+
+
+def test_what_sqlglot_cannot_parse_is_left_to_the_database():
+    assert check_query("SELECT FROM WHERE )(", POSTGRESQL).kind == "select"
+
+
+def test_a_very_long_statement_is_refused():
+    with pytest.raises(ToolRefusedError, match="pass values in params"):
+        check_query(f"SELECT '{'x' * 300_000}'", SQLITE)
+    assert check_query(f"SELECT '{'x' * 100_000}'", SQLITE).kind == "select"
+
+
+def test_deep_nesting_is_no_crash():
+    check_query("SELECT " + "(" * 5000 + "1" + ")" * 5000, POSTGRESQL)
+
+
+def test_write_says_what_it_is_for():
+    with pytest.raises(ToolRefusedError, match="it is for INSERT, UPDATE, DELETE"):
+        check_write("EXPLAIN SELECT 1", SQLITE)
+
+
+def test_column_names_are_unique():
+    assert unique_names(["id", "id", "id_2", "id"]) == ["id", "id_3", "id_2", "id_4"]

@@ -1,0 +1,156 @@
+"""Values come out as plain Python, go in as such, and cross the wire."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import uuid
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from delf.errors import ToolExecutionError, ToolRefusedError
+from delf.values import dumps, loads
+
+pytestmark = pytest.mark.service
+
+ID = uuid.UUID("00000000-0000-4000-8000-000000000001")
+WHEN = dt.datetime(2024, 1, 31, 12, 30, 15, 250000)
+
+
+async def one(sql, statement, params=None):
+    (row,) = await sql.query(statement, params)
+    crossed = loads(dumps(row))
+    assert {k: v for k, v in crossed.items() if v == v} == {k: v for k, v in row.items() if v == v}
+    return row
+
+
+async def test_postgresql_out(postgres_database, open_sql):
+    postgres_database.run("CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TYPE pair AS (a int, b text);")
+    row = await one(
+        open_sql(postgres_database),
+        """SELECT 1::smallint AS small, 9223372036854775807 AS big, 1.50::numeric AS num, 1.5::float8 AS f,
+        true AS t, NULL::int AS n, 'x'::text AS txt, '\\x00ff'::bytea AS b, date '2024-01-31' AS d,
+        time '12:30' AS tm, timestamp '2024-01-31 12:30:15.25' AS ts, timestamptz '2024-01-31 12:30:15+00' AS tz,
+        interval '1 day 2 hours' AS iv, '{"a": [1, null]}'::jsonb AS j, '[1]'::json AS k,
+        ARRAY[1, NULL, 3] AS arr, ARRAY[['a'], ['b']] AS arr2, 'ok'::mood AS e,
+        '00000000-0000-4000-8000-000000000001'::uuid AS u, inet '10.0.0.1' AS ip, cidr '10.0.0.0/8' AS net,
+        int4range(1, 5) AS r, ROW(1, 'x')::pair AS p, '<a/>'::xml AS x, B'101' AS bits, point(1, 2) AS pt,
+        'a b'::tsvector AS tsv, '12.5'::money AS m, 'NaN'::numeric AS nan""",
+    )  # fmt: skip
+    nan = row.pop("nan")
+    assert nan.is_nan()
+    assert row.pop("tz") == dt.datetime(2024, 1, 31, 12, 30, 15, tzinfo=dt.UTC)
+    assert row == {
+        "small": 1, "big": 9223372036854775807, "num": Decimal("1.50"), "f": 1.5, "t": True, "n": None,
+        "txt": "x", "b": b"\x00\xff", "d": dt.date(2024, 1, 31), "tm": dt.time(12, 30), "ts": WHEN,
+        "iv": dt.timedelta(days=1, hours=2), "j": {"a": [1, None]}, "k": [1], "arr": [1, None, 3],
+        "arr2": [["a"], ["b"]], "e": "ok", "u": ID, "ip": "10.0.0.1", "net": "10.0.0.0/8", "r": "[1, 5)",
+        "p": "(1,x)", "x": "<a/>", "bits": "101", "pt": "(1,2)", "tsv": "'a' 'b'", "m": "$12.50",
+    }  # fmt: skip
+    assert str(row["num"]) == "1.50"
+
+
+async def test_a_value_that_python_lacks_is_a_clear_error(postgres_database, open_sql):
+    sql = open_sql(postgres_database)
+    with pytest.raises(ToolExecutionError, match="infinity"):
+        await sql.query("SELECT 'infinity'::timestamp AS t")
+    assert await sql.query("SELECT 'infinity'::timestamp::text AS t") == [{"t": "infinity"}]
+
+
+async def test_mariadb_out(mariadb_database, open_sql):
+    mariadb_database.run(
+        "CREATE TABLE v (d date, t time, ts datetime(6), y year, n numeric(10, 2), f double, b blob, e enum('a', 'b'),"
+        " s set('x', 'y'), j json, flag boolean, u bigint unsigned, bits bit(3), nothing int);"
+        "INSERT INTO v VALUES ('2024-01-31', '-12:30:00', '2024-01-31 12:30:15.25', 2024, 1.50, 1.5, x'00ff', 'b',"
+        " 'x,y', '{\"a\": 1}', true, 18446744073709551615, b'101', NULL)"
+    )
+    assert await one(open_sql(mariadb_database), "SELECT * FROM v") == {
+        "d": dt.date(2024, 1, 31), "t": -dt.timedelta(hours=12, minutes=30), "ts": WHEN, "y": 2024,
+        "n": Decimal("1.50"), "f": 1.5, "b": b"\x00\xff", "e": "b", "s": "x,y", "j": '{"a": 1}', "flag": 1,
+        "u": 18446744073709551615, "bits": b"\x05", "nothing": None,
+    }  # fmt: skip
+
+
+async def test_sqlite_out(sqlite_database, open_sql):
+    row = await one(open_sql(sqlite_database), "SELECT 1 AS i, 1.5 AS f, 'x' AS t, x'00ff' AS b, NULL AS n, date('2024-01-31') AS d")
+    assert row == {"i": 1, "f": 1.5, "t": "x", "b": b"\x00\xff", "n": None, "d": "2024-01-31"}
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+IN = {
+    "int": (5, 5), "big": (2**40, 2**40), "float": (1.5, 1.5), "text": ("it's %s :x ? \\' ü€😀", None),
+    "bool": (True, {"postgresql": True, "sqlite": 1, "mariadb": 1}), "none": (None, None),
+    "bytes": (b"\x00'\\\xff", None), "decimal": (Decimal("12.25"), {"sqlite": 12.25}),
+    "date": (dt.date(2024, 1, 31), {"sqlite": "2024-01-31", "mariadb": "2024-01-31"}),
+    "datetime": (WHEN, {"sqlite": "2024-01-31 12:30:15.250000", "mariadb": "2024-01-31 12:30:15.250000"}),
+    "time": (dt.time(12, 30), {"sqlite": "12:30:00", "mariadb": "12:30:00"}),
+    "timedelta": (dt.timedelta(hours=2), {"sqlite": 7200.0, "mariadb": "02:00:00"}),
+    "uuid": (ID, {"sqlite": str(ID), "mariadb": str(ID)}), "enum": (Colour.RED, "red"),
+    "path": (Path("a/b"), "a/b"),
+    "json": ({"a": [1, None, "x"]}, {"sqlite": '{"a": [1, null, "x"]}', "mariadb": '{"a": [1, null, "x"]}'}),
+    "list": ([1, 2], {"sqlite": "[1, 2]", "mariadb": "[1, 2]"}),
+    "objects": ([{"a": 1}], {"sqlite": '[{"a": 1}]', "mariadb": '[{"a": 1}]'}),
+}  # fmt: skip
+
+
+async def test_parameters_in(any_database, open_sql):
+    sql = open_sql(any_database)
+    for name, (value, expected) in IN.items():
+        wanted = expected.get(any_database.kind, value) if isinstance(expected, dict) and name != "x" else expected
+        wanted = value if wanted is None else wanted
+        for statement, params in (("SELECT :v AS v", {"v": value}), ("SELECT ? AS v", [value])):
+            (row,) = await sql.query(statement, params)
+            assert row["v"] == wanted, (name, row)
+
+
+async def test_stored_and_found_again(any_database, open_sql):
+    kinds = {"sqlite": ("blob", "numeric"), "postgresql": ("bytea", "numeric(10,2)"), "mariadb": ("blob", "numeric(10,2)")}
+    blob, number = kinds[any_database.kind]
+    sql = open_sql(any_database)
+    await sql.write(f"CREATE TABLE v (id int, t varchar(99), b {blob}, n {number}, d date)")
+    text, data = "it's \\ % :x ? \"` ü😀\n\t", bytes(range(256))
+    await sql.write("INSERT INTO v VALUES (1, :t, :b, :n, :d)", {"t": text, "b": data, "n": Decimal("0.10"), "d": dt.date(2024, 2, 29)})
+    (row,) = await sql.query("SELECT * FROM v WHERE t = :t AND b = :b AND n = :n AND d = :d", {"t": text, "b": data, "n": Decimal("0.10"), "d": dt.date(2024, 2, 29)})
+    assert row["t"] == text
+    assert row["b"] == data
+    assert float(row["n"]) == 0.1
+
+
+@pytest.mark.parametrize("mode", ["NO_BACKSLASH_ESCAPES", "ANSI_QUOTES", "ANSI_QUOTES,NO_BACKSLASH_ESCAPES"])
+async def test_sql_modes_of_mariadb(mode, mariadb_database, open_sql, monkeypatch):
+    import delf_sql.backends.mysql as backend
+
+    real = backend.MysqlBackend._open
+
+    async def with_mode(self):
+        driver = await real(self)
+        await driver.query(f"SET SESSION sql_mode = '{mode}'")
+        return driver
+
+    monkeypatch.setattr(backend.MysqlBackend, "_open", with_mode)
+    mariadb_database.run("CREATE TABLE items (id int); INSERT INTO items VALUES (1), (2)")
+    sql = open_sql(mariadb_database)
+    for value in ("\\' OR 1=1 -- ", "\\", "'", b"\\' OR 1=1 -- ", b"\\"):
+        assert await sql.query("SELECT id FROM items WHERE 'x' = :v", {"v": value}) == []
+        assert await sql.query("SELECT :v AS v", {"v": value}) == [{"v": value}]
+    if "NO_BACKSLASH" in mode:
+        assert await sql.query("SELECT 'a\\' AS a") == [{"a": "a\\"}]
+        with pytest.raises((ToolRefusedError, ToolExecutionError)):
+            await sql.query("SELECT '\\'; DELETE FROM items; -- '")
+    if "ANSI" in mode:
+        assert await sql.query('SELECT "id" AS "a" FROM "items" WHERE "id" = :i', {"i": 1}) == [{"a": 1}]
+    assert await sql.query("SELECT count(*) AS n FROM items") == [{"n": 2}]
+
+
+async def test_numbers_that_do_not_fit(sqlite_database, mariadb_database, postgres_database, open_sql):
+    with pytest.raises(ToolRefusedError, match="64 bits"):
+        await open_sql(sqlite_database).query("SELECT :v", {"v": 2**63})
+    with pytest.raises(ToolRefusedError, match="NaN"):
+        await open_sql(mariadb_database).query("SELECT :v", {"v": float("nan")})
+    with pytest.raises(ToolRefusedError, match="NUL"):
+        await open_sql(postgres_database).query("SELECT :v", {"v": "a\x00"})

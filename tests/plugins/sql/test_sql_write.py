@@ -1,0 +1,196 @@
+"""``write`` commits what it reports, or changes nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pytest
+
+from delf.errors import ConnectionFileNotFoundError, ToolExecutionError, ToolRefusedError
+
+pytestmark = pytest.mark.service
+
+SETUP = """
+CREATE TABLE items (id int PRIMARY KEY, name varchar(50) UNIQUE, price numeric(10, 2));
+INSERT INTO items VALUES (1, 'one', 1.5), (2, 'two', 2);
+"""
+CHANGED = {"rows": [], "committed": True}
+
+
+@pytest.fixture
+def items(any_database):
+    any_database.run(SETUP)
+    return any_database
+
+
+def names(database):
+    return database.run("SELECT name FROM items ORDER BY id").split()
+
+
+async def test_insert_update_delete(items, open_sql):
+    sql = open_sql(items)
+    done = await sql.write("INSERT INTO items VALUES (:id, :name, :price)", {"id": 3, "name": "x'; --", "price": Decimal("9.99")})
+    assert done == {"rowcount": 1, **CHANGED}
+    assert await sql.write("UPDATE items SET name = ? WHERE id = ?", ["three", 3]) == {"rowcount": 1, **CHANGED}
+    assert await sql.write("UPDATE items SET name = 'three' WHERE id = 3;") == {"rowcount": 1, **CHANGED}
+    assert await sql.write("UPDATE items SET price = 0 WHERE id > 99") == {"rowcount": 0, **CHANGED}
+    assert await sql.write("DELETE FROM items WHERE id IN (:ids)", {"ids": [1, 2]}) == {"rowcount": 2, **CHANGED}
+    assert names(items) == ["three"]
+
+
+async def test_returning_is_committed(items, open_sql):
+    sql = open_sql(items)
+    done = await sql.write("INSERT INTO items VALUES (3, 'three', 1) RETURNING id, name")
+    assert done == {"rowcount": 1, "rows": [{"id": 3, "name": "three"}], "committed": True}
+    assert names(items) == ["one", "two", "three"]
+
+
+async def test_many_sets_of_parameters(items, open_sql):
+    sql = open_sql(items)
+    dicts = [{"id": i, "name": f"n{i}"} for i in range(10, 20)]
+    assert (await sql.write("INSERT INTO items (id, name) VALUES (:id, :name)", dicts))["rowcount"] == 10
+    lists = [[i, f"n{i}"] for i in range(20, 30)]
+    assert (await sql.write("INSERT INTO items (id, name) VALUES (?, ?)", lists))["rowcount"] == 10
+    done = await sql.write("DELETE FROM items WHERE id = ?", [[10], [11], [999]])
+    assert done == {"rowcount": 2, **CHANGED}
+    rows = [[40, "a"], [41, "b"]]
+    done = await sql.write("INSERT INTO items (id, name) VALUES (?, ?) RETURNING id", rows)
+    assert done == {"rowcount": 2, "rows": [{"id": 40}, {"id": 41}], "committed": True}
+    assert len(names(items)) == 22
+    assert await sql.write("INSERT INTO items (id) VALUES (?)", []) == {"rowcount": 0, **CHANGED}
+
+
+async def test_of_many_sets_all_or_none(items, open_sql):
+    sql = open_sql(items)
+    for statement in ("INSERT INTO items (id, name) VALUES (?, ?)", "INSERT INTO items (id, name) VALUES (?, ?) RETURNING id"):
+        with pytest.raises(ToolExecutionError, match=r"(?i)unique|duplicate"):
+            await sql.write(statement, [[5, "five"], [6, "six"], [1, "again"]])
+    assert names(items) == ["one", "two"]
+    assert await sql.query("SELECT count(*) AS n FROM items") == [{"n": 2}]
+
+
+async def test_tables_are_made_and_dropped(items, open_sql):
+    sql = open_sql(items)
+    done = await sql.write("CREATE TABLE more (id int PRIMARY KEY, at timestamp NULL)")
+    assert done == {"rowcount": 0, **CHANGED}
+    await sql.write("INSERT INTO more VALUES (1, :at)", {"at": dt.datetime(2024, 1, 31, 12, 30)})
+    assert (await sql.query("SELECT id FROM more WHERE at > :at", {"at": dt.datetime(2024, 1, 1)})) == [{"id": 1}]
+    await sql.write("ALTER TABLE more ADD COLUMN note varchar(10)")
+    assert set((await sql.query("SELECT * FROM more"))[0]) == {"id", "at", "note"}
+    await sql.write("DROP TABLE more")
+    with pytest.raises(ToolExecutionError, match="more"):
+        await sql.query("SELECT * FROM more")
+
+
+async def test_too_many_returned_rows_change_nothing(items, open_sql):
+    sql = open_sql(items, max_rows=1)
+    with pytest.raises(ToolExecutionError, match="nothing was changed"):
+        await sql.write("DELETE FROM items RETURNING id")
+    assert names(items) == ["one", "two"]
+
+
+REFUSED = {
+    "COMMIT": "transaction of its own",
+    "BEGIN": "transaction of its own",
+    "ROLLBACK": "transaction of its own",
+    "DELETE FROM items; DELETE FROM items": "one statement",
+    "INSERT INTO items VALUES (9, 'x', 1); COMMIT": "one statement",
+    "SET autocommit = 1": "write does not run 'SET'",
+    "COPY items TO PROGRAM 'touch /tmp/delf-evil-file'": "write does not run 'COPY'",
+    "ATTACH 'evil.db' AS evil": "write does not run 'ATTACH'",
+    "VACUUM INTO 'evil.db'": "write does not run 'VACUUM'",
+    "PRAGMA journal_mode = WAL": "write does not run 'PRAGMA'",
+    "LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE items": "write does not run 'LOAD'",
+    "": "empty",
+    "/* nothing */;": "empty",
+}
+
+
+@pytest.mark.parametrize(("statement", "message"), REFUSED.items(), ids=range(len(REFUSED)))
+async def test_what_write_does_not_run(statement, message, items, open_sql):
+    with pytest.raises(ToolRefusedError, match=message):
+        await open_sql(items).write(statement)
+    assert names(items) == ["one", "two"]
+
+
+async def test_a_failed_write_changes_nothing(items, open_sql):
+    sql = open_sql(items)
+    with pytest.raises(ToolExecutionError, match=r"(?i)unique|duplicate"):
+        await sql.write("INSERT INTO items VALUES (7, 'seven', 1), (1, 'again', 1)")
+    assert names(items) == ["one", "two"]
+
+
+async def test_a_cancelled_sqlite_write_is_rolled_back(sqlite_database, open_sql):
+    sqlite_database.run(SETUP)
+    sql = open_sql(sqlite_database, statement_timeout=0.3)
+    endless = "WITH RECURSIVE r(n) AS (SELECT 10 UNION ALL SELECT n + 1 FROM r) INSERT INTO items SELECT n, n, n FROM r"
+    with pytest.raises(ToolExecutionError, match=r"longer than 0\.3 s"):
+        await sql.write(endless)
+    assert names(sqlite_database) == ["one", "two"]
+    assert (await sql.write("DELETE FROM items"))["rowcount"] == 2
+
+
+async def test_a_slow_write_is_rolled_back(postgres_database, open_sql):
+    postgres_database.run(SETUP)
+    sql = open_sql(postgres_database, statement_timeout=0.3)
+    with pytest.raises(ToolExecutionError, match=r"longer than 0\.3 s"):
+        await sql.write("INSERT INTO items SELECT 9, 'slow', 1 FROM pg_sleep(20)")
+    assert names(postgres_database) == ["one", "two"]
+
+
+async def test_a_slow_write_is_rolled_back_in_mariadb(mariadb_database, open_sql):
+    mariadb_database.run(SETUP)
+    sql = open_sql(mariadb_database, statement_timeout=0.3)
+    with pytest.raises(ToolExecutionError, match=r"longer than 0\.3 s"):
+        await sql.write("INSERT INTO items SELECT 9, SLEEP(20), 1")
+    assert names(mariadb_database) == ["one", "two"]
+
+
+async def test_foreign_keys_hold_in_sqlite(sqlite_database, open_sql):
+    sqlite_database.run("CREATE TABLE a (id INTEGER PRIMARY KEY); CREATE TABLE b (a_id int REFERENCES a (id)); INSERT INTO a VALUES (1); INSERT INTO b VALUES (1);")
+    with pytest.raises(ToolExecutionError, match="FOREIGN KEY"):
+        await open_sql(sqlite_database).write("DELETE FROM a")
+
+
+async def test_sqlite_stays_within_its_file(sqlite_database, open_sql, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sqlite_database.run(SETUP)
+    sql = open_sql(sqlite_database)
+    for statement in ("INSERT INTO items SELECT load_extension('x'), 1, 1", "CREATE TABLE evil.t (a int)"):
+        with pytest.raises(ToolExecutionError):
+            await sql.write(statement)
+    assert names(sqlite_database) == ["one", "two"]
+
+
+async def test_routines_hold_semicolons(any_database, open_sql):
+    any_database.run(SETUP)
+    sql = open_sql(any_database)
+    trigger = {
+        "sqlite": "CREATE TRIGGER t AFTER INSERT ON items BEGIN UPDATE items SET price = 7 WHERE id = new.id; END",
+        "postgresql": "CREATE FUNCTION two() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT 2; END",
+        "mariadb": "CREATE PROCEDURE two() BEGIN UPDATE items SET price = 1; UPDATE items SET price = 7; END",
+    }[any_database.kind]
+    assert (await sql.write(trigger))["committed"]
+    if any_database.kind == "mariadb":
+        await sql.write("CALL two()")
+        assert await sql.query("SELECT count(*) AS n FROM items WHERE price = 7") == [{"n": 2}]
+
+
+async def test_do_and_call(postgres_database, open_sql):
+    postgres_database.run(SETUP)
+    sql = open_sql(postgres_database)
+    await sql.write("DO $$ BEGIN DELETE FROM items WHERE id = 1; END $$")
+    assert names(postgres_database) == ["two"]
+
+
+async def test_a_missing_sqlite_file_is_not_made_by_mistake(tmp_path, open_sql):
+    path = tmp_path / "new.db"
+    sql = open_sql(f"sqlite:///{path}")
+    for call in (sql.query("SELECT 1"), sql.write("CREATE TABLE t (a int)"), sql.schema(), sql.context("x")):
+        with pytest.raises(ConnectionFileNotFoundError, match="there is no SQLite file"):
+            await call
+    assert not path.exists()
+    made = open_sql(f"sqlite:///{path}", create=True)
+    await made.write("CREATE TABLE t (a int)")
+    assert await made.query("SELECT count(*) AS n FROM t") == [{"n": 0}]
