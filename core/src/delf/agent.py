@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict, Unpac
 from delf.config.schema import make_config
 from delf.engine.usage import Ledger
 from delf.errors import AgentConfirmationError
+from delf.lifecycle import RuntimeHome
 from delf.llm import LLMConfig
 from delf.messages import Message, TextPart, Usage
 from delf.response import Response
-from delf.sync import LoopThread, call, call_async, running_loop
 from delf.tools import as_connection
 from delf.types import ApprovalMode, Isolation
 
@@ -139,42 +137,22 @@ class Agent:
         self._host = host
         self._project = project
         self._ledger = Ledger(self.config.budget_usd, allow_unpriced=self.config.allow_unpriced)
-        self._lock = threading.RLock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: LoopThread | None = None
-        self._runtime: asyncio.Future[Runtime] | None = None
+        self._home = RuntimeHome(self._make_runtime, f"delf-{self.agent_id}")
 
     # -- lifecycle ----------------------------------------------------------------------
 
     def start(self) -> Self:
         """Load tools and prepare the sandbox now rather than with the first task."""
-        call(self._started(), self._bind(current=False))
+        self._home.call(_nothing)
         return self
 
     def stop(self) -> None:
         """Cancel what runs; free sandboxes, connections and threads. Safe to call twice."""
-        with self._lock:
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-        if loop is not None and not loop.is_closed():
-            if loop.is_running() and running_loop() is not loop:
-                call(self._stop_runtime(), loop)
-            elif not loop.is_running():
-                loop.run_until_complete(self._stop_runtime())
-            else:
-                loop.create_task(self._stop_runtime())
-        if thread is not None:
-            thread.stop()
+        self._home.stop()
 
     async def astop(self) -> None:
         """The same from asynchronous code."""
-        with self._lock:
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-        if loop is not None and not loop.is_closed():
-            await call_async(self._stop_runtime(), loop)
-        if thread is not None:
-            thread.stop()
+        await self._home.astop()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -188,7 +166,7 @@ class Agent:
         self.stop()
 
     async def __aenter__(self) -> Self:
-        await call_async(self._started(), self._bind(current=True))
+        await self._home.call_async(_nothing)
         return self
 
     async def __aexit__(
@@ -213,7 +191,7 @@ class Agent:
             ConfigurationError: When the agent cannot start.
             AgentStateError: When called from the event loop that the agent works on.
         """
-        return call(self._run(task, timeout), self._bind(current=False))
+        return self._home.call(lambda runtime: self._run(runtime, task, timeout))
 
     async def arun(
         self,
@@ -231,11 +209,13 @@ class Agent:
             listeners: Called with each event after it was journalled.
             on_delta: Called with pieces of the model's answers, with ``stream=True``.
         """
-        work = self._run(task, timeout, listeners, on_delta)
-        return await call_async(work, self._bind(current=True))
+        return await self._home.call_async(
+            lambda runtime: self._run(runtime, task, timeout, listeners, on_delta)
+        )
 
     async def _run(
         self,
+        runtime: Runtime,
         task: str,
         timeout: float | None,
         listeners: Sequence[Listener] = (),
@@ -243,7 +223,6 @@ class Agent:
     ) -> Response:
         from delf.engine.views.trace import Trace
 
-        runtime = await self._started()
         finished = await runtime.run(
             task,
             self.config.timeout if timeout is None else timeout,
@@ -304,36 +283,6 @@ class Agent:
         names = ", ".join(item.name for item in self.tools) or "no tools"
         return f"<Agent {self.agent_id}: {names}>"
 
-    # -- the runtime --------------------------------------------------------------------
-
-    def _bind(self, *, current: bool) -> asyncio.AbstractEventLoop:
-        """The loop that this agent works on, chosen at its first use.
-
-        Args:
-            current: Whether the caller awaits, so that its own loop can be chosen.
-        """
-        with self._lock:
-            if self._loop is not None and not self._loop.is_closed():
-                return self._loop
-            self._runtime = None
-            if current:
-                self._loop = asyncio.get_running_loop()
-            else:
-                self._thread = LoopThread(f"delf-{self.agent_id}")
-                self._loop = self._thread.loop
-            return self._loop
-
-    async def _started(self) -> Runtime:
-        if self._runtime is None:
-            self._runtime = asyncio.ensure_future(self._make_runtime())
-        starting = self._runtime
-        try:
-            return await asyncio.shield(starting)
-        except Exception:
-            if self._runtime is starting:
-                self._runtime = None
-            raise
-
     async def _make_runtime(self) -> Runtime:
         from delf.engine.runtime import Runtime, RuntimeParts
         from delf.plugins.host import PluginHost
@@ -363,15 +312,9 @@ class Agent:
             raise
         return runtime
 
-    async def _stop_runtime(self) -> None:
-        starting, self._runtime = self._runtime, None
-        if starting is None:
-            return
-        if not starting.done():
-            starting.cancel()
-        await asyncio.wait({starting})
-        if not starting.cancelled() and starting.exception() is None:
-            await starting.result().stop()
+
+async def _nothing(_: Runtime) -> None:
+    """Only have it started."""
 
 
 def _environ() -> Mapping[str, str]:

@@ -78,6 +78,7 @@ def program_options(command: F) -> F:
             help="Use this file in place of the nearest delf.toml.",
             expose_value=False,
             callback=_remember,
+            is_eager=True,  # before --help, which lists commands of plugins
         ),
         click.option(
             "--no-plugins",
@@ -85,6 +86,7 @@ def program_options(command: F) -> F:
             help="Use no installed plugin.",
             expose_value=False,
             callback=_remember,
+            is_eager=True,  # before --help, which lists commands of plugins
         ),
         click.option(
             "--debug",
@@ -92,6 +94,7 @@ def program_options(command: F) -> F:
             help="Show tracebacks and log messages.",
             expose_value=False,
             callback=_remember,
+            is_eager=True,  # before --help, which lists commands of plugins
         ),
     ):
         command = option(command)

@@ -41,8 +41,10 @@ class Contract:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name, function in _tests(cls):
-            if inspect.iscoroutinefunction(function) and name in vars(cls):
-                setattr(cls, name, pytest.mark.asyncio(function))
+            if name in vars(cls):
+                if inspect.iscoroutinefunction(function):
+                    setattr(cls, name, pytest.mark.asyncio(function))
+                continue  # a suite keeps its own tests; its subclasses choose among them
             flags: tuple[str, ...] = getattr(function, _NEEDS, ())
             if flags:
                 on = all(_is_on(cls, flag) for flag in flags)

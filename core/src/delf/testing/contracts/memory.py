@@ -21,7 +21,7 @@ class MemoryContract(Contract):
     """
 
     facts: ClassVar[Sequence[str]] = (
-        "Invoices are paid on Fridays.",
+        "The office closes at six.",
         "The office is in Turin.",
         "Zoë prefers tea ☕.",
     )

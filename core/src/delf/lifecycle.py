@@ -1,0 +1,123 @@
+"""Where an agent lives: one event loop, chosen at the first use, with its runtime on it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from delf.sync import LoopThread, call, call_async, running_loop
+
+if TYPE_CHECKING:
+    from delf.engine.runtime import Runtime
+
+T = TypeVar("T")
+Work = Callable[["Runtime"], Coroutine[Any, Any, T]]
+"""Something to do with the started runtime."""
+
+
+class RuntimeHome:
+    """Starts the runtime when it is first needed, and brings every caller to its loop.
+
+    The loop is that of the first ``await``, or one in a thread of its own when synchronous
+    code came first. When that loop is gone the next caller's takes its place.
+
+    Args:
+        make: Makes a started runtime.
+        name: The name of a thread that is started.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[Runtime]], name: str) -> None:
+        self._make = make
+        self._name = name
+        self._lock = threading.RLock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: LoopThread | None = None
+        self._runtime: asyncio.Future[Runtime] | None = None
+
+    def call(self, work: Work[T]) -> T:
+        """Do something and wait for it, from synchronous code.
+
+        Raises:
+            AgentStateError: When called from the runtime's own loop, which would never end.
+        """
+        return call(self._do(work), self._bind(current=False))
+
+    async def call_async(self, work: Work[T]) -> T:
+        """Do something and await it."""
+        return await call_async(self._do(work), self._bind(current=True))
+
+    def post(self, work: Work[T]) -> Future[T]:
+        """Let something be done, from any thread."""
+        loop = self._bind(current=running_loop() is not None)
+        return asyncio.run_coroutine_threadsafe(self._do(work), loop)
+
+    def stop(self) -> None:
+        """Stop the runtime, from synchronous code. Safe to call twice."""
+        loop, thread = self._unbind()
+        if loop is not None and not loop.is_closed():
+            if not loop.is_running():
+                loop.run_until_complete(self._stop_runtime())
+            elif running_loop() is loop:
+                loop.create_task(self._stop_runtime())
+            else:
+                call(self._stop_runtime(), loop)
+        if thread is not None:
+            thread.stop()
+
+    async def astop(self) -> None:
+        """Stop the runtime. Safe to call twice."""
+        loop, thread = self._unbind()
+        if loop is not None and not loop.is_closed():
+            await call_async(self._stop_runtime(), loop)
+        if thread is not None:
+            thread.stop()
+
+    async def _do(self, work: Work[T]) -> T:
+        return await work(await self._started())
+
+    def _bind(self, *, current: bool) -> asyncio.AbstractEventLoop:
+        """The loop to work on.
+
+        Args:
+            current: Whether the caller awaits, so that its own loop can be chosen.
+        """
+        with self._lock:
+            if self._loop is not None and not self._loop.is_closed():
+                return self._loop
+            self._runtime = None
+            if current:
+                self._loop = asyncio.get_running_loop()
+            else:
+                self._thread = LoopThread(self._name)
+                self._loop = self._thread.loop
+            return self._loop
+
+    def _unbind(self) -> tuple[asyncio.AbstractEventLoop | None, LoopThread | None]:
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+            return loop, thread
+
+    async def _started(self) -> Runtime:
+        if self._runtime is None:
+            self._runtime = asyncio.ensure_future(self._make())
+        starting = self._runtime
+        try:
+            return await asyncio.shield(starting)
+        except Exception:
+            if self._runtime is starting:
+                self._runtime = None
+            raise
+
+    async def _stop_runtime(self) -> None:
+        starting, self._runtime = self._runtime, None
+        if starting is None:
+            return
+        if not starting.done():
+            starting.cancel()
+        await asyncio.wait({starting})
+        if not starting.cancelled() and starting.exception() is None:
+            await starting.result().stop()
