@@ -81,6 +81,7 @@ def _recipe(install: str, daemon: str) -> Recipe:
                 f"--datadir={data}",
                 "--skip-test-db",
                 "--skip-name-resolve",
+                "--innodb-flush-method=nosync",
                 "--auth-root-authentication-method=normal",
             ]
         ],
@@ -98,6 +99,9 @@ def _recipe(install: str, daemon: str) -> Recipe:
             "--secure-file-priv=",
             "--innodb-flush-log-at-trx-commit=0",
             "--innodb-fast-shutdown=2",
+            "--innodb-flush-method=nosync",
+            "--innodb-doublewrite=0",
+            "--innodb-file-per-table=0",
             "--innodb-buffer-pool-size=32M",
             "--innodb-log-file-size=8M",
             "--max-connections=200",

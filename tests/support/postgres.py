@@ -105,7 +105,7 @@ def postgres_session(factory: pytest.TempPathFactory) -> Iterator[PostgresServer
     """The session's server; skips where PostgreSQL is not installed."""
     folders = sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
     programs = [
-        find_program(name, *(f"{folder}/{name}" for folder in folders))
+        find_program(*(f"{folder}/{name}" for folder in folders), name)
         for name in ("initdb", "postgres", "psql")
     ]
     with shared_server("postgres", factory, lambda: _recipe(*programs[:2])) as facts:

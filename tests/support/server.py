@@ -47,7 +47,7 @@ def find_program(*names: str) -> str:
         found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin")
         if found:
             return found
-    pytest.skip(f"{names[0]} is not installed")
+    pytest.skip(f"{pathlib.Path(names[0]).name} is not installed")
 
 
 def service_user(name: str) -> str | None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         ToolException,
         ToolExecutionError,
         ToolRefusedError,
+        UnknownRequestError,
         UnknownTaskError,
     )
     from delf.llm import LLMConfig
@@ -79,6 +80,7 @@ _ERRORS: Final = (
     "ToolException",
     "ToolExecutionError",
     "ToolRefusedError",
+    "UnknownRequestError",
     "UnknownTaskError",
 )
 
@@ -137,6 +139,7 @@ __all__ = [
     "ToolException",
     "ToolExecutionError",
     "ToolRefusedError",
+    "UnknownRequestError",
     "UnknownTaskError",
     "__version__",
     "action",

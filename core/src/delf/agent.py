@@ -2,75 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
+from delf.background import BackgroundTasks, EventStream
 from delf.config.schema import make_config
+from delf.engine.order import OnDelta, TaskOrder
+from delf.engine.pending import PendingRequests
 from delf.engine.usage import Ledger
 from delf.errors import AgentConfirmationError
 from delf.lifecycle import RuntimeHome
-from delf.llm import LLMConfig
-from delf.messages import Message, TextPart, Usage
+from delf.messages import Message, ModelDelta, TextPart, Usage
+from delf.options import AgentOptions, ChatLike
+from delf.protocols.approval import Approved, Edited, Rejected, Remember
 from delf.response import Response
 from delf.tools import as_connection
-from delf.types import ApprovalMode, Isolation
 
 if TYPE_CHECKING:
     from delf.config.project import Project
     from delf.engine.log import Listener
-    from delf.engine.models import OnDelta
     from delf.engine.runtime import Runtime
+    from delf.engine.views.snapshot import StreamSnapshot
+    from delf.events import Event
     from delf.plugins.host import PluginHost
     from delf.protocols.memory import MemoryStore
-
-
-class AgentOptions(TypedDict, total=False):
-    """The fields of :class:`delf.config.schema.AgentConfig` as keywords."""
-
-    llm: str | LLMConfig | None
-    light_llm: str | LLMConfig | None
-    heavy_llm: str | LLMConfig | None
-    vision_llm: str | LLMConfig | None
-    system_prompt: str | None
-    providers: Mapping[str, str] | None
-    verbose: bool
-    prefilter_mode: Literal["auto", "filter", "search", "semantic", "off"]
-    retry_count: int
-    rerun_count: int
-    sandbox: str
-    sandbox_config: Mapping[str, Any] | None
-    min_isolation: Isolation
-    files: Sequence[str] | None
-    allowed_libs: Sequence[str] | None
-    budget_usd: float | None
-    allow_unpriced: bool
-    strategy: str
-    approval_mode: ApprovalMode
-    approvals: Sequence[str] | None
-    approval_timeout: float
-    timeout: float
-    stream: bool
-    record: str | None
-    journal: str
-    output_dir: str | None
-
-
-class ChatLike(Protocol):
-    """A conversation that an agent reads and continues."""
-
-    @property
-    def messages(self) -> Sequence[Mapping[str, Any]]:
-        """Its messages as ``{"role": …, "content": …}``."""
-        ...
-
-    def append(self, role: str, content: str) -> None:
-        """Add a message."""
-        ...
 
 
 class Agent:
@@ -137,13 +100,15 @@ class Agent:
         self._host = host
         self._project = project
         self._ledger = Ledger(self.config.budget_usd, allow_unpriced=self.config.allow_unpriced)
+        self._pending = PendingRequests()
+        self._tasks = BackgroundTasks(self.config.keep_tasks)
         self._home = RuntimeHome(self._make_runtime, f"delf-{self.agent_id}")
 
     # -- lifecycle ----------------------------------------------------------------------
 
     def start(self) -> Self:
         """Load tools and prepare the sandbox now rather than with the first task."""
-        self._home.call(_nothing)
+        self._home.start()
         return self
 
     def stop(self) -> None:
@@ -166,7 +131,7 @@ class Agent:
         self.stop()
 
     async def __aenter__(self) -> Self:
-        await self._home.call_async(_nothing)
+        await self._home.astart()
         return self
 
     async def __aexit__(
@@ -191,7 +156,8 @@ class Agent:
             ConfigurationError: When the agent cannot start.
             AgentStateError: When called from the event loop that the agent works on.
         """
-        return self._home.call(lambda runtime: self._run(runtime, task, timeout))
+        order = self._order(task, timeout)
+        return self._home.call(lambda runtime: self._run(runtime, order))
 
     async def arun(
         self,
@@ -209,31 +175,97 @@ class Agent:
             listeners: Called with each event after it was journalled.
             on_delta: Called with pieces of the model's answers, with ``stream=True``.
         """
-        return await self._home.call_async(
-            lambda runtime: self._run(runtime, task, timeout, listeners, on_delta)
-        )
+        order = replace(self._order(task, timeout), listeners=listeners, on_delta=on_delta)
+        return await self._home.call_async(lambda runtime: self._run(runtime, order))
 
-    async def _run(
+    def submit(self, task: str, timeout: float | None = None) -> str:
+        """Let a task be done in the background.
+
+        Requests for approval go to ``on_confirm`` and to :meth:`get_pending_approvals`; no
+        terminal is asked.
+
+        Args:
+            task: What to do, in plain words.
+            timeout: Seconds from the moment it begins to run; the configuration's when omitted.
+
+        Returns:
+            The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
+        """
+        order = self._order(task, timeout, attended=False)
+        return self._tasks.add(order, self._post)
+
+    def _post(self, order: TaskOrder) -> Future[Response]:
+        return self._home.post(lambda runtime: self._run(runtime, order))
+
+    def poll(self, task_id: str) -> StreamSnapshot:
+        """How a submitted task stands now; from any thread.
+
+        Raises:
+            UnknownTaskError: When no task has this id.
+        """
+        return self._tasks.get(task_id).look()
+
+    def wait(self, task_id: str, timeout: float | None = None) -> Response:
+        """Wait for a submitted task.
+
+        Args:
+            task_id: The task.
+            timeout: Seconds to wait at the most; the task itself goes on after them.
+
+        Raises:
+            TimeoutError: When it is not over in time.
+            UnknownTaskError: When no task has this id.
+        """
+        return self._tasks.wait(task_id, timeout)
+
+    def cancel(self, task_id: str) -> bool:
+        """Stop a submitted task; False when it was over already."""
+        return self._tasks.cancel(task_id)
+
+    async def stream(
         self,
-        runtime: Runtime,
         task: str,
-        timeout: float | None,
-        listeners: Sequence[Listener] = (),
-        on_delta: OnDelta | None = None,
-    ) -> Response:
+        granularity: Literal["event", "token"] = "event",
+        timeout: float | None = None,
+    ) -> AsyncGenerator[Event | ModelDelta]:
+        """Do a task and see its events as they happen; leaving the loop cancels it.
+
+        Args:
+            task: What to do, in plain words.
+            granularity: ``token`` adds the pieces of the model's answers.
+            timeout: Seconds; the configuration's when omitted.
+        """
+        flow = EventStream()
+        tokens = granularity == "token"
+        order = replace(
+            self._order(task, timeout),
+            listeners=(flow.put,),
+            on_delta=flow.put_text if tokens else None,
+            stream=tokens or None,
+        )
+        work = asyncio.ensure_future(
+            self._home.call_async(lambda runtime: self._run(runtime, order))
+        )
+        work.add_done_callback(lambda _: flow.put(None))
+        try:
+            async for item in flow.read():
+                yield item
+            await work
+        finally:
+            work.cancel()
+
+    def _order(self, task: str, timeout: float | None, *, attended: bool = True) -> TaskOrder:
+        seconds = self.config.timeout if timeout is None else timeout
+        return TaskOrder(task=task, timeout=seconds, history=self._history(), attended=attended)
+
+    async def _run(self, runtime: Runtime, order: TaskOrder) -> Response:
         from delf.engine.views.trace import Trace
 
-        finished = await runtime.run(
-            task,
-            self.config.timeout if timeout is None else timeout,
-            history=self._history(),
-            listeners=listeners,
-            on_delta=on_delta,
-        )
+        finished = await runtime.run(order)
         result, run = finished.result, finished.run
         trace = Trace(run.log.events)
         if self.chat is not None and result.error is None:
-            self.chat.append("user", task)
+            self.chat.append("user", order.task)
             self.chat.append("assistant", result.text)
         if self.config.verbose:
             sys.stderr.write(trace.summary() + "\n")
@@ -247,6 +279,46 @@ class Agent:
             files=dict(run.output.files),
             exception=result.error,
         )
+
+    # -- approvals ----------------------------------------------------------------------
+
+    def get_pending_approvals(self) -> list[dict[str, Any]]:
+        """Every call that waits for a decision, oldest first; from any thread."""
+        return self._pending.list()
+
+    def approve(
+        self, request_id: str, response: str = "Approved", *, remember: Remember = "no"
+    ) -> bool:
+        """Let a call be made.
+
+        Args:
+            request_id: From :meth:`get_pending_approvals`.
+            response: A note for the journal.
+            remember: Let the same call pass without asking, for this ``task`` or ``session``.
+
+        Raises:
+            UnknownRequestError: When the request does not wait (any more).
+        """
+        self._pending.answer(request_id, Approved(remember=remember, reason=response))
+        return True
+
+    def reject(self, request_id: str, reason: str = "Rejected") -> bool:
+        """Refuse a call; the script, and the model if it goes on, read the reason.
+
+        Raises:
+            UnknownRequestError: When the request does not wait (any more).
+        """
+        self._pending.answer(request_id, Rejected(reason=reason))
+        return True
+
+    def edit(self, request_id: str, arguments: Mapping[str, Any]) -> bool:
+        """Let a call be made with other arguments, which are checked again.
+
+        Raises:
+            UnknownRequestError: When the request does not wait (any more).
+        """
+        self._pending.answer(request_id, Edited(arguments=dict(arguments)))
+        return True
 
     def _history(self) -> tuple[Message, ...]:
         if self.chat is None:
@@ -300,6 +372,7 @@ class Agent:
                 plugin_options=project.plugin_options if project is not None else {},
                 environ=environ,
                 ledger=self._ledger,
+                pending=self._pending,
                 memory=self.memory,
                 on_confirm=self._on_confirm,
                 pricing_files=_pricing_files(project),
@@ -311,10 +384,6 @@ class Agent:
             await runtime.stop()
             raise
         return runtime
-
-
-async def _nothing(_: Runtime) -> None:
-    """Only have it started."""
 
 
 def _environ() -> Mapping[str, str]:

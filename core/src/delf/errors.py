@@ -27,6 +27,7 @@
     │   ├── SandboxLimitError              ERR-SANDBOX-003
     │   └── WireError                      ERR-SANDBOX-004
     ├── ApprovalRejectedError              ERR-APPROVAL-001
+    ├── UnknownRequestError                ERR-APPROVAL-002 no such request waits (any more)
     ├── MemorySetupError                   ERR-MEM-001
     ├── MemoryRetrievalError               ERR-MEM-002
     ├── BudgetExceededError                AGT-006
@@ -254,6 +255,12 @@ class ApprovalRejectedError(DelfError):
     """A person, or the policy, said no to an action."""
 
     code = "ERR-APPROVAL-001"
+
+
+class UnknownRequestError(DelfError):
+    """No request for approval with this id waits, or it does not wait any more."""
+
+    code = "ERR-APPROVAL-002"
 
 
 class MemorySetupError(DelfError):

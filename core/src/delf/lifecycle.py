@@ -37,6 +37,14 @@ class RuntimeHome:
         self._thread: LoopThread | None = None
         self._runtime: asyncio.Future[Runtime] | None = None
 
+    def start(self) -> None:
+        """Have the runtime started, from synchronous code."""
+        self.call(_nothing)
+
+    async def astart(self) -> None:
+        """Have the runtime started."""
+        await self.call_async(_nothing)
+
     def call(self, work: Work[T]) -> T:
         """Do something and wait for it, from synchronous code.
 
@@ -121,3 +129,7 @@ class RuntimeHome:
         await asyncio.wait({starting})
         if not starting.cancelled() and starting.exception() is None:
             await starting.result().stop()
+
+
+async def _nothing(_: Runtime) -> None:
+    """What is left to do when only the start is wanted."""

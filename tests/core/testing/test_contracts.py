@@ -31,6 +31,13 @@ SUITES = {
     "sandbox": delf.testing.SandboxContract,
     "strategy": delf.testing.StrategyContract,
 }
+INI = """
+[pytest]
+asyncio_mode = strict
+asyncio_default_fixture_loop_scope = function
+python_files = *.py
+filterwarnings = error
+"""
 LINE = re.compile(r"^(FAILED|ERROR|PASSED) \S+?::(\w+)::(\w+)", re.MULTILINE)
 
 
@@ -39,12 +46,22 @@ class Outcomes(NamedTuple):
     failed: dict[str, set[str]]
 
 
-def run_suite(kind: str, tmp_path: Path) -> Outcomes:
-    options = ["-o", "python_files=*.py", "-o", "addopts=", "--import-mode=importlib", "-rA"]
-    options += ["--tb=no", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=60"]
-    command = [sys.executable, "-m", "pytest", *options, f"--basetemp={tmp_path}/base"]
+def run_suite(kind: str, expected: dict[str, set[str]], tmp_path: Path) -> Outcomes:
+    file = BROKEN / f"{kind}.py"
+    chosen = [
+        f"{file}::{owner}::{test}" if test else f"{file}::{owner}"
+        for owner, tests in expected.items()
+        for test in sorted(tests) or [""]
+    ]
+    (tmp_path / "pytest.ini").write_text(INI)
+    options = ["-c", tmp_path / "pytest.ini", "--rootdir", ROOT, "-rA", "--tb=no", "-q"]
+    options += ["--disable-plugin-autoload", "-p", "no:cacheprovider"]
+    options += ["-p", "pytest_asyncio.plugin", "-p", "delf.testing.pytest_plugin"]
     result = subprocess.run(
-        [*command, BROKEN / f"{kind}.py"], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "pytest", *options, *chosen],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
     )
     assert result.returncode in (0, 1), result.stdout + result.stderr
     outcomes = Outcomes({}, {})
@@ -70,8 +87,8 @@ def breaks_of(kind: str) -> dict[str, set[str]]:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("kind", SUITES)
 def test_a_suite_tells_good_from_broken(kind: str, tmp_path: Path) -> None:
-    outcomes = run_suite(kind, tmp_path)
     expected = breaks_of(kind)
+    outcomes = run_suite(kind, expected, tmp_path)
     for owner, tests in expected.items():
         failed = outcomes.failed.get(owner, set())
         if owner.startswith("TestGood"):

@@ -37,10 +37,6 @@ def state_of(pid):
         return "gone"
 
 
-def scratch_folders():
-    return set(Path(tempfile.gettempdir()).glob("delf-scratch-*"))
-
-
 # -- what a script sees -------------------------------------------------------------------
 
 
@@ -132,33 +128,25 @@ async def test_input_files_can_be_read_and_not_written(tmp_path):
 # -- what is left ---------------------------------------------------------------------------
 
 
-async def test_nothing_is_left_after_many_sessions():
-    before_folders = scratch_folders()
+async def test_nothing_is_left_after_many_sessions(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     backend = LocalBackend(pool_size=2)
     await (await backend.open(session_spec())).aclose()
+    await backend._filling
     descriptors = len(os.listdir("/proc/self/fd"))
     for number in range(12):
         session = await backend.open(session_spec())
         code = ["1", "1 / 0", "open('f', 'w').write('x')", POSIX + "posix._exit(3)"][number % 4]
         await session.execute(code, NotingHost())
         await session.aclose()
-    await asyncio.sleep(0)
-    assert len(os.listdir("/proc/self/fd")) <= descriptors + 4  # two guests may be on their way
+        await backend._filling
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert len(list(tmp_path.iterdir())) == 2
+    guests = children_of(backend._server._process.pid)
+    assert len(guests) == 2
     await backend.aclose()
-    assert [pid for pid in children_of(os.getpid()) if "delf_sandbox" in cmdline_of(pid)] == []
-    mine = {f for f in scratch_folders() - before_folders if f.stat().st_uid == os.getuid()}
-    assert [f for f in mine if owner_of(f) == os.getpid()] == []
-
-
-def cmdline_of(pid):
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-
-
-def owner_of(folder):
-    return None if not folder.exists() else -1
+    assert [state_of(pid) for pid in guests] == ["gone", "gone"]
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_closed_backend_leaves_no_descriptor():

@@ -73,8 +73,18 @@ async def test_the_password_is_nowhere(postgres_database, mariadb_database, open
         await sql.query("SELECT 1 AS a")
         await failure_of(sql.query(f"SELECT * FROM items WHERE name = '{PASSWORD}' AND"))
         await failure_of(sql.query("SELECT x FROM items"))
-        shown = [repr(sql), str(vars(sql)), repr(sql.settings), str(sql.settings), repr(sql._target)]
-        shown += [await sql.context("x"), str(sql.inspect(verbose=True)), caplog.text.replace(f"'{PASSWORD}'", "")]
+        shown = [
+            repr(sql),
+            str(vars(sql)),
+            repr(sql.settings),
+            str(sql.settings),
+            repr(sql._target),
+        ]
+        shown += [
+            await sql.context("x"),
+            str(sql.inspect(verbose=True)),
+            caplog.text.replace(f"'{PASSWORD}'", ""),
+        ]
         for spelling in SPELLINGS[1:]:
             assert not [text for text in shown if spelling in text]
         assert not [text for text in shown[:-1] if PASSWORD in text]
@@ -83,7 +93,12 @@ async def test_the_password_is_nowhere(postgres_database, mariadb_database, open
 async def test_a_wrong_password(postgres_server, mariadb_server, open_sql):
     for url in (postgres_server.url("postgres"), mariadb_server.url("mysql")):
         sql = open_sql(url.replace("p%40ss", "p%40ss-wrong-p%40ss"))
-        for call in (sql.query("SELECT 1"), sql.write("DROP TABLE x"), sql.context("x"), sql.schema()):
+        for call in (
+            sql.query("SELECT 1"),
+            sql.write("DROP TABLE x"),
+            sql.context("x"),
+            sql.schema(),
+        ):
             error = await failure_of(call)
             assert isinstance(error, ConnectionUnavailableError)
             assert "at 127.0.0.1:" in error.message
@@ -101,8 +116,8 @@ async def test_a_database_that_does_not_exist(postgres_server, mariadb_server, o
 async def test_a_server_that_does_not_run(open_sql):
     for scheme in ("postgresql", "mysql"):
         sql = open_sql(f"{scheme}://delf:p%40ss%2Fw%3Ard%2542@127.0.0.1:1/x", connect_timeout=2)
-        for call in (lambda: sql.query("SELECT 1"), lambda: sql.context("x")):
-            error = await failure_of(call())
+        for call, argument in ((sql.query, "SELECT 1"), (sql.context, "x")):
+            error = await failure_of(call(argument))
             assert isinstance(error, ConnectionUnavailableError)
             assert "refused" in error.message or "Connect call failed" in error.message
             assert error.hint
@@ -118,7 +133,10 @@ async def test_a_file_that_is_no_database(tmp_path, open_sql):
     assert isinstance(error, (ConnectionUnavailableError, SQLSchemaError))
 
 
-@pytest.mark.parametrize(("url", "extra", "module"), [("postgresql://h/x", "postgresql", "psycopg"), ("mysql://h/x", "mysql", "asyncmy")])
+@pytest.mark.parametrize(
+    ("url", "extra", "module"),
+    [("postgresql://h/x", "postgresql", "psycopg"), ("mysql://h/x", "mysql", "asyncmy")],
+)
 async def test_a_missing_driver(url, extra, module, open_sql, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, module, None)
     error = await failure_of(open_sql(url).query("SELECT 1"))
@@ -139,7 +157,9 @@ async def test_many_at_once(any_database, open_sql):
 async def test_writes_at_once(any_database, open_sql):
     any_database.run(SETUP)
     sql = open_sql(any_database)
-    await asyncio.gather(*(sql.write("INSERT INTO items VALUES (?, ?)", [i, "x"]) for i in range(10, 30)))
+    await asyncio.gather(
+        *(sql.write("INSERT INTO items VALUES (?, ?)", [i, "x"]) for i in range(10, 30))
+    )
     assert await sql.query("SELECT count(*) AS n FROM items") == [{"n": 21}]
 
 
@@ -156,7 +176,11 @@ def running(database) -> int:
 def writing(database) -> int:
     if database.kind == "mariadb":
         return running(database)
-    return int(database.run("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT%pg_sleep%' AND state = 'active' AND datname = current_database()"))
+    return int(
+        database.run(
+            "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT%pg_sleep%' AND state = 'active' AND datname = current_database()"
+        )
+    )
 
 
 async def until(condition) -> None:
@@ -185,7 +209,12 @@ async def test_a_cancelled_query_stops_in_the_database(any_database, open_sql):
 async def test_a_cancelled_write_is_not_committed(any_database, open_sql):
     any_database.run(SETUP)
     sql = open_sql(any_database, pool_size=1)
-    slow = SLOW[any_database.kind].replace("pg_sleep(25) AS", "2, pg_sleep(25)::text AS").replace("max(n)", "max(n), 'x'").replace("count(*) AS", "count(*), 'x' AS")
+    slow = (
+        SLOW[any_database.kind]
+        .replace("pg_sleep(25) AS", "2, pg_sleep(25)::text AS")
+        .replace("max(n)", "max(n), 'x'")
+        .replace("count(*) AS", "count(*), 'x' AS")
+    )
     statement = f"INSERT INTO items {slow}"
     if any_database.kind == "sqlite":
         statement = slow.replace(" SELECT max(n)", " INSERT INTO items SELECT max(n)")
@@ -224,13 +253,18 @@ async def test_closed_and_used_again(any_database, open_sql):
 
 async def test_a_connection_that_the_server_ended(postgres_database, mariadb_database, open_sql):
     for database, kill in (
-        (postgres_database, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"),
+        (
+            postgres_database,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        ),
         (mariadb_database, None),
     ):
         sql = open_sql(database, pool_size=1)
         assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
         if kill is None:
-            ids = database.run("SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
+            ids = database.run(
+                "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+            )
             database.run("".join(f"KILL {i};" for i in ids.split()))
         else:
             database.run(kill)

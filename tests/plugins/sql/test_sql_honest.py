@@ -199,7 +199,7 @@ async def test_virtual_tables_of_sqlite(sqlite_database, open_sql):
 
 async def test_the_row_cap_is_an_error_and_never_a_cut(shop, open_sql):
     sql = open_sql(shop, max_rows=2)
-    with pytest.raises(ToolExecutionError, match="more than 2 rows.*aggregate"):
+    with pytest.raises(ToolExecutionError, match=r"more than 2 rows.*aggregate"):
         await sql.query("SELECT id FROM orders")
     with pytest.raises(ToolExecutionError, match="more than 2 rows"):
         await sql.query("SELECT id FROM orders LIMIT 3")
@@ -236,7 +236,9 @@ async def test_a_result_has_a_size(shop, open_sql):
     wide = "hex(zeroblob(50000))" if shop.kind == "sqlite" else "repeat('x', 100000)"
     sql = open_sql(shop, max_bytes=500_000)
     with pytest.raises(ToolExecutionError, match=r"larger than 0\.5 MB"):
-        await sql.query(f"WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 10) SELECT {wide} AS w FROM r")
+        await sql.query(
+            f"WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 10) SELECT {wide} AS w FROM r"
+        )
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 

@@ -42,7 +42,14 @@ def target(**settings):
 )
 def test_urls(url, expected):
     found = target(url=url)
-    assert (found.dialect, found.host, found.port, found.user, found.password, found.database) == expected
+    assert (
+        found.dialect,
+        found.host,
+        found.port,
+        found.user,
+        found.password,
+        found.database,
+    ) == expected
 
 
 def test_parts_instead_of_a_url():
@@ -112,10 +119,15 @@ async def test_what_the_model_reads():
         " -> list[dict[str, Any]]"
     )
     assert "limit" in actions["query"].summary
-    assert actions["write"].returns == '{"rowcount": int, "rows": list[dict[str, Any]], "committed": bool}'
+    assert (
+        actions["write"].returns
+        == '{"rowcount": int, "rows": list[dict[str, Any]], "committed": bool}'
+    )
     checked = actions["query"].validate({"statement": "SELECT 1", "params": {"a": 1}, "limit": 5})
     assert checked == {"statement": "SELECT 1", "params": {"a": 1}, "limit": 5}
-    assert actions["write"].validate({"statement": "x", "params": [{"a": 1}]})["params"] == [{"a": 1}]
+    assert actions["write"].validate({"statement": "x", "params": [{"a": 1}]})["params"] == [
+        {"a": 1}
+    ]
     assert SQL.inspect()["methods"] == ["schema", "query", "write"]
 
 
@@ -124,8 +136,14 @@ async def test_what_the_model_reads():
     [
         ("import delf_sql.plugin", ("sqlalchemy", "sqlglot", "pydantic", "aiosqlite")),
         ("import delf_sql", ("sqlalchemy", "sqlglot", "pydantic", "aiosqlite")),
-        ("from delf_sql import SQL; SQL(url='sqlite:///x.db').inspect()", ("sqlalchemy", "sqlglot", "aiosqlite")),
-        ("from delf_sql import SQL; SQL(url='postgresql://h/x')", ("sqlalchemy", "sqlglot", "psycopg")),
+        (
+            "from delf_sql import SQL; SQL(url='sqlite:///x.db').inspect()",
+            ("sqlalchemy", "sqlglot", "aiosqlite"),
+        ),
+        (
+            "from delf_sql import SQL; SQL(url='postgresql://h/x')",
+            ("sqlalchemy", "sqlglot", "psycopg"),
+        ),
     ],
 )
 def test_vendors_are_imported_late(code, heavy):
@@ -209,7 +227,12 @@ def same(value):
         ("a % 2 = ?", [1], "mysql", ("a %% 2 = %s", [1])),
         ("a % 2 = ?", [1], "sqlite", ("a % 2 = ?", [1])),
         ("a = ':x' -- :x\n and b=:x", {"x": 1}, "sqlite", ("a = ':x' -- :x\n and b=?", [1])),
-        ("a in (:x) or b = :y", {"x": [1, 2], "y": 3}, "sqlite", ("a in (?, ?) or b = ?", [1, 2, 3])),
+        (
+            "a in (:x) or b = :y",
+            {"x": [1, 2], "y": 3},
+            "sqlite",
+            ("a in (?, ?) or b = ?", [1, 2, 3]),
+        ),
         ("a in :x", {"x": (1, 2)}, "mysql", ("a in (%s, %s)", [1, 2])),
         ("a in (0, :x)", {"x": 5}, "mysql", ("a in (0, %s)", [5])),
         ("f(:x, :xy, :x)", {"x": 1, "xy": 2}, "sqlite", ("f(?, ?, ?)", [1, 2, 1])),

@@ -27,7 +27,9 @@ async def one(sql, statement, params=None):
 
 
 async def test_postgresql_out(postgres_database, open_sql):
-    postgres_database.run("CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TYPE pair AS (a int, b text);")
+    postgres_database.run(
+        "CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TYPE pair AS (a int, b text);"
+    )
     row = await one(
         open_sql(postgres_database),
         """SELECT 1::smallint AS small, 9223372036854775807 AS big, 1.50::numeric AS num, 1.5::float8 AS f,
@@ -74,7 +76,10 @@ async def test_mariadb_out(mariadb_database, open_sql):
 
 
 async def test_sqlite_out(sqlite_database, open_sql):
-    row = await one(open_sql(sqlite_database), "SELECT 1 AS i, 1.5 AS f, 'x' AS t, x'00ff' AS b, NULL AS n, date('2024-01-31') AS d")
+    row = await one(
+        open_sql(sqlite_database),
+        "SELECT 1 AS i, 1.5 AS f, 'x' AS t, x'00ff' AS b, NULL AS n, date('2024-01-31') AS d",
+    )
     assert row == {"i": 1, "f": 1.5, "t": "x", "b": b"\x00\xff", "n": None, "d": "2024-01-31"}
 
 
@@ -101,7 +106,11 @@ IN = {
 async def test_parameters_in(any_database, open_sql):
     sql = open_sql(any_database)
     for name, (value, expected) in IN.items():
-        wanted = expected.get(any_database.kind, value) if isinstance(expected, dict) and name != "x" else expected
+        wanted = (
+            expected.get(any_database.kind, value)
+            if isinstance(expected, dict) and name != "x"
+            else expected
+        )
         wanted = value if wanted is None else wanted
         for statement, params in (("SELECT :v AS v", {"v": value}), ("SELECT ? AS v", [value])):
             (row,) = await sql.query(statement, params)
@@ -109,19 +118,31 @@ async def test_parameters_in(any_database, open_sql):
 
 
 async def test_stored_and_found_again(any_database, open_sql):
-    kinds = {"sqlite": ("blob", "numeric"), "postgresql": ("bytea", "numeric(10,2)"), "mariadb": ("blob", "numeric(10,2)")}
+    kinds = {
+        "sqlite": ("blob", "numeric"),
+        "postgresql": ("bytea", "numeric(10,2)"),
+        "mariadb": ("blob", "numeric(10,2)"),
+    }
     blob, number = kinds[any_database.kind]
     sql = open_sql(any_database)
     await sql.write(f"CREATE TABLE v (id int, t varchar(99), b {blob}, n {number}, d date)")
     text, data = "it's \\ % :x ? \"` ü😀\n\t", bytes(range(256))
-    await sql.write("INSERT INTO v VALUES (1, :t, :b, :n, :d)", {"t": text, "b": data, "n": Decimal("0.10"), "d": dt.date(2024, 2, 29)})
-    (row,) = await sql.query("SELECT * FROM v WHERE t = :t AND b = :b AND n = :n AND d = :d", {"t": text, "b": data, "n": Decimal("0.10"), "d": dt.date(2024, 2, 29)})
+    await sql.write(
+        "INSERT INTO v VALUES (1, :t, :b, :n, :d)",
+        {"t": text, "b": data, "n": Decimal("0.10"), "d": dt.date(2024, 2, 29)},
+    )
+    (row,) = await sql.query(
+        "SELECT * FROM v WHERE t = :t AND b = :b AND n = :n AND d = :d",
+        {"t": text, "b": data, "n": Decimal("0.10"), "d": dt.date(2024, 2, 29)},
+    )
     assert row["t"] == text
     assert row["b"] == data
     assert float(row["n"]) == 0.1
 
 
-@pytest.mark.parametrize("mode", ["NO_BACKSLASH_ESCAPES", "ANSI_QUOTES", "ANSI_QUOTES,NO_BACKSLASH_ESCAPES"])
+@pytest.mark.parametrize(
+    "mode", ["NO_BACKSLASH_ESCAPES", "ANSI_QUOTES", "ANSI_QUOTES,NO_BACKSLASH_ESCAPES"]
+)
 async def test_sql_modes_of_mariadb(mode, mariadb_database, open_sql, monkeypatch):
     import delf_sql.backends.mysql as backend
 
@@ -143,11 +164,15 @@ async def test_sql_modes_of_mariadb(mode, mariadb_database, open_sql, monkeypatc
         with pytest.raises((ToolRefusedError, ToolExecutionError)):
             await sql.query("SELECT '\\'; DELETE FROM items; -- '")
     if "ANSI" in mode:
-        assert await sql.query('SELECT "id" AS "a" FROM "items" WHERE "id" = :i', {"i": 1}) == [{"a": 1}]
+        assert await sql.query('SELECT "id" AS "a" FROM "items" WHERE "id" = :i', {"i": 1}) == [
+            {"a": 1}
+        ]
     assert await sql.query("SELECT count(*) AS n FROM items") == [{"n": 2}]
 
 
-async def test_numbers_that_do_not_fit(sqlite_database, mariadb_database, postgres_database, open_sql):
+async def test_numbers_that_do_not_fit(
+    sqlite_database, mariadb_database, postgres_database, open_sql
+):
     with pytest.raises(ToolRefusedError, match="64 bits"):
         await open_sql(sqlite_database).query("SELECT :v", {"v": 2**63})
     with pytest.raises(ToolRefusedError, match="NaN"):

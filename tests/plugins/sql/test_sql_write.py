@@ -30,12 +30,24 @@ def names(database):
 
 async def test_insert_update_delete(items, open_sql):
     sql = open_sql(items)
-    done = await sql.write("INSERT INTO items VALUES (:id, :name, :price)", {"id": 3, "name": "x'; --", "price": Decimal("9.99")})
+    done = await sql.write(
+        "INSERT INTO items VALUES (:id, :name, :price)",
+        {"id": 3, "name": "x'; --", "price": Decimal("9.99")},
+    )
     assert done == {"rowcount": 1, **CHANGED}
-    assert await sql.write("UPDATE items SET name = ? WHERE id = ?", ["three", 3]) == {"rowcount": 1, **CHANGED}
-    assert await sql.write("UPDATE items SET name = 'three' WHERE id = 3;") == {"rowcount": 1, **CHANGED}
+    assert await sql.write("UPDATE items SET name = ? WHERE id = ?", ["three", 3]) == {
+        "rowcount": 1,
+        **CHANGED,
+    }
+    assert await sql.write("UPDATE items SET name = 'three' WHERE id = 3;") == {
+        "rowcount": 1,
+        **CHANGED,
+    }
     assert await sql.write("UPDATE items SET price = 0 WHERE id > 99") == {"rowcount": 0, **CHANGED}
-    assert await sql.write("DELETE FROM items WHERE id IN (:ids)", {"ids": [1, 2]}) == {"rowcount": 2, **CHANGED}
+    assert await sql.write("DELETE FROM items WHERE id IN (:ids)", {"ids": [1, 2]}) == {
+        "rowcount": 2,
+        **CHANGED,
+    }
     assert names(items) == ["three"]
 
 
@@ -49,7 +61,9 @@ async def test_returning_is_committed(items, open_sql):
 async def test_many_sets_of_parameters(items, open_sql):
     sql = open_sql(items)
     dicts = [{"id": i, "name": f"n{i}"} for i in range(10, 20)]
-    assert (await sql.write("INSERT INTO items (id, name) VALUES (:id, :name)", dicts))["rowcount"] == 10
+    assert (await sql.write("INSERT INTO items (id, name) VALUES (:id, :name)", dicts))[
+        "rowcount"
+    ] == 10
     lists = [[i, f"n{i}"] for i in range(20, 30)]
     assert (await sql.write("INSERT INTO items (id, name) VALUES (?, ?)", lists))["rowcount"] == 10
     done = await sql.write("DELETE FROM items WHERE id = ?", [[10], [11], [999]])
@@ -63,7 +77,10 @@ async def test_many_sets_of_parameters(items, open_sql):
 
 async def test_of_many_sets_all_or_none(items, open_sql):
     sql = open_sql(items)
-    for statement in ("INSERT INTO items (id, name) VALUES (?, ?)", "INSERT INTO items (id, name) VALUES (?, ?) RETURNING id"):
+    for statement in (
+        "INSERT INTO items (id, name) VALUES (?, ?)",
+        "INSERT INTO items (id, name) VALUES (?, ?) RETURNING id",
+    ):
         with pytest.raises(ToolExecutionError, match=r"(?i)unique|duplicate"):
             await sql.write(statement, [[5, "five"], [6, "six"], [1, "again"]])
     assert names(items) == ["one", "two"]
@@ -75,7 +92,9 @@ async def test_tables_are_made_and_dropped(items, open_sql):
     done = await sql.write("CREATE TABLE more (id int PRIMARY KEY, at timestamp NULL)")
     assert done == {"rowcount": 0, **CHANGED}
     await sql.write("INSERT INTO more VALUES (1, :at)", {"at": dt.datetime(2024, 1, 31, 12, 30)})
-    assert (await sql.query("SELECT id FROM more WHERE at > :at", {"at": dt.datetime(2024, 1, 1)})) == [{"id": 1}]
+    assert (
+        await sql.query("SELECT id FROM more WHERE at > :at", {"at": dt.datetime(2024, 1, 1)})
+    ) == [{"id": 1}]
     await sql.write("ALTER TABLE more ADD COLUMN note varchar(10)")
     assert set((await sql.query("SELECT * FROM more"))[0]) == {"id", "at", "note"}
     await sql.write("DROP TABLE more")
@@ -148,7 +167,9 @@ async def test_a_slow_write_is_rolled_back_in_mariadb(mariadb_database, open_sql
 
 
 async def test_foreign_keys_hold_in_sqlite(sqlite_database, open_sql):
-    sqlite_database.run("CREATE TABLE a (id INTEGER PRIMARY KEY); CREATE TABLE b (a_id int REFERENCES a (id)); INSERT INTO a VALUES (1); INSERT INTO b VALUES (1);")
+    sqlite_database.run(
+        "CREATE TABLE a (id INTEGER PRIMARY KEY); CREATE TABLE b (a_id int REFERENCES a (id)); INSERT INTO a VALUES (1); INSERT INTO b VALUES (1);"
+    )
     with pytest.raises(ToolExecutionError, match="FOREIGN KEY"):
         await open_sql(sqlite_database).write("DELETE FROM a")
 
@@ -157,7 +178,10 @@ async def test_sqlite_stays_within_its_file(sqlite_database, open_sql, tmp_path,
     monkeypatch.chdir(tmp_path)
     sqlite_database.run(SETUP)
     sql = open_sql(sqlite_database)
-    for statement in ("INSERT INTO items SELECT load_extension('x'), 1, 1", "CREATE TABLE evil.t (a int)"):
+    for statement in (
+        "INSERT INTO items SELECT load_extension('x'), 1, 1",
+        "CREATE TABLE evil.t (a int)",
+    ):
         with pytest.raises(ToolExecutionError):
             await sql.write(statement)
     assert names(sqlite_database) == ["one", "two"]
@@ -187,7 +211,12 @@ async def test_do_and_call(postgres_database, open_sql):
 async def test_a_missing_sqlite_file_is_not_made_by_mistake(tmp_path, open_sql):
     path = tmp_path / "new.db"
     sql = open_sql(f"sqlite:///{path}")
-    for call in (sql.query("SELECT 1"), sql.write("CREATE TABLE t (a int)"), sql.schema(), sql.context("x")):
+    for call in (
+        sql.query("SELECT 1"),
+        sql.write("CREATE TABLE t (a int)"),
+        sql.schema(),
+        sql.context("x"),
+    ):
         with pytest.raises(ConnectionFileNotFoundError, match="there is no SQLite file"):
             await call
     assert not path.exists()

@@ -112,6 +112,8 @@ class AgentConfig(BaseModel):
     record: str | None = Field(
         default=None, description="Write what models answer to this file, for recorded:FILE."
     )
+    max_tasks: int = Field(default=256, ge=1, description="Tasks that run at once.")
+    keep_tasks: int = Field(default=1000, ge=0, description="Finished tasks kept for poll().")
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one task.")
     journal: str = Field(default="memory", description="Where events are kept.")
     output_dir: str | None = Field(default=None, description="Where output files go.")

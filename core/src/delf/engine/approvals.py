@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import inspect
 import logging
@@ -13,6 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from delf.engine.log import TaskLog
+from delf.engine.order import TaskOrder
+from delf.engine.pending import PendingRequests
+from delf.engine.slots import Slot
 from delf.engine.toolset import BoundAction
 from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import (
@@ -37,10 +41,17 @@ NOBODY = (
 
 @dataclass(frozen=True, slots=True)
 class NamedChannel:
-    """A channel with the name that events give it."""
+    """A channel with the name that events give it.
+
+    Args:
+        name: Its name.
+        channel: The channel.
+        needs_presence: Whether it is left out for tasks that nobody waits for.
+    """
 
     name: str
     channel: ApprovalChannel
+    needs_presence: bool = True
 
 
 def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
@@ -56,40 +67,46 @@ class Approvals:
         mode: Ask, approve everything, or deny everything.
         channels: Who is asked, in order.
         timeout: Seconds until a request expires, which counts as no.
+        pending: Where requests wait, for answers through the agent.
     """
-
-    def __init__(
-        self, mode: ApprovalMode, channels: Sequence[NamedChannel], timeout: float
-    ) -> None:
-        self._mode: ApprovalMode = mode
-        self._channels = tuple(channels)
-        self._timeout = timeout
-        self._session: set[str] = set()
-
-    def for_task(self, task: str, log: TaskLog) -> TaskApprovals:
-        """The same for one task, with its own memory beside the session's."""
-        return TaskApprovals(self._mode, self._channels, self._timeout, self._session, task, log)
-
-
-class TaskApprovals:
-    """Decides about the calls of one task. Each request is journalled and used once."""
 
     def __init__(
         self,
         mode: ApprovalMode,
         channels: Sequence[NamedChannel],
         timeout: float,
-        session: set[str],
-        task: str,
-        log: TaskLog,
+        pending: PendingRequests,
     ) -> None:
-        self._mode = mode
-        self._channels = channels
-        self._timeout = timeout
-        self._session = session
-        self._remembered: set[str] = set()
-        self._task = task
+        self.mode: ApprovalMode = mode
+        self.channels = tuple(channels)
+        self.timeout = timeout
+        self.session: set[str] = set()
+        self.pending = pending
+
+    def for_task(self, order: TaskOrder, log: TaskLog, slot: Slot) -> TaskApprovals:
+        """The same for one task, with its own memory beside the session's."""
+        return TaskApprovals(self, order, log, slot)
+
+
+class TaskApprovals:
+    """Decides about the calls of one task. Each request is journalled and used once.
+
+    A request can be answered by a channel or, at any time, through the agent: what comes
+    first counts. Nobody waits on a terminal for a task that runs in the background.
+
+    Args:
+        shared: What the agent's tasks share.
+        order: The task.
+        log: Where requests and decisions are recorded.
+        slot: The task's place among those that run, given up while a person decides.
+    """
+
+    def __init__(self, shared: Approvals, order: TaskOrder, log: TaskLog, slot: Slot) -> None:
+        self._shared = shared
+        self._order = order
         self._log = log
+        self._slot = slot
+        self._remembered: set[str] = set()
 
     async def decide(
         self,
@@ -108,12 +125,12 @@ class TaskApprovals:
             call_id: The call's number in the task.
             description: The script's ``desc=``.
         """
-        if digest in self._remembered or digest in self._session:
+        if digest in self._remembered or digest in self._shared.session:
             return Approved(reason="remembered")
         request = ApprovalRequest(
             request_id=f"req_{secrets.token_hex(8)}",
             task_id=self._log.task_id,
-            task=self._task,
+            task=self._order.task,
             action=bound.name,
             permission=bound.action.permission,
             effect=bound.action.effect,
@@ -131,26 +148,66 @@ class TaskApprovals:
             digest=digest,
             description=description,
         )
-        decision, by = await self._ask(request)
+        try:
+            decision, by = await self._ask(request)
+        except asyncio.CancelledError:
+            await self._log.record(
+                ApprovalDecided,
+                request_id=request.request_id,
+                decision="expired",
+                by="script",
+                reason="the call was given up before anybody answered",
+            )
+            raise
         if isinstance(decision, Approved) and decision.remember != "no":
-            (self._session if decision.remember == "session" else self._remembered).add(digest)
+            everywhere = decision.remember == "session"
+            (self._shared.session if everywhere else self._remembered).add(digest)
         await self._record(request, decision, by)
         return decision
 
     async def _ask(self, request: ApprovalRequest) -> tuple[Decision, str]:
-        if self._mode == "approve_all":
+        if self._shared.mode == "approve_all":
             return Approved(), "mode approve_all"
-        if self._mode == "strict":
+        if self._shared.mode == "strict":
             return Rejected(reason="every action that needs approval is denied"), "mode strict"
+        answer = self._shared.pending.open(request)
+        how = "cancelled"
         try:
-            async with asyncio.timeout(self._timeout):
-                for named in self._channels:
-                    decision = await _ask_channel(named, request)
-                    if decision is not None:
-                        return decision, named.name
+            async with self._slot.given_up():
+                decision, by = await self._first_answer(request, answer)
+            how = type(decision).__name__.lower()
+        finally:
+            self._shared.pending.close(request.request_id, how)
+        return decision, by
+
+    async def _first_answer(
+        self, request: ApprovalRequest, answer: asyncio.Future[Decision]
+    ) -> tuple[Decision, str]:
+        asking = asyncio.ensure_future(self._ask_channels(request))
+        try:
+            async with asyncio.timeout(self._shared.timeout):
+                await asyncio.wait({asking, answer}, return_when=asyncio.FIRST_COMPLETED)
+                if answer.done():
+                    return answer.result(), "agent"
+                decided = asking.result()
+                if decided is not None:
+                    return decided
+                if self._order.attended:
+                    return Rejected(reason=NOBODY), "nobody"
+                return await asyncio.shield(answer), "agent"
         except TimeoutError:
-            return Expired(after_seconds=self._timeout), "clock"
-        return Rejected(reason=NOBODY), "nobody"
+            return Expired(after_seconds=self._shared.timeout), "clock"
+        finally:
+            asking.cancel()
+
+    async def _ask_channels(self, request: ApprovalRequest) -> tuple[Decision, str] | None:
+        for named in self._shared.channels:
+            if named.needs_presence and not self._order.attended:
+                continue
+            decision = await _ask_channel(named, request)
+            if decision is not None:
+                return decision, named.name
+        return None
 
     async def _record(self, request: ApprovalRequest, decision: Decision, by: str) -> None:
         kind, reason, arguments = "approved", None, None
@@ -177,8 +234,6 @@ async def _ask_channel(named: NamedChannel, request: ApprovalRequest) -> Decisio
     """A channel's answer; one that fails is passed over, which can only end in a no."""
     try:
         return await named.channel.decide(request)
-    except TimeoutError:
-        raise
     except Exception:
         _log.exception("the approval channel %r failed", named.name)
         return None
@@ -234,9 +289,14 @@ async def in_own_thread(function: Callable[[], Any]) -> Any:
         try:
             result = function()
         except BaseException as error:
-            failure = error
-        if not loop.is_closed():
+            failure = error if _can_be_passed(error) else RuntimeError(repr(error))
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
             loop.call_soon_threadsafe(settle, result, failure)
 
     threading.Thread(target=run, name="delf-approval", daemon=True).start()
     return await future
+
+
+def _can_be_passed(error: BaseException) -> bool:
+    """Whether an exception may leave a future: others would end the event loop or hang it."""
+    return isinstance(error, Exception) and not isinstance(error, StopIteration)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from typing import Any
+from typing import Any, cast
 
 
 def compose(printed: str, value: Any) -> str:
@@ -19,5 +20,6 @@ def compose(printed: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, (dict, list, tuple)):
-        return json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    return str(value)
+        with contextlib.suppress(TypeError, ValueError):  # of keys that JSON lacks
+            return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    return str(cast("object", value))

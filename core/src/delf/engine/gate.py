@@ -25,6 +25,8 @@ from delf.protocols.approval import Approved, Edited, Expired, Rejected
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
 from delf.values import UnsupportedValueError, dumps
 
+_MAX_MESSAGE = 4000
+
 
 @dataclass(frozen=True, slots=True)
 class _Call:
@@ -106,22 +108,27 @@ class Gate:
     async def _refuse(
         self, number: int, name: str, kind: str, error: ToolRefusedError, said: Any
     ) -> Raised:
+        message = error.message[:_MAX_MESSAGE]
         await self._log.record(
             CallFinished,
             call_id=number,
             action=name[:200],
             status="refused",
             duration_ms=0.0,
-            error=error.message,
-            description=None if said is None else str(said),
+            error=message,
+            description=None if said is None else str(said)[:_MAX_MESSAGE],
         )
-        return Raised(kind, error.message)
+        return Raised(kind, message)
 
     async def _approve(self, call: _Call) -> _Call | Raised:
         """The call as it may be made, or the answer to a script that may not make it."""
-        decision = await self._approvals.decide(
-            call.bound, call.arguments, call.digest, call.number, call.description
-        )
+        try:
+            decision = await self._approvals.decide(
+                call.bound, call.arguments, call.digest, call.number, call.description
+            )
+        except asyncio.CancelledError:
+            await self._finish(call, "cancelled", 0.0, error="cancelled before it was decided")
+            raise
         match decision:
             case Approved():
                 return call
@@ -155,11 +162,13 @@ class Gate:
             encoded = self._encode(result)
         except asyncio.CancelledError:
             await self._finish(call, "cancelled", started, error="cancelled")
-            raise
+            if _is_cancelled():
+                raise
+            return Raised("ToolError", f"{call.bound.name} cancelled itself")
         except ToolException as error:
             await self._finish(call, "error", started, error=error.message)
             return _told(action, error)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             message = describe_failure(error)
             await self._finish(call, "error", started, error=message)
             return Raised("ToolError", message)
@@ -220,7 +229,13 @@ def _told(action: Action, error: ToolException) -> CallAnswer:
         return Raised("ToolError", f"{error.message} (handle_error failed: {failure})")
 
 
-def describe_failure(error: Exception) -> str:
+def _is_cancelled() -> bool:
+    """Whether this task is being cancelled; a tool can raise the same by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def describe_failure(error: BaseException) -> str:
     """A tool's failure as a script and a model may read it."""
     if isinstance(error, DelfError):
         text = error.for_model()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from delf.engine.log import TaskLog
+from delf.engine.order import OnDelta
 from delf.engine.usage import Ledger, Pricing
 from delf.errors import DelfError, PluginError
 from delf.events import ModelCalled, ModelFailed, ModelReplied
@@ -15,8 +15,6 @@ from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest, system
 from delf.plugins.host import PluginHost
 from delf.protocols.model import Model, ModelContext, SupportsRecording
-
-OnDelta = Callable[[str], None]
 
 
 class ModelPool:

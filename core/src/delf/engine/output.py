@@ -41,7 +41,12 @@ class OutputFolder:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
             file.write(data)
-        Path(file.name).chmod(0o644)
-        Path(file.name).replace(path)
+        written = Path(file.name)
+        written.chmod(0o644)
+        try:
+            written.replace(path)
+        except OSError:
+            written.unlink()
+            raise
         self.files[name] = str(path)
         return str(path)

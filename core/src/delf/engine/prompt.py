@@ -144,7 +144,10 @@ def _alive(variables: Mapping[str, str]) -> list[str]:
 
 
 def _fenced(code: str) -> str:
-    return f"```python\n{code}\n```"
+    marks = "```"
+    while marks in code:
+        marks += "`"
+    return f"{marks}python\n{code}\n{marks}"
 
 
 def _cap(text: str) -> str:

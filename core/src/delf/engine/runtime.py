@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,19 +14,21 @@ from delf.config.schema import AgentConfig
 from delf.engine.approvals import Approvals, CallbackChannel, NamedChannel
 from delf.engine.factories import make
 from delf.engine.gate import Gate
-from delf.engine.log import Listener, TaskLog
-from delf.engine.models import Asker, ModelPool, OnDelta
+from delf.engine.log import TaskLog
+from delf.engine.models import Asker, ModelPool
 from delf.engine.observers import ObserverFeed
+from delf.engine.order import TaskOrder
 from delf.engine.output import OutputFolder
+from delf.engine.pending import PendingRequests
 from delf.engine.pipeline import TaskResult, run_task
 from delf.engine.prefilters import choose_prefilter
 from delf.engine.prompt import TaskContext
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
+from delf.engine.slots import Slot
 from delf.engine.task import TaskRun
 from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.usage import Ledger, Pricing, load_pricing
 from delf.errors import AgentStateError, ConfigurationError, DelfError
-from delf.messages import Message
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike, SupportsClose
 from delf.protocols.journal import Journal
@@ -54,6 +55,7 @@ class RuntimeParts:
         plugin_options: Options by plugin name.
         environ: Where keys are looked up.
         ledger: What it has spent, which outlives a runtime.
+        pending: Where its requests for approval wait.
         memory: Facts from before.
         on_confirm: Asked first about calls that need approval.
         pricing_files: Where the user's own prices may be.
@@ -66,6 +68,7 @@ class RuntimeParts:
     plugin_options: Mapping[str, Mapping[str, Any]]
     environ: Mapping[str, str] = field(repr=False)
     ledger: Ledger
+    pending: PendingRequests = field(default_factory=PendingRequests)
     memory: MemoryStore | None = None
     on_confirm: Callable[[Any], Any] | None = None
     pricing_files: tuple[Path, ...] = ()
@@ -97,6 +100,7 @@ class Runtime:
         )
         self._executor = ThreadPoolExecutor(_TOOL_THREADS, thread_name_prefix="delf-tool")
         self._running: set[asyncio.Task[FinishedTask]] = set()
+        self._places = asyncio.Semaphore(parts.config.max_tasks)
         self._background: set[asyncio.Future[None]] = set()
         self._feeds: list[ObserverFeed] = []
         self._stopped = False
@@ -120,7 +124,9 @@ class Runtime:
         self._toolset = await load_toolset(parts.connections)
         self._sandbox = await choose_sandbox(parts.host, config, parts.plugin_options)
         self._journal = self._make(JournalSpec, config.journal)
-        self._approvals = Approvals(config.approval_mode, self._channels(), config.approval_timeout)
+        self._approvals = Approvals(
+            config.approval_mode, self._channels(), config.approval_timeout, parts.pending
+        )
         for spec in parts.host.specs(ObserverSpec):
             self._feeds.append(ObserverFeed(spec.name, self._make(ObserverSpec, spec.name)))
         self._spec = SessionSpec(
@@ -149,38 +155,21 @@ class Runtime:
     def _channels(self) -> list[NamedChannel]:
         channels: list[NamedChannel] = []
         if self._parts.on_confirm is not None:
-            channels.append(NamedChannel("on_confirm", CallbackChannel(self._parts.on_confirm)))
+            channels.append(_callback_channel(self._parts.on_confirm))
         installed = {spec.name for spec in self._host.specs(ApprovalSpec)}
         chosen = "approvals" in self._config.model_fields_set
         names = [name for name in self._config.approvals if chosen or name in installed]
         return channels + [NamedChannel(name, self._make(ApprovalSpec, name)) for name in names]
 
-    async def run(
-        self,
-        task: str,
-        timeout: float,
-        *,
-        history: Sequence[Message] = (),
-        listeners: Sequence[Listener] = (),
-        on_delta: OnDelta | None = None,
-    ) -> FinishedTask:
+    async def run(self, order: TaskOrder) -> FinishedTask:
         """Work one task to its end; many may be worked at once.
-
-        Args:
-            task: What the user asks, in plain words.
-            timeout: Seconds.
-            history: The conversation so far.
-            listeners: See the events after they were journalled.
-            on_delta: Sees pieces of the model's answers, where the model streams.
 
         Raises:
             AgentStateError: When the runtime was stopped.
         """
         if self._stopped:
             raise AgentStateError("the agent was stopped")
-        run = self._prepare(task, history, listeners, on_delta)
-        strategy = cast("Strategy", self._host.resolve(self._strategy_spec())())
-        work = asyncio.ensure_future(self._work(run, strategy, timeout))
+        work = asyncio.ensure_future(self._work(order))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
         try:
@@ -190,26 +179,23 @@ class Runtime:
                 raise AgentStateError("the agent was stopped") from None
             raise
 
-    async def _work(self, run: TaskRun, strategy: Strategy, timeout: float) -> FinishedTask:
-        result = await run_task(run, strategy, timeout, self._parts.agent_id)
+    async def _work(self, order: TaskOrder) -> FinishedTask:
+        slot = Slot(self._places)
+        run = self._prepare(order, slot)
+        strategy = cast("Strategy", self._host.resolve(self._strategy_spec())())
+        async with slot.taken():
+            result = await run_task(run, strategy, order.timeout, self._parts.agent_id)
         return FinishedTask(result=result, run=run)
 
     def _strategy_spec(self) -> StrategySpec:
         return self._host.spec(StrategySpec, self._config.strategy)
 
-    def _prepare(
-        self,
-        task: str,
-        history: Sequence[Message],
-        listeners: Sequence[Listener],
-        on_delta: OnDelta | None,
-    ) -> TaskRun:
+    def _prepare(self, order: TaskOrder, slot: Slot) -> TaskRun:
         config = self._config
-        task_id = f"task_{secrets.token_hex(8)}"
-        log = TaskLog(task_id, self._journal, [*self._feeds, *listeners])
+        log = TaskLog(order.task_id, self._journal, [*self._feeds, *order.listeners])
         gate = Gate(
             self._toolset,
-            self._approvals.for_task(task, log),
+            self._approvals.for_task(order, log, slot),
             log,
             self._executor,
             self._limits.frame_bytes - 1024,
@@ -220,13 +206,13 @@ class Runtime:
             pricing=self._pricing,
             log=log,
             system_prompt=config.system_prompt,
-            stream=config.stream,
-            on_delta=on_delta,
+            stream=config.stream if order.stream is None else order.stream,
+            on_delta=order.on_delta,
         )
         prefilter = choose_prefilter(self._host, config.prefilter_mode, len(self._toolset))
         visible = self._sandbox.backend.visible_path
         return TaskRun(
-            task=task,
+            task=order.task,
             config=config,
             log=log,
             tools=self._toolset,
@@ -239,7 +225,7 @@ class Runtime:
             memory=self._parts.memory,
             prefilter=prefilter,
             context=TaskContext(
-                history=history, files=[visible(path) for path in self._spec.files]
+                history=order.history, files=[visible(path) for path in self._spec.files]
             ),
         )
 
@@ -271,6 +257,10 @@ class Runtime:
             if isinstance(outcome, Exception):
                 _log.warning("while stopping: %s: %s", type(outcome).__name__, outcome)
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _callback_channel(on_confirm: Callable[[Any], Any]) -> NamedChannel:
+    return NamedChannel("on_confirm", CallbackChannel(on_confirm), needs_presence=False)
 
 
 def _checked_files(files: Sequence[str]) -> tuple[str, ...]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from delf.config.schema import AgentConfig
 from delf.engine.factories import make
-from delf.errors import ConfigurationError, SandboxUnavailableError, did_you_mean
+from delf.errors import ConfigurationError, SandboxUnavailableError
 from delf.plugins.host import PluginHost
 from delf.protocols.sandbox import Limits, SandboxBackend, Unavailable
 from delf.specs import SandboxSpec
@@ -149,7 +150,7 @@ def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:
 
 
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not _is_size(value):
         raise ConfigurationError(f"sandbox_config.{name} must be a number, got {value!r}")
     return value
 
@@ -161,9 +162,15 @@ def _size(name: str, value: Any) -> float:
     unit = text[-1:] if text[-1:] in "kmg" else ""
     digits = text.removesuffix(unit)
     try:
-        return float(digits) * _UNITS[unit]
+        number = float(digits) * _UNITS[unit]
     except ValueError:
+        number = -1.0
+    if not _is_size(number):
         raise ConfigurationError(
-            f"sandbox_config.{name} is {value!r}{did_you_mean(value, ['512m', '1g'])}",
-            hint="write bytes as a number, or '512m', '2g'",
-        ) from None
+            f"sandbox_config.{name} is {value!r}", hint="write bytes as a number, or '512m', '2g'"
+        )
+    return number
+
+
+def _is_size(value: float) -> bool:
+    return math.isfinite(value) and value >= 0

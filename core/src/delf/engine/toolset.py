@@ -20,6 +20,9 @@ RESERVED: Final = frozenset(
 )
 
 
+_MAX_NAME = 100
+
+
 @dataclass(frozen=True, slots=True)
 class BoundAction:
     """An action of a connection.
@@ -106,6 +109,7 @@ class Toolset:
         siblings = [b.name for b in self.actions if b.connection.name == connection]
         known = siblings or [b.name for b in self.actions]
         listed = ", ".join(known[:40]) or "none"
+        name = name[:_MAX_NAME]
         raise ToolRefusedError(
             f"there is no tool {name!r}{did_you_mean(name, known)}. Available: {listed}"
         )

@@ -51,9 +51,10 @@ class Terminal:
     @property
     def width(self) -> int:
         """Columns."""
+        columns = 0
         with suppress(OSError, ValueError):
-            return max(20, os.get_terminal_size(self._output.fileno()).columns)
-        return 80
+            columns = os.get_terminal_size(self._output.fileno()).columns
+        return max(20, columns or 80)  # some terminals do not know
 
     def forget_typed(self) -> None:
         """Drop what was typed before the question could be read."""

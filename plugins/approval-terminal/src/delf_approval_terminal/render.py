@@ -11,9 +11,7 @@ from typing import Any, Final
 
 from delf.protocols.approval import ApprovalRequest
 
-MENU: Final = (
-    "a approve · r reject · e edit · t for this task · s for this session · v view all · ? help"
-)
+MENU: Final = "a approve · r reject · e edit · t task · s session · v view all · ? help"
 EDITED_MENU: Final = "a approve as edited · r reject · e edit · v view all · ? help"
 HELP: Final = """\
 a  make the call with these arguments

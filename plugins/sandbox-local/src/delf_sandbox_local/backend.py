@@ -179,7 +179,7 @@ class LocalBackend:
             self._idle.clear()
             await asyncio.gather(*(guest.aclose() for guest in stale))
         while len(self._idle) < self._pool_size and not self._closed:
-            guest = await self._start(kind)
+            guest = await self._start_for_caller(kind)
             self._idle.append(guest)
             await guest.ready(_START_SECONDS)
 

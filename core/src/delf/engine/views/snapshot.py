@@ -62,7 +62,8 @@ def snapshot(events: Sequence[ev.Event]) -> StreamSnapshot:
         events: The task's events from its first; at least one.
     """
     trace = Trace(events)
-    first, last = events[0], events[-1]
+    first = events[0]
+    last = next((e for e in reversed(events) if isinstance(e, ev.TaskFinished)), None)
     output = "".join(event.text for event in events if isinstance(event, ev.Printed))
     files = {e.label: e.path for e in events if isinstance(e, ev.FileWritten)}
     common: dict[str, Any] = {
@@ -72,7 +73,7 @@ def snapshot(events: Sequence[ev.Event]) -> StreamSnapshot:
         "output_so_far": output,
         "files": files,
     }
-    if not isinstance(last, ev.TaskFinished):
+    if last is None:
         elapsed = int((time.time() - first.at) * 1000)
         return StreamSnapshot(state="running", elapsed_ms=elapsed, **common)
     return StreamSnapshot(

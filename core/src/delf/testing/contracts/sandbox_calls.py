@@ -158,7 +158,17 @@ said
             assert done(await self.within(run("1"))).value == 1
 
     async def test_a_script_can_cancel_a_call(self, backend: Any) -> None:
-        host = RecordingScriptHost({"wait": asyncio.Event().wait, "ok": lambda: "ok"})
+        begun = asyncio.Event()
+
+        async def wait() -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        async def ok() -> str:
+            await begun.wait()  # a call cancelled before it began is none
+            return "ok"
+
+        host = RecordingScriptHost({"wait": wait, "ok": ok})
         code = """
 import asyncio
 task = asyncio.ensure_future(wait())

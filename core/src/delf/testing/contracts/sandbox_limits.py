@@ -237,7 +237,7 @@ class SandboxLimits(Contract):
         work = asyncio.ensure_future(run(code))
         await self.within(begun.wait())
         work.cancel()
-        await self.within(asyncio.wait({work}), 10.0)
+        await self.within(asyncio.wait({work}), min(10.0, self.seconds))
         assert work.cancelled()
 
 

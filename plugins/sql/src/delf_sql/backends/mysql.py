@@ -77,7 +77,9 @@ class MysqlBackend:
             await driver.read_packet()
             modes = await self._rows(driver, "SELECT @@sql_mode")
             self._ansi_quotes[driver] = "ANSI_QUOTES" in str(modes[0][0])
-            await driver.query("SET SESSION sql_notes = 0, max_error_count = 0")  # asyncmy logs them
+            await driver.query(
+                "SET SESSION sql_notes = 0, max_error_count = 0"
+            )  # asyncmy logs them
             if reader:
                 await driver.query("SET SESSION TRANSACTION READ ONLY")
                 limit = f"sql_select_limit = {self._limits.max_rows + 1}"

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import sqlite3
+import threading
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -332,7 +333,11 @@ class SqliteBackend:
         guard = self._guards.get(driver)
         if guard is not None:
             guard.deadline = 0.0
-        driver.stop()  # pyright: ignore[reportUnknownMemberType]
+        # In a thread without a loop, since stop() reports to the running one, which may be
+        # closed by the time the connection's thread gets there.
+        stopper = threading.Thread(target=driver.stop)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        stopper.start()
+        stopper.join()
 
     def explain(self, error: BaseException) -> Problem | None:
         """What an error of sqlite3 means.

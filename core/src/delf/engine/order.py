@@ -1,0 +1,43 @@
+"""``TaskOrder``: what somebody wants done, and who looks on."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from delf.engine.log import Listener
+from delf.messages import Message
+
+OnDelta = Callable[[str], None]
+"""Sees a piece of a model's answer."""
+
+
+def new_task_id() -> str:
+    """A name for a task that no other task has."""
+    return f"task_{secrets.token_hex(8)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOrder:
+    """An order for a task.
+
+    Args:
+        task: What to do, in plain words.
+        timeout: Seconds from the moment it begins to run.
+        task_id: Its name.
+        history: The conversation so far.
+        listeners: See the events after they were journalled.
+        on_delta: Sees pieces of the model's answers.
+        stream: Take answers in pieces; the configuration decides when None.
+        attended: Whether the caller waits for it, so that a terminal may ask.
+    """
+
+    task: str
+    timeout: float
+    task_id: str = field(default_factory=new_task_id)
+    history: Sequence[Message] = ()
+    listeners: Sequence[Listener] = ()
+    on_delta: OnDelta | None = None
+    stream: bool | None = None
+    attended: bool = True

@@ -1,0 +1,55 @@
+"""What an agent is made with, for type checkers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, TypedDict
+
+from delf.llm import LLMConfig
+from delf.types import ApprovalMode, Isolation
+
+
+class AgentOptions(TypedDict, total=False):
+    """The fields of :class:`delf.config.schema.AgentConfig` as keywords."""
+
+    llm: str | LLMConfig | None
+    light_llm: str | LLMConfig | None
+    heavy_llm: str | LLMConfig | None
+    vision_llm: str | LLMConfig | None
+    system_prompt: str | None
+    providers: Mapping[str, str] | None
+    verbose: bool
+    prefilter_mode: Literal["auto", "filter", "search", "semantic", "off"]
+    retry_count: int
+    rerun_count: int
+    sandbox: str
+    sandbox_config: Mapping[str, Any] | None
+    min_isolation: Isolation
+    files: Sequence[str] | None
+    allowed_libs: Sequence[str] | None
+    budget_usd: float | None
+    allow_unpriced: bool
+    strategy: str
+    approval_mode: ApprovalMode
+    approvals: Sequence[str] | None
+    approval_timeout: float
+    timeout: float
+    stream: bool
+    max_tasks: int
+    keep_tasks: int
+    record: str | None
+    journal: str
+    output_dir: str | None
+
+
+class ChatLike(Protocol):
+    """A conversation that an agent reads and continues."""
+
+    @property
+    def messages(self) -> Sequence[Mapping[str, Any]]:
+        """Its messages as ``{"role": …, "content": …}``."""
+        ...
+
+    def append(self, role: str, content: str) -> None:
+        """Add a message."""
+        ...

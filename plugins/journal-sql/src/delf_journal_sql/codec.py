@@ -1,0 +1,148 @@
+"""Events as rows: JSON, with large fields taken out and compressed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, cast
+
+from delf.events import EVENT_VERSION, Event, decode, encode
+from delf.values import UnsupportedValueError, to_jsonable
+from delf_journal_sql.errors import JournalError
+
+_HEAD: Final = ("task_id", "seq", "at")
+_LEVEL: Final = 1
+_DEEPEST: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A large value; ``size`` is that of its JSON, ``data`` is compressed."""
+
+    digest: str
+    size: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An event as it is stored.
+
+    Args:
+        event: The event itself.
+        type: Its class.
+        data: Its fields as JSON, without those that are blobs.
+        blobs: The digests of the others by field, as JSON.
+        values: Its fields as JSON-ready data; let go when they were written.
+        parts: The blobs.
+    """
+
+    event: Event
+    type: str
+    data: str
+    values: Mapping[str, Any]
+    blobs: str | None = None
+    parts: tuple[Blob, ...] = ()
+
+
+def pack(event: Event) -> Packed:
+    """An event as a row, whole."""
+    try:
+        record = encode(event)
+    except UnsupportedValueError:
+        record = _tolerant(event)
+    return Packed(event, record["type"], _dumps(record["data"]), record["data"])
+
+
+def take_out(packed: Packed, limit: int) -> Packed:
+    """A row without its large fields, which become blobs.
+
+    Args:
+        packed: The row, whole.
+        limit: How many characters it may have before a field is taken out.
+    """
+    if len(packed.data) <= limit:
+        return packed
+    texts = {name: _dumps(value) for name, value in packed.values.items()}
+    blobs: dict[str, str] = {}
+    parts: dict[str, Blob] = {}
+    for name in [name for name, text in texts.items() if len(text) > limit // 8]:
+        raw = texts.pop(name).encode()
+        digest = hashlib.sha256(raw).hexdigest()
+        blobs[name] = digest
+        parts[digest] = Blob(digest, len(raw), zlib.compress(raw, _LEVEL))
+    data = ",".join(f"{_dumps(name)}:{text}" for name, text in texts.items())
+    return Packed(
+        packed.event,
+        packed.type,
+        f"{{{data}}}",
+        {},
+        _dumps(blobs) if blobs else None,
+        tuple(parts.values()),
+    )
+
+
+def unpack(
+    task_id: str, row: tuple[int, float, str, int, str, str | None], blob: Callable[[str], bytes]
+) -> Event:
+    """The event of a row.
+
+    Args:
+        task_id: Whose it is.
+        row: Its ``seq``, ``at``, ``type``, ``v``, ``data`` and ``blobs``.
+        blob: Gives a blob by its digest.
+
+    Raises:
+        JournalError: When the row cannot be read.
+        DelfError: When a newer delf wrote it.
+    """
+    seq, at, kind, version, data, blobs = row
+    try:
+        values: dict[str, Any] = json.loads(data)
+        if blobs:
+            for name, digest in json.loads(blobs).items():
+                values[name] = json.loads(zlib.decompress(blob(digest)))
+        record = {"type": kind, "v": version, "task_id": task_id, "seq": seq, "at": at}
+        return decode({**record, "data": values})
+    except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
+        raise JournalError(
+            f"event {seq} of task {task_id} is damaged: {type(error).__name__}: {error}"
+        ) from error
+
+
+def plain_text(text: str) -> str:
+    """A text that every database takes: without NUL and halves of characters."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def _dumps(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # halves of characters, which no database takes
+        return json.dumps(value, separators=(",", ":"))
+    return text
+
+
+def _tolerant(event: Event) -> dict[str, Any]:
+    """An event some of whose values cannot be written: those are told as text."""
+    names = [field.name for field in fields(event) if field.name not in _HEAD]
+    data = {name: _written(getattr(event, name)) for name in names}
+    return {"type": type(event).__name__, "v": EVENT_VERSION, "data": data}
+
+
+def _written(value: Any, depth: int = 0) -> Any:
+    try:
+        return to_jsonable(value)
+    except UnsupportedValueError:
+        if depth < _DEEPEST and isinstance(value, Mapping):
+            items = cast("Mapping[Any, Any]", value).items()
+            return {str(key): _written(item, depth + 1) for key, item in items}
+        if depth < _DEEPEST and isinstance(value, (list, tuple)):
+            return [_written(item, depth + 1) for item in cast("list[Any]", value)]
+        return repr(value)[:1000]

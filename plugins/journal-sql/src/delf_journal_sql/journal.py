@@ -1,0 +1,302 @@
+"""The journal ``sql``: every event in a database before anybody acts on it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from delf.events import Event
+from delf.values import to_jsonable
+from delf_journal_sql import store
+from delf_journal_sql.codec import pack, take_out
+from delf_journal_sql.database import Connection, open_database, transaction
+from delf_journal_sql.errors import ConnectionLostError
+from delf_journal_sql.schema import migrate
+from delf_journal_sql.settings import JournalSettings
+from delf_journal_sql.store import Note, Pruned, StoredTask
+from delf_journal_sql.watch import Subscription, Watcher
+from delf_journal_sql.writer import Append, Call, Writer
+
+T = TypeVar("T")
+
+_READERS: Final = 4
+_PRUNED_AT_ONCE: Final = 20
+"""Tasks that one transaction removes: others write in between."""
+
+
+class SqlJournal:
+    """Implements :class:`delf.protocols.journal.Journal`.
+
+    It belongs to no event loop: it may be used from several, at once or one after another.
+    Nothing is opened before it is used, and it can be used again after it was closed.
+
+    Args:
+        url: Where it is: ``sqlite:///path``, a path, or ``postgresql://…``.
+        settings: Fields of :class:`delf_journal_sql.settings.JournalSettings`; what is not
+            given is read from ``DELF_JOURNAL_SQL_…``.
+
+    Raises:
+        ConnectionConfigurationError: For a setting that is unknown or does not fit.
+        JournalSetupError: For a URL that cannot be used.
+        OptionalDependencyError: When the driver is not installed.
+    """
+
+    def __init__(self, url: str | None = None, **settings: Any) -> None:
+        self._settings = JournalSettings.for_instance("journal_sql", {"url": url, **settings})
+        self._database = open_database(self._settings)
+        self._lock = threading.Lock()
+        self._opening = threading.Lock()
+        self._opened = False
+        self._writer: Writer | None = None
+        self._watcher: Watcher | None = None
+        self._threads: ThreadPoolExecutor | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it is, without a password."""
+        return self._database.name
+
+    # -- the protocol -------------------------------------------------------------------
+
+    async def append(self, event: Event) -> None:
+        """Keep an event. When this returns, it is kept.
+
+        Appending the same event again changes nothing.
+
+        Raises:
+            JournalConflictError: When it does not continue its task.
+            JournalError: When it cannot be written.
+        """
+        packed = pack(event)
+        if len(packed.data) > self._settings.blob_bytes:
+            whole, limit = packed, self._settings.blob_bytes
+            packed = await self._in_thread(lambda: take_out(whole, limit))
+        loop = asyncio.get_running_loop()
+        operation = Append(packed, loop, loop.create_future())
+        self._put(operation)
+        await operation.done
+
+    async def read(self, task_id: str, after: int = 0) -> Sequence[Event]:
+        """A task's events with ``seq`` greater than ``after``, in order.
+
+        Raises:
+            UnknownTaskError: When no such task is known.
+            JournalError: When they cannot be read.
+        """
+        return tuple(await self._read(lambda c: store.read_events(c, task_id, after)))
+
+    def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
+        """Events as any process appends them, of one task or of all, from now on.
+
+        It ends when the journal is closed.
+        """
+        return self._subscribe(
+            task_id,
+            store.newest_position,
+            lambda c, position, limit: store.events_from(c, position, task_id, limit),
+        )
+
+    async def find(
+        self,
+        limit: int = 100,
+        *,
+        state: str | None = None,
+        text: str | None = None,
+        since: float | None = None,
+    ) -> Sequence[StoredTask]:
+        """The newest tasks first.
+
+        Args:
+            limit: How many at the most.
+            state: Only ``running``, ``interrupted``, ``done`` or ``error`` ones.
+            text: Only those whose task holds this text, in any case.
+            since: Only those that started at this Unix time or later.
+        """
+        return await self._read(
+            lambda c: store.find_tasks(
+                c, self._database.now(c), limit=limit, state=state, text=text, since=since
+            )
+        )
+
+    async def aclose(self) -> None:
+        """Write what waits, end all subscriptions, free what is held. Safe to call twice."""
+        with self._lock:
+            writer, self._writer = self._writer, None
+            watcher, self._watcher = self._watcher, None
+            threads, self._threads = self._threads, None
+            self._opened = False
+
+        def close() -> None:
+            if writer is not None:
+                writer.stop()
+            if watcher is not None:
+                watcher.stop()
+            if threads is not None:
+                threads.shutdown()
+            self._database.close()
+
+        if (writer, watcher, threads) != (None, None, None):
+            await asyncio.shield(asyncio.to_thread(close))
+
+    # -- more than the protocol ---------------------------------------------------------
+
+    async def resolve(self, text: str) -> str:
+        """The id that a text abbreviates, with or without its ``task_``.
+
+        Raises:
+            UnknownTaskError: When no id or more than one begins so.
+        """
+        return await self._read(lambda c: store.resolve_id(c, text))
+
+    async def claim(self, task_id: str) -> None:
+        """Make a task whose process is gone this one's own, to resume it.
+
+        Raises:
+            UnknownTaskError: When no such task is known.
+            JournalConflictError: When a process that lives works on it.
+        """
+        while True:
+            writer = self._running_writer()
+            operation = writer.claim(task_id)
+            if writer.put(operation):
+                break
+        await asyncio.wrap_future(operation.done)
+
+    async def post(self, task_id: str, kind: str, data: Mapping[str, Any]) -> int:
+        """Leave a note for the process that works on a task, such as an approval.
+
+        Args:
+            task_id: The task.
+            kind: What it is about.
+            data: Plain data.
+
+        Returns:
+            The note's position.
+
+        Raises:
+            UnknownTaskError: When no such task is known.
+        """
+        plain = to_jsonable(dict(data))
+        return await self._write(
+            lambda c: store.add_note(c, self._database.now(c), task_id, kind, plain)
+        )
+
+    async def notes(self, task_id: str | None = None, after: int = 0) -> Sequence[Note]:
+        """The notes of a task or of all, in order, after a position."""
+        return await self._read(lambda c: store.notes_from(c, after, task_id))
+
+    def subscribe_notes(self, task_id: str | None = None, after: int = 0) -> AsyncIterator[Note]:
+        """Notes after a position, those that are there first, then as any process leaves them."""
+        return self._subscribe(
+            task_id,
+            lambda _: after,
+            lambda c, position, limit: [
+                (note.position, note) for note in store.notes_from(c, position, task_id)[:limit]
+            ],
+            notes=True,
+        )
+
+    async def prune(
+        self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False
+    ) -> Pruned:
+        """Remove old tasks with all their events; never one that runs.
+
+        Args:
+            older_than: Only those that ended so many seconds ago.
+            keep: How many of the newest stay in any case.
+            dry_run: Only say which.
+        """
+
+        def choose(connection: Connection) -> list[StoredTask]:
+            now = self._database.now(connection)
+            before = None if older_than is None else now - older_than
+            return store.to_prune(connection, now, before=before, keep=keep)
+
+        chosen: list[StoredTask] = await self._read(choose)
+        if dry_run:
+            names = tuple(task.task_id for task in chosen)
+            return Pruned(tasks=names, events=sum(task.events for task in chosen))
+        removed: list[str] = []
+        for start in range(0, len(chosen), _PRUNED_AT_ONCE):
+            some = [task.task_id for task in chosen[start : start + _PRUNED_AT_ONCE]]
+            removed += await self._write(
+                lambda c, some=some: store.remove_tasks(c, some, self._database.now(c))
+            )
+        await self._write(lambda c: store.forget_dead_owners(c, self._database.now(c)))
+        await self._in_thread(self._database.reclaim)
+        gone = frozenset(removed)
+        events = sum(task.events for task in chosen if task.task_id in gone)
+        return Pruned(tasks=tuple(removed), events=events)
+
+    # -- threads ------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        with self._opening:
+            if not self._opened:
+                try:
+                    migrate(self._database)
+                except ConnectionLostError as lost:
+                    raise lost.error from lost
+                self._opened = True
+
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        with self._lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(_READERS, "delf-journal-read")
+            # Under the lock, so that these threads are not shut down in between.
+            done = asyncio.get_running_loop().run_in_executor(self._threads, function)
+        return await done
+
+    async def _read(self, function: Callable[[Connection], T]) -> T:
+        def read() -> T:
+            self._open()
+            try:
+                with self._database.reader() as lent, transaction(lent, write=False) as connection:
+                    return function(connection)
+            except ConnectionLostError as lost:
+                raise lost.error from lost
+
+        return await self._in_thread(read)
+
+    async def _write(self, function: Callable[[Connection], T]) -> T:
+        call = Call(function, write=True)
+        self._put(call)
+        return await asyncio.wrap_future(call.done)
+
+    def _put(self, operation: Append | Call) -> None:
+        while not self._running_writer().put(operation):
+            continue  # it was stopped in this moment; the next one is a new one
+
+    def _running_writer(self) -> Writer:
+        with self._lock:
+            if self._writer is None:
+                self._writer = Writer(self._database, self._open, self._poke)
+            return self._writer
+
+    def _poke(self) -> None:
+        watcher = self._watcher
+        if watcher is not None:
+            watcher.poke()
+
+    def _subscribe(
+        self,
+        task_id: str | None,
+        begin: Callable[[Connection], int],
+        fetch: Callable[[Connection, int, int], list[tuple[int, T]]],
+        *,
+        notes: bool = False,
+    ) -> Subscription[T]:
+        """A subscription that begins after what was appended here before."""
+        call = Call(begin, write=False)
+        subscription = Subscription(self._read, call.done, fetch, task_id, notes=notes)
+        self._put(call)
+        with self._lock:
+            if self._watcher is None:
+                self._watcher = Watcher(self._database, self._open)
+            watcher = self._watcher
+        watcher.add(subscription)
+        return subscription
+

@@ -1,0 +1,26 @@
+"""What this plugin brings: the journal ``sql`` and the command ``runs``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from delf.hookspecs import hookimpl
+from delf.specs import CommandSpec, JournalSpec
+
+
+@hookimpl
+def delf_journals() -> Iterable[JournalSpec]:
+    yield JournalSpec(
+        name="sql",
+        summary="Events in a database: a SQLite file of the user's, or PostgreSQL.",
+        factory="delf_journal_sql.journal:SqlJournal",
+    )
+
+
+@hookimpl
+def delf_commands() -> Iterable[CommandSpec]:
+    yield CommandSpec(
+        name="runs",
+        summary="Look at the tasks in the journal.",
+        factory="delf_journal_sql.command:runs",
+    )

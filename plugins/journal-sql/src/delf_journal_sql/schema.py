@@ -1,0 +1,104 @@
+"""The tables, and how a journal of an older version becomes one of this.
+
+A version is one function in ``MIGRATIONS``; what was released is never changed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from delf_journal_sql.database import Connection, Database, transaction
+from delf_journal_sql.errors import JournalSetupError
+
+Execute = Callable[[str], object]
+
+_VERSIONS: Final = "delf_schema_version"
+
+
+def _version_1(execute: Execute) -> None:
+    """Tasks, their events, large values, and the processes that work on them."""
+    execute(
+        "CREATE TABLE delf_owners ("
+        "owner TEXT PRIMARY KEY, pid INTEGER NOT NULL, birth TEXT, host TEXT NOT NULL, "
+        "place TEXT NOT NULL, heartbeat {real} NOT NULL)"
+    )
+    execute(
+        "CREATE TABLE delf_tasks ("
+        "id {serial}, task_id TEXT NOT NULL UNIQUE, task TEXT NOT NULL, origin TEXT NOT NULL, "
+        "state TEXT NOT NULL, started_at {real} NOT NULL, finished_at {real}, duration_ms {real}, "
+        "cost_usd {real}, error TEXT, owner TEXT)"
+    )
+    execute("CREATE INDEX delf_tasks_started ON delf_tasks (started_at, id)")
+    execute("CREATE INDEX delf_tasks_running ON delf_tasks (owner) WHERE state = 'running'")
+    execute(
+        "CREATE TABLE delf_events ("
+        "pos {serial}, task {big} NOT NULL, seq INTEGER NOT NULL, at {real} NOT NULL, "
+        "type TEXT NOT NULL, v INTEGER NOT NULL, data TEXT NOT NULL, blobs TEXT, "
+        "UNIQUE (task, seq))"
+    )
+    execute(
+        "CREATE TABLE delf_blobs ("
+        "task {big} NOT NULL, digest TEXT NOT NULL, size {big} NOT NULL, data {bytes} NOT NULL, "
+        "PRIMARY KEY (task, digest))"
+    )
+
+
+def _version_2(execute: Execute) -> None:
+    """Notes: what other processes say to the one that works on a task."""
+    execute(
+        "CREATE TABLE delf_notes ("
+        "pos {serial}, task {big} NOT NULL, at {real} NOT NULL, kind TEXT NOT NULL, "
+        "data TEXT NOT NULL)"
+    )
+    execute("CREATE INDEX delf_notes_task ON delf_notes (task, pos)")
+
+
+MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (_version_1, _version_2)
+"""The step to each version from the one before, from version 1 on."""
+
+
+def migrate(
+    database: Database, migrations: Sequence[Callable[[Execute], None]] = MIGRATIONS
+) -> None:
+    """Bring a journal to the newest version. Any number of processes may do so at once.
+
+    Args:
+        database: Where it is.
+        migrations: The steps.
+
+    Raises:
+        JournalSetupError: When a newer delf has written it.
+    """
+    connection = database.connect()
+    try:
+        if _version(connection, database) == len(migrations):
+            return
+        with transaction(connection, write=True):
+            found = _version(connection, database)  # once more: others may have been quicker
+            _refuse_newer(found, len(migrations), database)
+            if not connection.has_table(_VERSIONS):
+                connection.execute(f"CREATE TABLE {_VERSIONS} (version INTEGER NOT NULL)")
+                connection.execute(f"INSERT INTO {_VERSIONS} VALUES (0)")
+            for step in migrations[found:]:
+                step(lambda sql: connection.execute(sql.format(**database.types)))
+            connection.execute(f"UPDATE {_VERSIONS} SET version = :v", {"v": len(migrations)})  # noqa: S608 - own name
+    finally:
+        connection.close()
+
+
+def _version(connection: Connection, database: Database) -> int:
+    if not connection.has_table(_VERSIONS):
+        return 0
+    rows = connection.execute(f"SELECT version FROM {_VERSIONS}")  # noqa: S608 - own name
+    if len(rows) != 1:
+        raise JournalSetupError(f"the journal {database.name} does not say its version")
+    return int(rows[0][0])
+
+
+def _refuse_newer(found: int, known: int, database: Database) -> None:
+    if found > known:
+        raise JournalSetupError(
+            f"the journal {database.name} is of version {found}, and this delf knows {known}",
+            hint="upgrade: pip install -U delf-plugin-journal-sql",
+        )

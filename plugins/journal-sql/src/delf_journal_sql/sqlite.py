@@ -1,0 +1,273 @@
+"""SQLite, in WAL mode: one writer at a time, and readers that nobody holds up."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from delf_journal_sql.database import Connection, SqlRow
+from delf_journal_sql.errors import DuplicateRowError, JournalError, JournalSetupError
+from delf_journal_sql.settings import JournalSettings
+
+_CHUNKS: Final = (128, 16, 1)
+"""Rows that one statement inserts: each statement is one hand-over of Python's lock."""
+_QUICKEST: Final = 0.004
+_SLOWEST: Final = 0.1
+_BROKEN: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
+_CLOSED_TO_US: Final = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH"}
+
+
+class SqliteConnection:
+    """Implements :class:`delf_journal_sql.database.Connection`.
+
+    Args:
+        path: The file.
+        settings: How long to wait, and what is durable.
+    """
+
+    def __init__(self, path: Path, settings: JournalSettings) -> None:
+        self._path = path
+        self._wait = settings.lock_timeout
+        try:
+            self._raw = sqlite3.connect(
+                path, timeout=self._wait, isolation_level=None, check_same_thread=False
+            )
+        except sqlite3.Error as error:
+            raise explain(error, path, self._wait) from error
+        full = settings.durability == "power"
+        try:
+            self.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+        except BaseException:
+            self._raw.close()
+            raise
+
+    def execute(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[SqlRow]:
+        """Run a statement; the rows that it returns."""
+        try:
+            return self._raw.execute(sql, parameters or {}).fetchall()
+        except sqlite3.Error as error:
+            raise explain(error, self._path, self._wait) from error
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[SqlRow]) -> None:
+        """Insert rows, many with one statement."""
+        place = f"({', '.join('?' * len(columns))})"
+        head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
+        start = 0
+        try:
+            for size in _CHUNKS:
+                sql = head + ", ".join([place] * size)
+                while len(rows) - start >= size:
+                    some = rows[start : start + size]
+                    self._raw.execute(sql, [value for row in some for value in row])
+                    start += size
+        except sqlite3.IntegrityError as error:
+            raise DuplicateRowError(str(error)) from error
+        except sqlite3.Error as error:
+            raise explain(error, self._path, self._wait) from error
+
+    def has_table(self, name: str) -> bool:
+        """Whether there is such a table."""
+        sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name"
+        return bool(self.execute(sql, {"name": name}))
+
+    def begin(self, *, write: bool) -> None:
+        """Begin a transaction."""
+        self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    def commit(self) -> None:
+        """Keep what was done."""
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Drop what was done."""
+        try:
+            self._raw.rollback()
+        except sqlite3.Error:
+            return  # SQLite has done it already
+
+    def close(self) -> None:
+        """Close it."""
+        try:
+            self._raw.close()
+        except sqlite3.Error:
+            return  # the file went away; there is nothing left to free
+
+
+class SqliteDatabase:
+    """Implements :class:`delf_journal_sql.database.Database`.
+
+    Args:
+        path: The file; it and its folder are made when first needed, for the user alone.
+        settings: How it is kept.
+    """
+
+    types: Mapping[str, str] = {
+        "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",
+        "big": "INTEGER",
+        "real": "REAL",
+        "bytes": "BLOB",
+    }
+
+    def __init__(self, path: Path, settings: JournalSettings) -> None:
+        self.name = str(path)
+        self._path = path
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._idle: list[SqliteConnection] = []
+        self._prepared = False
+
+    def connect(self) -> Connection:
+        """A connection for writing."""
+        return self._open()
+
+    @contextmanager
+    def reader(self) -> Generator[Connection]:
+        """A connection for reading."""
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        connection = connection or self._open()
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            self._idle.append(connection)
+
+    def changes(self) -> SqliteChanges:
+        """A watch for what anybody writes from now on."""
+        return SqliteChanges(self._open())
+
+    def reclaim(self) -> None:
+        """Give the space of what was deleted back."""
+        connection = self._open()
+        try:
+            connection.execute("PRAGMA incremental_vacuum")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            connection.close()
+
+    def now(self, connection: Connection) -> float:
+        """The time of this machine, which is the file's, too."""
+        return time.time()
+
+    def close(self) -> None:
+        """Close pooled connections."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+            self._prepared = False
+        for connection in idle:
+            connection.close()
+
+    def _open(self) -> SqliteConnection:
+        with self._lock:
+            if not self._prepared:
+                self._prepare()
+                self._prepared = True
+        return SqliteConnection(self._path, self._settings)
+
+    def _prepare(self) -> None:
+        """Make the file, and let it have a write-ahead log."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+        except OSError as error:
+            raise JournalSetupError(
+                f"the journal {self._path} cannot be opened: {error.strerror}"
+            ) from error
+        connection = SqliteConnection(self._path, self._settings)
+        try:
+            _use_wal(connection, time.monotonic() + self._settings.lock_timeout)
+        finally:
+            connection.close()
+
+
+def _use_wal(connection: SqliteConnection, deadline: float) -> None:
+    """Switch to WAL, which SQLite refuses at once while another process does the same."""
+    while True:
+        try:
+            if connection.execute("PRAGMA journal_mode")[0][0] == "wal":
+                return
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except JournalSetupError:
+            raise
+        except JournalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_QUICKEST)
+
+
+class SqliteChanges:
+    """Asks SQLite for its data version: often after a change, seldom after a while without.
+
+    Args:
+        connection: For this alone.
+    """
+
+    def __init__(self, connection: SqliteConnection) -> None:
+        self._connection = connection
+        self._poked = threading.Event()
+        self._closed = False
+        self._pause = _QUICKEST
+        self._version = self._ask()
+
+    def wait(self) -> bool:
+        """Wait until something may have changed; False when it was closed."""
+        while not self._poked.wait(self._pause):
+            version = self._ask()
+            if version != self._version:
+                self._version = version
+                self._pause = _QUICKEST
+                return True
+            self._pause = min(self._pause * 1.3, _SLOWEST)
+        self._poked.clear()
+        if self._closed:
+            self._connection.close()
+            return False
+        self._pause = _QUICKEST
+        return True
+
+    def poke(self) -> None:
+        """This process wrote."""
+        self._poked.set()
+
+    def close(self) -> None:
+        """End the waiting."""
+        self._closed = True
+        self._poked.set()
+
+    def _ask(self) -> int:
+        return int(self._connection.execute("PRAGMA data_version")[0][0])
+
+
+def explain(error: sqlite3.Error, path: Path, waited: float) -> Exception:
+    """What SQLite's error means for a user."""
+    name = getattr(error, "sqlite_errorname", "") or ""
+    kind = "_".join(name.split("_")[:2])
+    if isinstance(error, sqlite3.IntegrityError):
+        return DuplicateRowError(str(error))
+    if kind in _BROKEN:
+        return JournalSetupError(
+            f"the journal {path} is damaged, or no SQLite file: {error}",
+            hint=f"move it away; sqlite3 {path} .recover may save what it holds",
+        )
+    if kind in _CLOSED_TO_US:
+        return JournalSetupError(f"the journal {path} cannot be written: {error}")
+    if kind in ("SQLITE_BUSY", "SQLITE_LOCKED"):
+        return JournalError(
+            f"the journal {path} was locked by another process for {waited:g} s",
+            hint="find who holds it (fuser -v), or raise lock_timeout of the plugin journal-sql",
+        )
+    if kind == "SQLITE_FULL":
+        return JournalError(
+            f"the disk of the journal {path} is full", hint="delf runs prune removes old tasks"
+        )
+    return JournalError(f"the journal {path} failed: {error}")

@@ -1,0 +1,342 @@
+"""What is asked of the tables. Everything here blocks: it is called in threads."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from delf.errors import DelfError, UnknownTaskError
+from delf.events import Event
+from delf.protocols.journal import TaskRecord
+from delf.values import from_jsonable
+from delf_journal_sql.codec import unpack
+from delf_journal_sql.database import Connection, SqlRow
+from delf_journal_sql.errors import JournalError
+from delf_journal_sql.owners import COLUMNS, is_alive
+
+_EVENT: Final = "e.seq, e.at, e.type, e.v, e.data, e.blobs"
+_TASK: Final = (
+    "t.task_id, t.task, t.origin, t.state, t.started_at, t.finished_at, t.duration_ms, "
+    "t.cost_usd, t.error, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTask(TaskRecord):
+    """One task in a list, with what the journal knows of it.
+
+    ``state`` is ``running``, ``interrupted`` (its process is gone), ``done`` or ``error``.
+
+    Args:
+        origin: The agent's id.
+        finished_at: Unix time in seconds.
+        duration_ms: From acceptance to the end.
+        cost_usd: None while it runs, and where a price is not known.
+        error: Why it failed.
+        events: How many events there are.
+        owner: The process that works on it, as ``pid 7 on host``.
+    """
+
+    origin: str = ""
+    finished_at: float | None = None
+    duration_ms: float | None = None
+    cost_usd: float | None = None
+    error: str | None = None
+    events: int = 0
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What a process says to the one that works on a task.
+
+    Args:
+        position: Grows with each note.
+        task_id: The task.
+        at: Unix time in seconds.
+        kind: What it is about, as ``approval``.
+        data: Plain data.
+    """
+
+    position: int
+    task_id: str
+    at: float
+    kind: str
+    data: Mapping[str, Any]
+
+
+def key_of(connection: Connection, task_id: str) -> int:
+    """A task's key in the tables.
+
+    Raises:
+        UnknownTaskError: When there is no such task.
+    """
+    sql = "SELECT id FROM delf_tasks WHERE task_id = :task_id"
+    rows = connection.execute(sql, {"task_id": task_id})
+    if not rows:
+        raise unknown(task_id)
+    return int(rows[0][0])
+
+
+def unknown(task_id: str) -> UnknownTaskError:
+    """The error for a task that is not there."""
+    return UnknownTaskError(f"no task {task_id!r} is known", hint="delf runs list shows them all")
+
+
+def read_events(connection: Connection, task_id: str, after: int) -> list[Event]:
+    """A task's events after a sequence number, in order.
+
+    Raises:
+        UnknownTaskError: When there is no such task.
+        JournalError: When one cannot be read.
+    """
+    key = key_of(connection, task_id)
+    rows = connection.execute(
+        f"SELECT {_EVENT} FROM delf_events AS e "  # noqa: S608 - own names
+        "WHERE e.task = :task AND e.seq > :after ORDER BY e.seq",
+        {"task": key, "after": after},
+    )
+    blob = functools.cache(functools.partial(_blob, connection, key))
+    return [unpack(task_id, cast("Any", row), blob) for row in rows]
+
+
+def newest_position(connection: Connection) -> int:
+    """Where the newest event is in the order of all events."""
+    return int(connection.execute("SELECT COALESCE(MAX(pos), 0) FROM delf_events")[0][0])
+
+
+def events_from(
+    connection: Connection, position: int, task_id: str | None, limit: int
+) -> list[tuple[int, Event]]:
+    """Events after a position, of one task or of all, with their positions."""
+    only = "AND t.task_id = :task_id " if task_id is not None else ""
+    rows = connection.execute(
+        f"SELECT e.pos, t.id, t.task_id, {_EVENT} FROM delf_events AS e "  # noqa: S608 - own names
+        f"JOIN delf_tasks AS t ON t.id = e.task WHERE e.pos > :pos {only}ORDER BY e.pos "
+        "LIMIT :limit",
+        {"pos": position, "limit": limit, **({"task_id": task_id} if only else {})},
+    )
+    return [
+        (pos, unpack(name, cast("Any", tuple(row)), functools.partial(_blob, connection, key)))
+        for pos, key, name, *row in rows
+    ]
+
+
+def changed_since(connection: Connection, position: int) -> tuple[int, set[str]]:
+    """The newest position, and the tasks with events after another one."""
+    rows = connection.execute(
+        "SELECT MAX(e.pos), t.task_id FROM delf_events AS e JOIN delf_tasks AS t ON t.id = e.task "
+        "WHERE e.pos > :pos GROUP BY t.task_id",
+        {"pos": position},
+    )
+    return max((int(row[0]) for row in rows), default=position), {str(row[1]) for row in rows}
+
+
+def _blob(connection: Connection, key: int, digest: str) -> bytes:
+    rows = connection.execute(
+        "SELECT data FROM delf_blobs WHERE task = :task AND digest = :digest",
+        {"task": key, "digest": digest},
+    )
+    if not rows:
+        raise JournalError(f"the journal is damaged: the value {digest[:12]}… is missing")
+    return bytes(rows[0][0])
+
+
+def find_tasks(
+    connection: Connection,
+    now: float,
+    *,
+    limit: int,
+    state: str | None = None,
+    text: str | None = None,
+    since: float | None = None,
+) -> list[StoredTask]:
+    """The newest tasks first.
+
+    Args:
+        connection: For reading.
+        now: The time by which heartbeats are compared.
+        limit: How many at the most.
+        state: Only those in a state.
+        text: Only those whose task holds this text, in any case.
+        since: Only those that started at this time or later.
+    """
+    where: list[str] = []
+    values: dict[str, Any] = {"limit": limit}
+    asks_owner = state in ("running", "interrupted")
+    if state is not None:
+        where.append("t.state = :state")
+        values["state"] = "running" if asks_owner else state
+    if text is not None:
+        where.append("LOWER(t.task) LIKE :text ESCAPE '!'")
+        values["text"] = f"%{_literal(text.lower())}%"
+    if since is not None:
+        where.append("t.started_at >= :since")
+        values["since"] = since
+    if asks_owner:
+        values.pop("limit")  # whose process lives is known only afterwards
+    rows = connection.execute(
+        f"SELECT {_TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
+        "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
+        f"{'WHERE ' if where else ''}{' AND '.join(where)} "
+        f"ORDER BY t.started_at DESC, t.id DESC{'' if asks_owner else ' LIMIT :limit'}",
+        values,
+    )
+    found = [_stored(row, now) for row in rows]
+    return [task for task in found if state in (None, task.state)][:limit]
+
+
+def _literal(text: str) -> str:
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+
+
+def _stored(row: SqlRow, now: float) -> StoredTask:
+    task_id, task, origin, state, started, finished, duration, cost, error, events = row[:10]
+    owner = dict(zip(("pid", "birth", "host", "place", "heartbeat"), row[10:], strict=True))
+    alive = state == "running" and is_alive(owner, now)
+    return StoredTask(
+        task_id=task_id,
+        task=task,
+        origin=origin,
+        state="interrupted" if state == "running" and not alive else state,
+        started_at=started,
+        finished_at=finished,
+        duration_ms=duration,
+        cost_usd=cost,
+        error=error,
+        events=events or 0,
+        owner=f"pid {owner['pid']} on {owner['host']}" if alive else None,
+    )
+
+
+def resolve_id(connection: Connection, text: str) -> str:
+    """The id that a text abbreviates.
+
+    Raises:
+        UnknownTaskError: When no id or more than one begins so.
+        DelfError: For an empty text.
+    """
+    if not text:
+        raise DelfError("the id of a task is empty")
+    exact = connection.execute("SELECT 1 FROM delf_tasks WHERE task_id = :id", {"id": text})
+    if exact:
+        return text
+    found: list[str] = []
+    for start in dict.fromkeys((text, f"task_{text}")):
+        rows = connection.execute(
+            "SELECT task_id FROM delf_tasks WHERE task_id LIKE :start ESCAPE '!' "
+            "ORDER BY started_at DESC, id DESC LIMIT 6",
+            {"start": f"{_literal(start)}%"},
+        )
+        found += [str(row[0]) for row in rows if str(row[0]).startswith(start)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise unknown(text)
+    shown = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
+    raise UnknownTaskError(f"more than one task begins with {text!r}", hint=f"one of: {shown}")
+
+
+# -- notes ------------------------------------------------------------------------------------
+
+
+def add_note(connection: Connection, now: float, task_id: str, kind: str, data: Any) -> int:
+    """Leave a note for whoever works on a task; its position.
+
+    Raises:
+        UnknownTaskError: When there is no such task.
+    """
+    rows = connection.execute(
+        "INSERT INTO delf_notes (task, at, kind, data) VALUES (:task, :at, :kind, :data) "
+        "RETURNING pos",
+        {"task": key_of(connection, task_id), "at": now, "kind": kind, "data": json.dumps(data)},
+    )
+    return int(rows[0][0])
+
+
+def notes_from(connection: Connection, position: int, task_id: str | None = None) -> list[Note]:
+    """Notes after a position, of one task or of all, in order."""
+    only = "AND t.task_id = :task_id " if task_id is not None else ""
+    rows = connection.execute(
+        "SELECT n.pos, t.task_id, n.at, n.kind, n.data FROM delf_notes AS n "  # noqa: S608 - own names
+        f"JOIN delf_tasks AS t ON t.id = n.task WHERE n.pos > :pos {only}ORDER BY n.pos",
+        {"pos": position, **({"task_id": task_id} if only else {})},
+    )
+    return [
+        Note(
+            position=pos, task_id=name, at=at, kind=kind, data=from_jsonable(json.loads(data))
+        )
+        for pos, name, at, kind, data in rows
+    ]
+
+
+# -- retention --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What was removed, or would be.
+
+    Args:
+        tasks: Their ids, the oldest first.
+        events: How many events they have.
+    """
+
+    tasks: tuple[str, ...]
+    events: int
+
+
+def to_prune(
+    connection: Connection, now: float, *, before: float | None, keep: int
+) -> list[StoredTask]:
+    """Tasks that may be removed, the oldest first: none that runs, none of the newest.
+
+    Args:
+        connection: For reading.
+        now: The time by which heartbeats are compared.
+        before: Only those that ended, or started if they never did, before this time.
+        keep: How many of the newest stay in any case.
+    """
+    tasks = find_tasks(connection, now, limit=2**31 - 1)[keep:]
+    old = [task for task in tasks if task.state != "running"]
+    if before is not None:
+        old = [task for task in old if (task.finished_at or task.started_at) < before]
+    return old[::-1]
+
+
+def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) -> tuple[str, ...]:
+    """Remove tasks with all that belongs to them, in a transaction; those that were removed.
+
+    One that somebody has resumed meanwhile stays.
+    """
+    removed: list[str] = []
+    for task_id in task_ids:
+        rows = connection.execute(
+            f"SELECT t.id, t.state, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
+            "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
+            {"id": task_id},
+        )
+        for key, state, pid, birth, _, place, heartbeat in rows:
+            owner = {"pid": pid, "birth": birth, "place": place, "heartbeat": heartbeat}
+            if state == "running" and is_alive(owner, now):
+                continue
+            for table in ("delf_events", "delf_blobs", "delf_notes"):
+                connection.execute(f"DELETE FROM {table} WHERE task = :task", {"task": key})  # noqa: S608 - own names
+            connection.execute("DELETE FROM delf_tasks WHERE id = :task", {"task": key})
+            removed.append(task_id)
+    return tuple(removed)
+
+
+def forget_dead_owners(connection: Connection, now: float) -> None:
+    """Remove processes that are gone and work on nothing any more."""
+    rows = connection.execute(
+        f"SELECT o.owner, {COLUMNS} FROM delf_owners AS o WHERE NOT EXISTS "  # noqa: S608 - own names
+        "(SELECT 1 FROM delf_tasks AS t WHERE t.owner = o.owner AND t.state = 'running')"
+    )
+    for owner, pid, birth, _, place, heartbeat in rows:
+        row = {"pid": pid, "birth": birth, "place": place, "heartbeat": heartbeat}
+        if not is_alive(row, now):
+            connection.execute("DELETE FROM delf_owners WHERE owner = :owner", {"owner": owner})

@@ -1,0 +1,179 @@
+"""The tasks that this process writes to: what comes next in each, and whose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from delf.events import TaskFinished, TaskStarted
+from delf_journal_sql.codec import Packed, plain_text
+from delf_journal_sql.database import Connection, Database, SqlRow
+from delf_journal_sql.errors import JournalConflictError
+from delf_journal_sql.owners import COLUMNS, Owner, is_alive
+
+_EVENT_COLUMNS: Final = ("task", "seq", "at", "type", "v", "data", "blobs")
+
+
+@dataclass(slots=True)
+class _Task:
+    key: int
+    last: int
+
+
+@dataclass
+class Tasks:
+    """Checks events and collects their rows; used by the writer's thread alone.
+
+    Args:
+        owner: This process.
+        database: Where the rows go.
+    """
+
+    owner: Owner
+    database: Database
+    open: dict[str, _Task] = field(default_factory=dict[str, _Task])
+    _rows: list[SqlRow] = field(default_factory=list[SqlRow])
+    _finished: list[str] = field(default_factory=list[str])
+
+    def add(self, connection: Connection, packed: Packed) -> None:
+        """Take an event, in a transaction.
+
+        Raises:
+            JournalConflictError: When it does not continue its task.
+        """
+        event = packed.event
+        task = self.open.get(event.task_id)
+        if task is None:
+            task = self._load(connection, packed)
+            self.open[event.task_id] = task
+        if event.seq <= task.last:
+            self._compare(connection, task, packed)
+            return
+        if event.seq != task.last + 1:
+            raise JournalConflictError(
+                f"task {event.task_id}: event {event.seq} was to follow event {task.last}"
+            )
+        for part in packed.parts:
+            connection.execute(
+                "INSERT INTO delf_blobs (task, digest, size, data) "
+                "VALUES (:task, :digest, :size, :data) ON CONFLICT DO NOTHING",
+                {"task": task.key, "digest": part.digest, "size": part.size, "data": part.data},
+            )
+        row = (task.key, event.seq, event.at, packed.type, 1, packed.data, packed.blobs)
+        self._rows.append(row)
+        task.last = event.seq
+        if isinstance(event, TaskFinished):
+            self._finish(connection, task, event)
+
+    def flush(self, connection: Connection) -> None:
+        """Insert the rows that were collected."""
+        if self._rows:
+            connection.insert("delf_events", _EVENT_COLUMNS, self._rows)
+            self._rows.clear()
+
+    def forget(self, task_ids: Iterable[str]) -> None:
+        """The transaction was dropped: what is known of these tasks may be wrong."""
+        self._rows.clear()
+        self._finished.clear()
+        for task_id in task_ids:
+            self.open.pop(task_id, None)
+
+    def drop_finished(self) -> None:
+        """The transaction was kept: nothing is expected of tasks that are over."""
+        for task_id in self._finished:
+            self.open.pop(task_id, None)
+        self._finished.clear()
+
+    def claim(self, connection: Connection, task_id: str) -> None:
+        """Make a task that nobody works on this process's own, in a transaction.
+
+        Raises:
+            JournalConflictError: When a process that lives works on it.
+        """
+        rows = connection.execute(
+            f"SELECT t.id, t.owner, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
+            "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
+            {"id": task_id},
+        )
+        for key, owner, pid, birth, host, place, heartbeat in rows:
+            if owner == self.owner.key:
+                continue
+            row = {"pid": pid, "birth": birth, "place": place, "heartbeat": heartbeat}
+            if owner is not None and is_alive(row, self.database.now(connection)):
+                raise JournalConflictError(
+                    f"task {task_id} is being worked on by process {pid} on {host}",
+                    hint="wait for it, or end that process first",
+                )
+            connection.execute(
+                "UPDATE delf_tasks SET owner = :owner, state = 'running' WHERE id = :key",
+                {"owner": self.owner.key, "key": key},
+            )
+        self.open.pop(task_id, None)
+
+    def _load(self, connection: Connection, packed: Packed) -> _Task:
+        """A task as the tables know it; a new one is written down."""
+        event = packed.event
+        rows = connection.execute(
+            "SELECT t.id, t.state, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) "
+            "FROM delf_tasks AS t WHERE t.task_id = :id",
+            {"id": event.task_id},
+        )
+        if not rows:
+            return self._create(connection, packed)
+        key, state, last = rows[0]
+        if state == "running":
+            self.claim(connection, event.task_id)
+        return _Task(key, last or 0)
+
+    def _create(self, connection: Connection, packed: Packed) -> _Task:
+        event = packed.event
+        task, origin = (
+            (event.task, event.origin) if isinstance(event, TaskStarted) else ("", "")
+        )
+        values: dict[str, Any] = {
+            "id": event.task_id,
+            "task": plain_text(task),
+            "origin": plain_text(origin),
+            "at": event.at,
+            "owner": self.owner.key,
+        }
+        rows = connection.execute(
+            "INSERT INTO delf_tasks (task_id, task, origin, state, started_at, owner) "
+            "VALUES (:id, :task, :origin, 'running', :at, :owner) RETURNING id",
+            values,
+        )
+        return _Task(int(rows[0][0]), 0)
+
+    def _finish(self, connection: Connection, task: _Task, event: TaskFinished) -> None:
+        self._finished.append(event.task_id)
+        connection.execute(
+            "UPDATE delf_tasks SET state = :state, finished_at = :at, duration_ms = :duration, "
+            "cost_usd = :cost, error = :error, owner = NULL WHERE id = :key",
+            {
+                "state": "done" if event.status else "error",
+                "at": event.at,
+                "duration": event.duration_ms,
+                "cost": event.cost_usd,
+                "error": None if event.error is None else plain_text(event.error),
+                "key": task.key,
+            },
+        )
+
+    def _compare(self, connection: Connection, task: _Task, packed: Packed) -> None:
+        """Let an event pass that is there already, if it is the same.
+
+        Raises:
+            JournalConflictError: When another one has its place.
+        """
+        self.flush(connection)
+        event = packed.event
+        rows = connection.execute(
+            "SELECT at, type, data, blobs FROM delf_events WHERE task = :task AND seq = :seq",
+            {"task": task.key, "seq": event.seq},
+        )
+        if [tuple(row) for row in rows] != [(event.at, packed.type, packed.data, packed.blobs)]:
+            raise JournalConflictError(
+                f"task {event.task_id} has another event {event.seq} already",
+                hint="two processes work on the same task",
+            )

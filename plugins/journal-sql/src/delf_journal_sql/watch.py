@@ -1,0 +1,183 @@
+"""Live reading: subscriptions, and the thread that wakes them when anybody has written."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from weakref import WeakSet
+
+from delf_journal_sql.database import Changes, Connection, Database
+from delf_journal_sql.errors import ConnectionLostError, JournalError
+from delf_journal_sql.store import changed_since, newest_position
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+_AT_ONCE: Final = 200
+_AGAIN_SECONDS: Final = 0.5
+
+Fetch = Callable[[Connection, int, int], list[tuple[int, T]]]
+"""Items after a position, at most so many, with their positions."""
+
+
+class Reader(Protocol):
+    """Runs what blocks in a thread with a connection for reading."""
+
+    async def __call__(self, function: Callable[[Connection], Any], /) -> Any: ...
+
+
+class Subscription(Generic[T]):
+    """What is appended from a position on; read as it comes, nothing is kept for who is slow.
+
+    Args:
+        reader: Reads the journal.
+        start: The position after which it begins, once that is known.
+        fetch: What is read.
+        task_id: Only this task concerns it.
+        notes: It reads notes, not events.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        start: Future[int],
+        fetch: Fetch[T],
+        task_id: str | None,
+        *,
+        notes: bool = False,
+    ) -> None:
+        self._notes = notes
+        self._task_id = task_id
+        self._reader = reader
+        self._start = start
+        self._fetch = fetch
+        self._position: int | None = None
+        self._buffer: deque[T] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._signal = asyncio.Event()
+        self._ended = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        self._loop = asyncio.get_running_loop()
+        while not self._buffer:
+            if self._ended:
+                raise StopAsyncIteration
+            if self._position is None:
+                self._position = await asyncio.wrap_future(self._start)
+            self._signal.clear()
+            position = self._position
+            items = await self._reader(lambda c: self._fetch(c, position, _AT_ONCE))
+            if items:
+                self._position = items[-1][0]
+                self._buffer.extend(item for _, item in items)
+            else:
+                await self._signal.wait()
+        return self._buffer.popleft()
+
+    async def aclose(self) -> None:
+        """End it."""
+        self._ended = True
+        self._buffer.clear()
+        self._signal.set()
+
+    def concerns(self, tasks: set[str]) -> bool:
+        """Whether it may have something new when these tasks have new events."""
+        return self._notes or (bool(tasks) if self._task_id is None else self._task_id in tasks)
+
+    def wake(self, *, end: bool = False) -> None:
+        """There may be something new, or there will be nothing any more. From any thread."""
+        self._ended = self._ended or end
+        if self._loop is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._signal.set)
+            except RuntimeError:
+                self._ended = True  # its loop was closed
+
+
+class Watcher:
+    """Wakes subscriptions; its thread lives while there are some.
+
+    Args:
+        database: What is watched; its tables are there once ``ready`` has returned.
+        ready: Called first, in the thread.
+    """
+
+    def __init__(self, database: Database, ready: Callable[[], None]) -> None:
+        self._database = database
+        self._ready = ready
+        self._lock = threading.Lock()
+        self._subscriptions: WeakSet[Subscription[Any]] = WeakSet()
+        self._changes: Changes | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+    def add(self, subscription: Subscription[Any]) -> None:
+        """Wake this one from now on, for as long as somebody holds it."""
+        with self._lock:
+            self._subscriptions.add(subscription)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="delf-journal-watch", daemon=True
+                )
+                self._thread.start()
+
+    def poke(self) -> None:
+        """This process wrote. From any thread."""
+        changes = self._changes
+        if changes is not None:
+            changes.poke()
+
+    def stop(self) -> None:
+        """End all subscriptions, then the thread. Blocks; may be called twice."""
+        with self._lock:
+            self._stopping = True
+            thread, changes = self._thread, self._changes
+            subscriptions = list(self._subscriptions)
+        for subscription in subscriptions:
+            subscription.wake(end=True)
+        if changes is not None:
+            changes.close()
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self._watch()
+            except (JournalError, ConnectionLostError) as error:
+                _log.warning("the journal cannot be watched: %s", error)
+                time.sleep(_AGAIN_SECONDS)
+
+    def _watch(self) -> None:
+        self._ready()
+        changes = self._database.changes()
+        with self._lock:
+            self._changes = changes
+            if self._stopping:
+                changes.close()
+        try:
+            with self._database.reader() as connection:
+                seen = newest_position(connection)
+            self._wake(None)  # what came before the watch began
+            while changes.wait():
+                with self._database.reader() as connection:
+                    seen, tasks = changed_since(connection, seen)
+                self._wake(tasks)
+        finally:
+            self._changes = None
+
+    def _wake(self, tasks: set[str] | None) -> None:
+        with self._lock:
+            subscriptions = list(self._subscriptions)
+        for subscription in subscriptions:
+            if tasks is None or subscription.concerns(tasks):
+                subscription.wake()

@@ -1,0 +1,282 @@
+"""The one thread that writes: what waits goes into one transaction.
+
+An event is kept when its transaction is; so the more tasks append at once, the fewer commits
+an event costs, and a single task waits for one commit only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from delf.errors import DelfError
+from delf.events import Event
+from delf_journal_sql.codec import Packed
+from delf_journal_sql.database import Connection, Database, transaction
+from delf_journal_sql.errors import (
+    ConnectionLostError,
+    DuplicateRowError,
+    JournalConflictError,
+    JournalError,
+)
+from delf_journal_sql.owners import HEARTBEAT_SECONDS, Owner
+from delf_journal_sql.store import key_of
+from delf_journal_sql.tasks import Tasks
+
+_log = logging.getLogger(__name__)
+
+_MOST: Final = 512
+"""Operations in one transaction."""
+_AGAIN_SECONDS: Final = 0.1
+_GIVE_UP_SECONDS: Final = 15.0
+"""How long a lost connection is tried again."""
+
+
+@dataclass(slots=True, eq=False)
+class Append:
+    """An event to be kept; ``done`` is a future of ``loop``."""
+
+    packed: Packed
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[None]
+    error: BaseException | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """Anything else, in its place among the events."""
+
+    function: Callable[[Connection], Any]
+    write: bool
+    registers: bool = False
+    done: Future[Any] = field(default_factory=Future[Any])
+
+    def __post_init__(self) -> None:
+        self.done.set_running_or_notify_cancel()  # from now on it cannot be cancelled
+
+
+class Writer:
+    """Writes events in the order in which they are put.
+
+    Args:
+        database: Where to.
+        ready: Makes sure that its tables are there; called in the writer's thread.
+        wrote: Called after each transaction, in the writer's thread.
+    """
+
+    def __init__(
+        self, database: Database, ready: Callable[[], None], wrote: Callable[[], None]
+    ) -> None:
+        self._database = database
+        self._ready_database = ready
+        self._wrote = wrote
+        self._queue: deque[Append | Call] = deque()
+        self._ready = threading.Condition()
+        self._stopping = False
+        self.owner = Owner()
+        self._registered = False
+        self._tasks = Tasks(self.owner, database)
+        self._connection: Connection | None = None
+        self._beat_at = time.monotonic() + HEARTBEAT_SECONDS
+        self._thread = threading.Thread(target=self._run, name="delf-journal", daemon=True)
+        self._thread.start()
+
+    def claim(self, task_id: str) -> Call:
+        """The operation that makes a task that nobody works on this process's own."""
+
+        def take(connection: Connection) -> None:
+            key_of(connection, task_id)
+            if not self._registered:
+                self.owner.register(connection, self._database)
+            self._tasks.claim(connection, task_id)
+
+        return Call(take, write=True, registers=True)
+
+    def put(self, operation: Append | Call) -> bool:
+        """Do this after all that was put before; False if the writer has been stopped."""
+        with self._ready:
+            if self._stopping:
+                return False
+            self._queue.append(operation)
+            self._ready.notify()
+        return True
+
+    def stop(self) -> None:
+        """Write what was put, then end. Blocks; may be called twice."""
+        with self._ready:
+            self._stopping = True
+            self._ready.notify()
+        self._thread.join()
+
+    # -- the thread ---------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while (batch := self._take()) is not None:
+                for run in _runs(batch):
+                    self._do(run)
+                self._beat()
+                del batch
+        finally:
+            self._leave()
+
+    def _take(self) -> list[Append | Call] | None:
+        """What waits, at the latest when a heartbeat is due; None at the end."""
+        with self._ready:
+            while not self._queue and not self._stopping:
+                due = self._beat_at - time.monotonic()
+                if due <= 0:
+                    return []
+                self._ready.wait(due)
+            if not self._queue:
+                return None
+            return [self._queue.popleft() for _ in range(min(_MOST, len(self._queue)))]
+
+    def _do(self, run: list[Append] | Call) -> None:
+        deadline = time.monotonic() + _GIVE_UP_SECONDS
+        while True:
+            try:
+                self._try(run)
+            except ConnectionLostError as lost:
+                self._disconnect()
+                if time.monotonic() < deadline and not self._stopping:
+                    time.sleep(_AGAIN_SECONDS)
+                    continue
+                _fail(run, lost.error)
+            except BaseException as error:  # whoever waits is told
+                _fail(run, error)
+            return
+
+    def _try(self, run: list[Append] | Call) -> None:
+        if isinstance(run, Call):
+            with transaction(self._connected(), write=run.write) as connection:
+                result = run.function(connection)
+            if run.write:
+                self._wrote()
+            self._registered = self._registered or run.registers
+            run.done.set_result(result)
+            return
+        try:
+            self._append(run)
+        except (ConnectionLostError, DelfError):
+            raise
+        except Exception as error:
+            if len(run) == 1:
+                raise _refused(run[0].packed.event, error) from error
+            for one in run:  # the others are none the worse for it
+                self._do([one])
+            return
+        self._wrote()
+        _settle(run)
+
+    def _append(self, run: Sequence[Append]) -> None:
+        connection = self._connected()
+        try:
+            with transaction(connection, write=True):
+                if not self._registered:
+                    self.owner.register(connection, self._database)
+                for operation in run:
+                    operation.error = None
+                    try:
+                        self._tasks.add(connection, operation.packed)
+                    except JournalConflictError as error:
+                        operation.error = error
+                self._tasks.flush(connection)
+            self._registered = True
+        except BaseException:
+            self._tasks.forget(operation.packed.event.task_id for operation in run)
+            raise
+        self._tasks.drop_finished()
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._ready_database()
+            self._connection = self._database.connect()
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _beat(self) -> None:
+        if time.monotonic() < self._beat_at:
+            return
+        self._beat_at = time.monotonic() + HEARTBEAT_SECONDS
+        if not self._registered or not self._tasks.open:
+            return
+        try:
+            with transaction(self._connected(), write=True) as connection:
+                self.owner.register(connection, self._database)
+        except (JournalError, ConnectionLostError) as error:
+            self._disconnect()
+            _log.warning("the journal took no heartbeat: %s", error)
+
+    def _leave(self) -> None:
+        if self._registered:
+            try:
+                with transaction(self._connected(), write=True) as connection:
+                    self.owner.leave(connection)
+            except (JournalError, ConnectionLostError) as error:
+                _log.warning("the journal was not told of the end: %s", error)
+        self._disconnect()
+
+
+def _runs(batch: list[Append | Call]) -> list[list[Append] | Call]:
+    """Neighbouring events together, everything else alone."""
+    runs: list[list[Append] | Call] = []
+    for operation in batch:
+        if isinstance(operation, Call):
+            runs.append(operation)
+        elif runs and isinstance(runs[-1], list):
+            runs[-1].append(operation)
+        else:
+            runs.append([operation])
+    return runs
+
+
+def _refused(event: Event, error: Exception) -> JournalError:
+    place = f"event {event.seq} of task {event.task_id!r}"
+    if isinstance(error, DuplicateRowError):
+        return JournalConflictError(
+            f"{place} is there already: another process works on the task"
+        )
+    return JournalError(f"{place} cannot be written: {type(error).__name__}: {error}")
+
+
+def _fail(run: list[Append] | Call, error: BaseException) -> None:
+    if isinstance(run, Call):
+        run.done.set_exception(error)
+        return
+    for operation in run:
+        operation.error = error
+    _settle(run)
+
+
+def _settle(run: Sequence[Append]) -> None:
+    """Tell who waits, each loop once."""
+    by_loop: defaultdict[asyncio.AbstractEventLoop, list[Append]] = defaultdict(list)
+    for operation in run:
+        by_loop[operation.loop].append(operation)
+    for loop, operations in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_tell, operations)
+        except RuntimeError:  # the loop was closed: nobody waits any more
+            _log.debug("%d events were kept for a loop that is closed", len(operations))
+
+
+def _tell(operations: list[Append]) -> None:
+    for operation in operations:
+        if operation.done.done():
+            continue
+        if operation.error is None:
+            operation.done.set_result(None)
+        else:
+            operation.done.set_exception(operation.error)

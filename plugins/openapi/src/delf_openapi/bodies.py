@@ -1,0 +1,270 @@
+"""Which body an operation takes, and how it becomes keywords."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from delf_openapi.document import Document
+from delf_openapi.failures import SpecError
+from delf_openapi.names import argument_name, unique
+
+BodyKind = Literal["json", "form", "multipart", "binary", "text"]
+
+_MAX_FIELDS: Final = 120
+_MAX_MERGE: Final = 40
+_MAX_VISITS: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A property of the body that is a keyword of its own.
+
+    Args:
+        arg: The keyword.
+        name: The property.
+        schema: Of its value.
+        required: Whether the body must have it.
+    """
+
+    arg: str
+    name: str
+    schema: Any
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A request's body.
+
+    Args:
+        media: Its media type.
+        kind: How it is written.
+        required: Whether a call must have one.
+        schema: Of the whole.
+        encoding: How the parts of a form are written.
+        fields: Its properties as keywords; None when the whole is one keyword.
+        whole: The keyword for the whole body.
+        extra: The keyword for further properties, where any are welcome.
+        doc: What the specification says about it.
+    """
+
+    media: str
+    kind: BodyKind
+    required: bool
+    schema: Any
+    encoding: Mapping[str, Any]
+    fields: tuple[Field, ...] | None
+    whole: str | None
+    extra: str | None
+    doc: Any
+
+
+def kind_of(media: str) -> BodyKind:
+    """How a body of a media type is written."""
+    plain = media.partition(";")[0].strip().lower()
+    if plain in ("*/*", "application/*") or plain.endswith(("/json", "+json")):
+        return "json"
+    if plain == "application/x-www-form-urlencoded":
+        return "form"
+    if plain.startswith("multipart/"):
+        return "multipart"
+    if plain.startswith("text/") or plain.endswith(("/xml", "+xml", "/yaml", "+yaml", "-ndjson")):
+        return "text"
+    return "binary"
+
+
+def _rank(media: str) -> tuple[int, ...]:
+    """The order in which media types are preferred."""
+    plain = media.partition(";")[0].strip().lower()
+    if plain == "application/json":
+        return (0,)
+    order = {"json": 2, "multipart": 4, "form": 5, "text": 6, "binary": 7}
+    if plain in ("*/*", "application/*"):
+        return (3,)
+    if plain == "application/merge-patch+json":
+        return (1,)
+    return (order[kind_of(media)],)
+
+
+def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | None:
+    """The body of an operation, or None when none can be sent.
+
+    Args:
+        document: Follows references.
+        raw: What ``requestBody`` holds.
+        taken: Keywords that parameters have.
+
+    Raises:
+        SpecError: When it cannot be read.
+    """
+    found = document.resolve(raw)
+    content = found.get("content")
+    if not isinstance(content, dict):
+        raise SpecError("its requestBody has no content")
+    kinds = {str(k): v for k, v in cast("dict[str, Any]", content).items()}
+    if not kinds:
+        return None
+    media = min(kinds, key=_rank)
+    spec = document.resolve(kinds[media]) if kinds[media] is not None else {}
+    schema: Any = spec.get("schema")
+    required = found.get("required") is True
+    kind = kind_of(media)
+    if schema is not None and not isinstance(schema, (dict, bool)):
+        raise SpecError(f"the body's schema is a {type(schema).__name__}")
+    if media == "*/*" and schema is not None and is_binary(document.resolve(schema)):
+        kind, media = "binary", "application/octet-stream"
+    elif media in ("*/*", "application/*"):
+        media = "application/json"
+    encoding = spec.get("encoding")
+    fields: tuple[Field, ...] | None = None
+    extra: str | None = None
+    if kind in ("json", "form", "multipart") and schema is not None:
+        fields, extra = _flatten(document, schema, taken, whole_allowed=kind == "json")
+    whole = unique("body", taken, "content") if fields is None else None
+    return Body(
+        media=media,
+        kind=kind,
+        required=required,
+        schema=cast("Any", schema if schema is not None else {}),
+        encoding=cast("dict[str, Any]", encoding) if isinstance(encoding, dict) else {},
+        fields=fields,
+        whole=whole,
+        extra=extra,
+        doc=found.get("description"),
+    )
+
+
+def _flatten(
+    document: Document, schema: Any, taken: Mapping[str, str], *, whole_allowed: bool
+) -> tuple[tuple[Field, ...] | None, str | None]:
+    """The properties as keywords, and the keyword for others."""
+    merged = merge_object(document, schema)
+    if merged is None or merged.nullable:
+        return None, None
+    writable = {
+        name: part
+        for name, part in merged.properties.items()
+        if not _is_read_only(document, part)
+    }
+    if len(writable) > _MAX_FIELDS:
+        return None, None
+    if not writable and (merged.additional or whole_allowed is False):
+        return (None, None) if merged.additional else ((), None)
+    names: dict[str, str] = {}
+    for name in writable:
+        arg = argument_name(name)
+        if arg in taken or arg in names:
+            return None, None
+        names[arg] = name
+    fields = tuple(
+        Field(arg, name, writable[name], name in merged.required) for arg, name in names.items()
+    )
+    extra = None
+    if merged.additional:
+        extra = unique("extra_fields", {*taken, *names})
+    return fields, extra
+
+
+def _is_read_only(document: Document, part: Any) -> bool:
+    try:
+        return document.resolve(part).get("readOnly") is True
+    except SpecError:
+        return False
+
+
+def is_binary(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema says bytes."""
+    if schema.get("format") == "binary":
+        return True
+    kind = schema.get("type")
+    return (
+        "contentMediaType" in schema
+        and "contentEncoding" not in schema
+        and (kind is None or kind == "string")
+    )
+
+
+@dataclass(slots=True)
+class Merged:
+    """An object schema with its ``allOf`` merged.
+
+    Args:
+        properties: By name.
+        required: The names that must be there.
+        additional: Whether further properties are declared to be welcome.
+        nullable: Whether None is a value, too.
+    """
+
+    properties: dict[str, Any]
+    required: set[str]
+    additional: bool
+    nullable: bool
+
+
+def merge_object(
+    document: Document, schema: Any, depth: int = 0, visits: list[int] | None = None
+) -> Merged | None:
+    """A schema as one object; None when it is another type, or a choice of objects.
+
+    Raises:
+        SpecError: When a reference leads nowhere.
+    """
+    # Schemas may hold themselves, or double with each level.
+    visits = [0] if visits is None else visits
+    visits[0] += 1
+    if depth > _MAX_MERGE or visits[0] > _MAX_VISITS:
+        return None
+    found = document.resolve(schema)
+    kind = found.get("type")
+    nullable = found.get("nullable") is True
+    if isinstance(kind, list):
+        kinds = cast("list[Any]", kind)
+        nullable = nullable or "null" in kinds
+        kind = next((k for k in kinds if k != "null"), None) if len(kinds) <= 2 else "several"
+    if kind not in (None, "object"):
+        return None
+    properties: Any = found.get("properties")
+    additional: Any = found.get("additionalProperties")
+    result = Merged(
+        dict(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else {},
+        _required(found),
+        additional is True or (isinstance(additional, dict) and "not" not in additional),
+        nullable,
+    )
+    sure = kind == "object" or bool(result.properties)
+    parts: Any = found.get("allOf")
+    for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
+        merged = merge_object(document, part, depth + 1, visits)
+        if merged is None:
+            if kind is None and not result.properties:
+                return None
+            continue
+        sure = sure or bool(merged.properties)
+        for name, value in merged.properties.items():
+            own = result.properties.get(name)
+            result.properties[name] = value if own is None else {"allOf": [own, value]}
+        result.required |= merged.required
+        result.additional = result.additional or merged.additional
+    for word in ("anyOf", "oneOf"):
+        choices: Any = found.get(word)
+        if isinstance(choices, list) and not all(_only_requires(c) for c in choices):
+            return None
+    if found.get("additionalProperties") is False:
+        result.additional = False
+    return result if sure or result.additional else None
+
+
+def _only_requires(choice: Any) -> bool:
+    """Whether an alternative says no more than which properties belong together."""
+    if not isinstance(choice, dict):
+        return False
+    return not (set(cast("dict[str, Any]", choice)) - {"required", "title", "description", "not"})
+
+
+def _required(found: Mapping[str, Any]) -> set[str]:
+    listed = found.get("required")
+    if not isinstance(listed, list):
+        return set()
+    return {name for name in cast("list[Any]", listed) if isinstance(name, str)}

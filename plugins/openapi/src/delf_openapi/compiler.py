@@ -1,0 +1,221 @@
+"""Compiles operations to entries: all that the prompt and the permissions need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from delf.types import Effect
+from delf_openapi.bodies import Body, Field, is_binary, kind_of
+from delf_openapi.document import Document
+from delf_openapi.failures import SpecError
+from delf_openapi.names import clean, sentence, snake
+from delf_openapi.operations import Operation, Param, Spot, read_operation
+from delf_openapi.shapes import Shapes, safe_text
+
+_ARGUMENT_CHARS: Final = 260
+_RETURN_CHARS: Final = 420
+_DOC_CHARS: Final = 90
+_SAFE: Final = ("GET", "HEAD", "OPTIONS", "TRACE", "QUERY")
+_FINAL_WORDS: Final = frozenset({"delete", "destroy", "purge", "erase", "wipe", "revoke", "remove"})
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One keyword of an action, as it is shown.
+
+    Args:
+        arg: The keyword.
+        name: Its name on the wire.
+        place: Where it goes: a parameter's place, or ``body``.
+        type: Its type.
+        default: Its default, or None when it is required.
+        doc: A short line about it.
+    """
+
+    arg: str
+    name: str
+    place: str
+    type: str
+    default: str | None
+    doc: str
+
+
+@dataclass(slots=True)
+class Entry:
+    """One action, compiled. It can be written to the cache as it stands.
+
+    Args:
+        spot: Where its operation stands.
+        effect: What it does to the world.
+        summary: One line.
+        returns: The type of what it gives.
+        arguments: What it takes, the required ones first.
+        sampled: Whether the specification does not say what it gives.
+    """
+
+    spot: Spot
+    effect: Effect
+    summary: str
+    returns: str
+    arguments: tuple[Argument, ...]
+    undeclared: bool = False
+
+
+@dataclass(slots=True)
+class Compiled:
+    """A compiled specification.
+
+    Args:
+        entries: By name, in the order of the specification.
+        warnings: What was left out, and why.
+        spots: All operations, compiled or not.
+        unseen: How many operations are beyond what is looked at.
+    """
+
+    entries: dict[str, Entry]
+    warnings: list[str]
+    spots: list[Spot] = field(default_factory=list[Spot])
+    unseen: int = 0
+
+
+def compile_spots(
+    document: Document, spots: Iterable[Spot], warnings: list[str]
+) -> dict[str, Entry]:
+    """Entries for operations; one that cannot be read costs a warning, not the rest.
+
+    Args:
+        document: The specification.
+        spots: Which operations.
+        warnings: Gets a line for each that is left out.
+    """
+    shapes = Shapes(document)
+    entries: dict[str, Entry] = {}
+    for spot in spots:
+        try:
+            entries[spot.name] = compile_operation(document, read_operation(document, spot), shapes)
+        except SpecError as error:
+            what = f"{clean(spot.method, 12)} {clean(spot.path, 120)}"
+            warnings.append(f"{what} is left out: {clean(error.message, 300)}")
+    return entries
+
+
+def compile_operation(document: Document, operation: Operation, shapes: Shapes) -> Entry:
+    """The entry of one operation."""
+    spot, raw = operation.spot, operation.raw
+    arguments = [_of_param(p, shapes, document) for p in operation.params]
+    if operation.body is not None:
+        arguments += _of_body(operation.body, shapes, document)
+    arguments.sort(key=lambda a: a.default is not None)
+    declared, returns = return_type(document, raw, shapes)
+    summary = sentence(raw.get("summary")) or sentence(raw.get("description"))
+    summary = summary or f"{spot.method} {clean(spot.path, 100)}"
+    if raw.get("deprecated") is True:
+        summary = f"Deprecated. {summary}"
+    return Entry(spot, effect_of(spot, raw), summary, returns, tuple(arguments), not declared)
+
+
+def effect_of(spot: Spot, raw: Mapping[str, Any]) -> Effect:
+    """What an operation does to the world, by its method and its name."""
+    told = raw.get("x-delf-effect")
+    if told in ("read", "write", "irreversible"):
+        return cast("Effect", told)
+    if spot.method == "DELETE":
+        return "irreversible"
+    words = snake(spot.operation_id or "").split("_")
+    last = snake(spot.path.rpartition("/")[2].rpartition(".")[2]).split("_")
+    if _FINAL_WORDS & {words[0], words[-1], last[0]}:
+        return "irreversible"
+    return "read" if spot.method in _SAFE else "write"
+
+
+def _of_param(param: Param, shapes: Shapes, document: Document) -> Argument:
+    found = _resolved(document, param.schema)
+    return Argument(
+        param.arg,
+        param.name,
+        param.place,
+        safe_text(shapes, param.schema, "in", _ARGUMENT_CHARS),
+        None if param.required else _default(found),
+        _doc(param.doc or found.get("description"), found),
+    )
+
+
+def _of_body(body: Body, shapes: Shapes, document: Document) -> list[Argument]:
+    if body.fields is None:
+        kinds = {"binary": "bytes", "text": "str"}
+        shown = kinds.get(body.kind) or safe_text(shapes, body.schema, "in", 3 * _ARGUMENT_CHARS)
+        doc = "" if body.kind == "json" else clean(body.media, 60)
+        default = None if body.required else "..."
+        return [Argument(body.whole or "body", "", "body", shown, default, doc)]
+    result = [_of_field(f, body, shapes, document) for f in body.fields]
+    if body.extra:
+        result.append(Argument(body.extra, "", "body", "dict", "...", "further properties"))
+    return result
+
+
+def _of_field(item: Field, body: Body, shapes: Shapes, document: Document) -> Argument:
+    found = _resolved(document, item.schema)
+    required = item.required and body.required
+    shown = safe_text(shapes, item.schema, "in", _ARGUMENT_CHARS)
+    default = None if required else _default(found)
+    return Argument(item.arg, item.name, "body", shown, default, _doc(found.get("description"), found))
+
+
+def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
+    try:
+        return document.resolve(schema)
+    except SpecError:
+        return {}
+
+
+def _default(schema: Mapping[str, Any]) -> str:
+    value: Any = schema.get("default")
+    if isinstance(value, (bool, int, float)) or (isinstance(value, str) and value.isprintable()):
+        text = repr(value)
+        return text if len(text) <= 24 and "`" not in text else "..."
+    return "..."
+
+
+def _doc(text: Any, schema: Mapping[str, Any]) -> str:
+    shown = sentence(text, _DOC_CHARS)
+    form = schema.get("format")
+    if schema.get("type") == "string" and form in ("date", "date-time", "uuid", "email", "uri"):
+        return f"{form}; {shown}" if shown else str(form)
+    return shown
+
+
+def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The declared responses by status, as text in upper case."""
+    found = raw.get("responses")
+    if not isinstance(found, dict):
+        return {}
+    return {str(k).upper(): v for k, v in cast("dict[Any, Any]", found).items()}
+
+
+def return_type(document: Document, raw: Mapping[str, Any], shapes: Shapes) -> tuple[bool, str]:
+    """Whether it is declared what an operation gives, and its type."""
+    responses = responses_of(raw)
+    good = sorted(k for k in responses if k[:1] == "2") or [k for k in responses if k == "DEFAULT"]
+    for status in good:
+        try:
+            response = document.resolve(responses[status])
+            content: Any = response.get("content") or {}
+            if not content:
+                continue
+            media = min(content, key=lambda m: kind_of(str(m)) != "json")
+            spec = document.resolve(content[media])
+        except (SpecError, TypeError, AttributeError):
+            return True, "Any"
+        schema = spec.get("schema")
+        kind = kind_of(str(media))
+        if kind == "json":
+            if schema is None or schema == {} or schema == {"type": "object"}:
+                return False, "Any" if not schema else "dict"
+            return True, safe_text(shapes, schema, "out", _RETURN_CHARS)
+        if kind == "text":
+            return True, "str"
+        binary = schema is None or is_binary(_resolved(document, schema)) or kind == "binary"
+        return True, "bytes" if binary else "str"
+    return bool(good), "None" if good else "Any"

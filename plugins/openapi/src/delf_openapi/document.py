@@ -1,0 +1,273 @@
+"""A specification with its references, which are followed one by one and never inlined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol, cast
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+from delf_openapi.failures import SpecError, pointer_of
+from delf_openapi.sources import (
+    Source,
+    is_private,
+    origin_of,
+    parse,
+    path_of,
+    read,
+    uri_of,
+)
+
+Schema = Mapping[str, Any]
+
+_MAX_HOPS: Final = 50
+_MAX_DOCUMENTS: Final = 3000
+# Beside a reference these say something about it; anything else is a schema of its own.
+_NOTES: Final = frozenset(
+    {"$ref", "description", "summary", "title", "deprecated", "example", "examples", "default"}
+    | {"nullable", "readOnly", "writeOnly", "externalDocs", "xml", "$comment"}
+)
+
+
+class Trees(Protocol):
+    """Where the parts of a specification come from."""
+
+    uri: str
+
+    def find(self, uri: str, tokens: list[str]) -> tuple[Any, list[str]]:
+        """A part that holds the pointer, and what is left of the pointer."""
+        ...
+
+
+class LoadedTrees:
+    """Parsed documents; those that references lead to are loaded when they are met.
+
+    Args:
+        uri: The address of the specification itself.
+        tree: The specification.
+        roots: Folders and origins that references may lead to, beside the own.
+        limit: The most bytes of a document.
+    """
+
+    def __init__(self, uri: str, tree: dict[str, Any], roots: Iterable[str], limit: int) -> None:
+        self.uri = uri
+        self.documents: dict[str, dict[str, Any]] = {"": tree}
+        self._roots = tuple(roots)
+        self._limit = limit
+        self._failed: dict[str, SpecError] = {}
+
+    def find(self, uri: str, tokens: list[str]) -> tuple[Any, list[str]]:
+        """The document, and the whole pointer."""
+        if uri not in self.documents:
+            self._load(uri)
+        return self.documents[uri], tokens
+
+    def _load(self, uri: str) -> None:
+        if uri in self._failed:
+            raise self._failed[uri]
+        try:
+            self._check(uri)
+            if len(self.documents) >= _MAX_DOCUMENTS:
+                raise SpecError(f"the specification refers to over {_MAX_DOCUMENTS} documents")
+            tree = parse(read(uri, self._limit))
+        except SpecError as error:
+            self._failed[uri] = error
+            raise
+        except Exception as error:
+            self._failed[uri] = SpecError(f"$ref to {uri}: {getattr(error, 'message', error)}")
+            raise self._failed[uri] from None
+        _make_absolute(tree, uri, self.uri)
+        self.documents[uri] = tree
+
+    def _check(self, uri: str) -> None:
+        """Refuse what is neither the specification's own place nor was allowed.
+
+        Raises:
+            SpecError: Naming the place.
+        """
+        own = self.uri
+        if not own:
+            raise SpecError(f"$ref to {uri}: the specification itself has no address")
+        if uri.startswith("file:") and urlsplit(uri).netloc in ("", "localhost"):
+            path = path_of(uri).resolve()
+            roots = [path_of(uri_of(r)) if r.startswith("file:") else r for r in self._roots]
+            folders = [str(path_of(own).resolve().parent)] if own.startswith("file:") else []
+            if any(path.is_relative_to(_absolute(root)) for root in [*folders, *roots]):
+                return
+        elif uri.startswith(("http://", "https://")):
+            origins = {origin_of(root) for root in self._roots if "://" in root}
+            if origin_of(uri) in origins or origin_of(uri) == origin_of(own):
+                return
+            if is_private(urlsplit(uri).hostname or ""):
+                raise SpecError(f"$ref to {uri}: a private address")
+        raise SpecError(
+            f"$ref to {uri} leaves the place of the specification",
+            hint="allow it with refs=[…], if you trust it",
+        )
+
+
+def _absolute(root: Any) -> Any:
+    from pathlib import Path
+
+    return Path(root).expanduser().resolve()
+
+
+def _make_absolute(tree: Any, base: str, own: str) -> None:
+    """References in another document, so that they mean the same wherever they are read."""
+    todo: list[Any] = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, dict):
+            mapping = cast("dict[str, Any]", node)
+            ref = mapping.get("$ref")
+            if isinstance(ref, str):
+                place, fragment = urldefrag(urljoin(base, ref))
+                mapping["$ref"] = f"{'' if place == own else place}#{fragment}"
+            todo.extend(mapping.values())
+        elif isinstance(node, list):
+            todo.extend(cast("list[Any]", node))
+
+
+class Document:
+    """What the compiler and the request builder read.
+
+    Args:
+        trees: Where its parts come from.
+        version: Of OpenAPI, as ``(3, 1)``.
+    """
+
+    def __init__(self, trees: Trees, version: tuple[int, int]) -> None:
+        self.trees = trees
+        self.version = version
+        self._found: dict[str, Any] = {}
+
+    def at(self, ref: str) -> Any:
+        """What a reference leads to; it may be a reference itself.
+
+        Raises:
+            SpecError: When there is nothing, or it must not be read.
+        """
+        found = self._found.get(ref)
+        if found is None:
+            found = self._find(ref)
+            self._found[ref] = found
+        return found
+
+    def _find(self, ref: str) -> Any:
+        place, fragment = urldefrag(ref)
+        own = self.trees.uri
+        if place:
+            place = place if urlsplit(place).scheme else urljoin(own, place)
+            place = "" if place == own else place
+            if place and not urlsplit(place).scheme:
+                raise SpecError(f"$ref to {ref!r}: the specification itself has no address")
+        tokens = [t.replace("~1", "/").replace("~0", "~") for t in unquote(fragment).split("/")[1:]]
+        if fragment and not fragment.startswith("/"):
+            raise SpecError(f"$ref {ref!r} is no JSON pointer")
+        node, rest = self.trees.find(place, tokens)
+        for token in rest:
+            node = _step(node, token)
+            if node is None:
+                raise SpecError(f"$ref {ref[:200]!r} leads nowhere")
+        return node
+
+    def resolve(self, node: Any) -> dict[str, Any]:
+        """An object with its references followed: a mapping without ``$ref``.
+
+        Beside a reference, notes such as a description win over those of its target; a
+        schema beside it holds together with the target (3.1), or is ignored (3.0).
+
+        Raises:
+            SpecError: When a reference leads nowhere, in a circle, or to no mapping.
+        """
+        if isinstance(node, dict):
+            mapping = cast("dict[str, Any]", node)
+            if type(mapping.get("$ref")) is not str:
+                return mapping
+            return self._follow(mapping)
+        if node is True:
+            return {}
+        if node is False:
+            return {"not": {}}
+        raise SpecError(f"a {type(node).__name__} stands where a mapping must be")
+
+    def _follow(self, node: dict[str, Any]) -> dict[str, Any]:
+        seen: list[str] = []
+        notes: dict[str, Any] = {}
+        more: list[dict[str, Any]] = []
+        current: Any = node
+        while isinstance(current, dict):
+            mapping = cast("dict[str, Any]", current)
+            ref = mapping.get("$ref")
+            if type(ref) is not str:
+                break
+            if ref in seen or len(seen) > _MAX_HOPS:
+                raise SpecError(f"$ref {ref[:200]!r} leads back to itself")
+            seen.append(ref)
+            if len(mapping) > 1:
+                notes = {k: v for k, v in mapping.items() if k in _NOTES and k != "$ref"} | notes
+                own = {k: v for k, v in mapping.items() if k not in _NOTES and k[:2] != "x-"}
+                if own and self.version >= (3, 1):
+                    more.append(own)
+            current = self.at(ref)
+        if isinstance(current, bool):
+            current = self.resolve(current)
+        if not isinstance(current, dict):
+            raise SpecError(f"$ref {seen[-1][:200]!r} leads to a {type(current).__name__}")
+        target = cast("dict[str, Any]", current)
+        if more:
+            return {**notes, "allOf": [target, *more]}
+        return {**target, **notes} if notes else target
+
+
+def _step(node: Any, token: str) -> Any:
+    if isinstance(node, dict):
+        mapping = cast("dict[Any, Any]", node)
+        if token in mapping:
+            return mapping[token]
+        return mapping.get(int(token)) if token.isdecimal() else None
+    if isinstance(node, list) and token.isdecimal():
+        items = cast("list[Any]", node)
+        return items[int(token)] if int(token) < len(items) else None
+    return None
+
+
+def open_document(source: Source, roots: Iterable[str], limit: int) -> Document:
+    """A specification of any supported version, Swagger 2.0 as OpenAPI 3.0.
+
+    Raises:
+        SpecError: When it is none, with the place and the reason.
+    """
+    tree = parse(source)
+    version = _version(tree)
+    trees = LoadedTrees(source.uri, tree, roots, limit)
+    document = Document(trees, version)
+    if version == (2, 0):
+        from delf_openapi.swagger2 import convert
+
+        document.version = (3, 0)
+        trees.documents[""] = convert(document, tree)
+    root = trees.documents[""]
+    paths = root.get("paths")
+    if paths is not None and not isinstance(paths, dict):
+        raise SpecError("paths is no mapping", pointer=pointer_of(["paths"]))
+    if paths is None and not (version >= (3, 1) and ("webhooks" in root or "components" in root)):
+        raise SpecError("the specification has no paths", pointer=pointer_of(["paths"]))
+    return document
+
+
+def _version(tree: Mapping[str, Any]) -> tuple[int, int]:
+    text = str(tree.get("openapi", tree.get("swagger", "")))
+    parts = text.split(".")
+    try:
+        version = (int(parts[0]), int(parts[1]) if len(parts) > 1 else 0)
+    except ValueError:
+        version = (0, 0)
+    if version in ((2, 0), (3, 0), (3, 1), (3, 2)):
+        return version
+    where = "openapi" if "openapi" in tree else "swagger"
+    reason = f"version {text[:40]!r} is none of 3.0, 3.1, 3.2 and 2.0" if text else "no version"
+    raise SpecError(
+        f"this is no OpenAPI specification: {reason}",
+        pointer=pointer_of([where]),
+        hint="a specification begins with openapi: 3.… or swagger: '2.0'",
+    )

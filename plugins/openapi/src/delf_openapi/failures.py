@@ -1,0 +1,49 @@
+"""What can be wrong with a specification, and with an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from delf.errors import ConnectionConfigurationError, ToolExecutionError
+
+
+class SpecError(ConnectionConfigurationError):
+    """A specification cannot be used.
+
+    Args:
+        reason: What is wrong.
+        pointer: Where: a JSON pointer, with the document's address ahead where there are several.
+        hint: What to do about it.
+    """
+
+    def __init__(self, reason: str, *, pointer: str = "", hint: str | None = None) -> None:
+        super().__init__(f"{reason} (at {pointer})" if pointer else reason, hint=hint)
+        self.reason = reason
+        self.pointer = pointer
+
+
+class APIError(ToolExecutionError):
+    """An API answered a call with an error.
+
+    Args:
+        message: What was called, the status, and what the body said, capped.
+        status: The HTTP status.
+        headers: The answer's headers.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        headers: Mapping[str, str] | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.headers = dict(headers or {})
+
+
+def pointer_of(tokens: Sequence[str]) -> str:
+    """A JSON pointer as a URI fragment writes it."""
+    return "#" + "".join("/" + t.replace("~", "~0").replace("/", "~1") for t in tokens)

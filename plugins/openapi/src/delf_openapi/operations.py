@@ -1,0 +1,245 @@
+"""Reads operations: what each takes, where it goes, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from delf_openapi.bodies import Body, read_body
+from delf_openapi.document import Document
+from delf_openapi.failures import SpecError, pointer_of
+from delf_openapi.names import argument_name, method_name, unique
+
+METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
+MAX_OPERATIONS: Final = 20_000
+_MAX_PARAMETERS: Final = 300
+_PLACES: Final = ("path", "query", "querystring", "header", "cookie")
+_IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "authorization", "host"})
+_IGNORED_HEADERS_MORE: Final = frozenset({"content-length", "transfer-encoding", "connection"})
+_DEFAULT_STYLES: Final = {"path": "simple", "header": "simple", "query": "form", "cookie": "form"}
+
+Place = Literal["path", "query", "querystring", "header", "cookie"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where an operation stands in the specification.
+
+    Args:
+        name: Its unique Python name.
+        method: Of HTTP, in upper case.
+        path: The template.
+        tokens: The pointer to it.
+        operation_id: As the specification says.
+        tags: As the specification says.
+    """
+
+    name: str
+    method: str
+    path: str
+    tokens: tuple[str, ...]
+    operation_id: str | None
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One parameter.
+
+    Args:
+        arg: Its keyword in scripts.
+        name: Its name on the wire.
+        place: Where it goes.
+        required: Whether a call must give it.
+        schema: Of its value.
+        style: How values are written.
+        explode: Whether each part is written on its own.
+        reserved: Whether reserved characters stay as they are.
+        media: The media type, where the value is written as a document.
+        doc: What the specification says about it.
+    """
+
+    arg: str
+    name: str
+    place: Place
+    required: bool
+    schema: Any
+    style: str
+    explode: bool
+    reserved: bool
+    media: str | None
+    doc: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation, read.
+
+    Args:
+        spot: Where it stands.
+        raw: The operation as it is written.
+        item: The path item around it.
+        params: Its parameters, all of them.
+        body: Its body, if it takes one.
+    """
+
+    spot: Spot
+    raw: dict[str, Any]
+    item: dict[str, Any]
+    params: tuple[Param, ...]
+    body: Body | None
+
+
+def find_operations(document: Document, warnings: list[str]) -> tuple[list[Spot], int]:
+    """All operations with their names, and how many more were not looked at.
+
+    Args:
+        document: The specification.
+        warnings: Gets a line for each path that cannot be read.
+    """
+    spots: list[Spot] = []
+    taken: set[str] = set()
+    counts: dict[str, int] = {}
+    more = 0
+    for method, path, tokens, operation in _walk(document, warnings):
+        if len(spots) >= MAX_OPERATIONS:
+            more += 1
+            continue
+        declared = operation.get("operationId")
+        identity = declared if isinstance(declared, str) and declared else None
+        base = method_name(identity, method, path)
+        name = base
+        if name in taken:
+            # The number goes on where the last clash left it, or many clashes would be slow.
+            name = unique(base, taken, method) if base not in counts else base
+            while name in taken:
+                counts[base] = counts.get(base, 1) + 1
+                name = f"{base}_{counts[base]}"
+        taken.add(name)
+        listed: Any = operation.get("tags")
+        tags = tuple(t for t in listed if isinstance(t, str)) if isinstance(listed, list) else ()
+        spots.append(Spot(name, method.upper(), path, tokens, identity, tags))
+    return spots, more
+
+
+def _walk(
+    document: Document, warnings: list[str]
+) -> Iterator[tuple[str, str, tuple[str, ...], dict[str, Any]]]:
+    paths = document.at("#").get("paths") or {}
+    for path, raw in paths.items():
+        if not isinstance(path, str) or not path.startswith("/"):
+            continue  # an extension
+        try:
+            item = document.resolve(raw)
+        except SpecError as error:
+            warnings.append(f"{pointer_of(['paths', path])[:300]}: {error.reason}")
+            continue
+        for method in METHODS:
+            operation = item.get(method)
+            if operation is None:
+                continue
+            if not isinstance(operation, dict):
+                place = pointer_of(["paths", path, method])[:300]
+                warnings.append(f"{place}: a {type(operation).__name__}, not an operation")
+                continue
+            yield method, path, ("paths", path, method), cast("dict[str, Any]", operation)
+        extra: Any = item.get("additionalOperations") if document.version >= (3, 2) else None
+        if isinstance(extra, dict):
+            for method, operation in cast("dict[str, Any]", extra).items():
+                if isinstance(operation, dict) and method.isascii() and method.isalpha():
+                    tokens = ("paths", path, "additionalOperations", method)
+                    yield method, path, tokens, cast("dict[str, Any]", operation)
+
+
+def read_operation(document: Document, spot: Spot) -> Operation:
+    """An operation with its parameters and body.
+
+    Raises:
+        SpecError: With the place and the reason, when it cannot be called.
+    """
+    item = document.resolve(document.at(pointer_of(spot.tokens[:2])))
+    raw: dict[str, Any] = item
+    for token in spot.tokens[2:]:
+        raw = raw[token]
+    try:
+        if "x-delf-broken" in raw:
+            raise SpecError(str(raw["x-delf-broken"]))
+        params, taken = _read_params(document, spot, item, raw)
+        body = None
+        if raw.get("requestBody") is not None:
+            body = read_body(document, raw["requestBody"], taken)
+    except SpecError as error:
+        if error.pointer:
+            raise
+        raise SpecError(error.reason, pointer=pointer_of(spot.tokens)) from None
+    except (AttributeError, TypeError, KeyError, ValueError, RecursionError) as error:
+        reason = f"it cannot be read: {type(error).__name__}"
+        raise SpecError(reason, pointer=pointer_of(spot.tokens)) from error
+    return Operation(spot, raw, item, params, body)
+
+
+def _read_params(
+    document: Document, spot: Spot, item: dict[str, Any], raw: dict[str, Any]
+) -> tuple[tuple[Param, ...], dict[str, str]]:
+    merged: dict[tuple[str, str], dict[str, Any]] = {}
+    for listed in (item.get("parameters"), raw.get("parameters")):
+        if listed is None:
+            continue
+        if not isinstance(listed, list):
+            raise SpecError(f"parameters is a {type(listed).__name__}, not a list")
+        for entry in cast("list[Any]", listed):
+            found = document.resolve(entry)
+            name, place = found.get("name"), found.get("in")
+            if not isinstance(name, str) or place not in _PLACES:
+                raise SpecError(f"a parameter {str(name)[:40]!r} in {str(place)[:40]!r}")
+            if place == "header" and name.lower() in _IGNORED_HEADERS | _IGNORED_HEADERS_MORE:
+                continue
+            merged[place, name] = found
+    for name in _placeholders(spot.path):
+        # Left out by mistake in many specifications; without a value there is no address.
+        merged.setdefault(("path", name), {"required": True, "schema": {"type": "string"}})
+    if len(merged) > _MAX_PARAMETERS:
+        raise SpecError(f"it has {len(merged)} parameters, and at most {_MAX_PARAMETERS} are read")
+    params: list[Param] = []
+    taken: dict[str, str] = {}
+    order = sorted(merged.items(), key=lambda pair: _PLACES.index(pair[0][0]))
+    used = set(_placeholders(spot.path))
+    for (place, name), found in order:
+        if place == "path" and name not in used:
+            continue
+        arg = unique(argument_name(name), taken, place)
+        taken[arg] = place
+        params.append(_param(document, arg, name, cast("Place", place), found))
+    return tuple(params), taken
+
+
+def _placeholders(path: str) -> list[str]:
+    return [part.partition("}")[0] for part in path.split("{")[1:] if "}" in part]
+
+
+def _param(document: Document, arg: str, name: str, place: Place, found: dict[str, Any]) -> Param:
+    media: str | None = None
+    schema: Any = found.get("schema")
+    content: Any = found.get("content")
+    if schema is None and isinstance(content, dict) and content:
+        media = str(next(iter(cast("dict[str, Any]", content))))
+        schema = document.resolve(content[media]).get("schema")
+    if schema is None:
+        schema = {} if media else {"type": "string"}
+    if not isinstance(schema, (dict, bool)):
+        raise SpecError(f"the schema of {name[:60]!r} is a {type(schema).__name__}")
+    style = str(found.get("style") or _DEFAULT_STYLES.get(place, "form"))
+    explode: Any = found.get("explode")
+    return Param(
+        arg=arg,
+        name=name,
+        place=place,
+        required=place == "path" or found.get("required") is True,
+        schema=cast("Any", schema),
+        style=style,
+        explode=explode if isinstance(explode, bool) else style in ("form", "cookie"),
+        reserved=found.get("allowReserved") is True,
+        media=media,
+        doc=found.get("description"),
+    )

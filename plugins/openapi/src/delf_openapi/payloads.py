@@ -1,0 +1,179 @@
+"""Writes bodies: JSON, forms, multipart, bytes and text."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+from urllib.parse import quote
+
+from delf_openapi.bodies import Body, is_binary, kind_of, merge_object
+from delf_openapi.document import Document
+from delf_openapi.failures import SpecError
+from delf_openapi.sources import dumps
+from delf_openapi.styles import Pairs, styled_pairs, text_of
+from delf_openapi.values import Misfit, without_bytes
+
+_UNRESERVED = "-._~"
+
+
+def write_body(
+    document: Document, body: Body, value: Any, boundary: Callable[[], str] | None = None
+) -> tuple[bytes, str]:
+    """A body's bytes and its Content-Type.
+
+    Args:
+        document: Follows references.
+        body: What the operation takes.
+        value: Plain data.
+        boundary: Makes the boundary of a multipart body.
+
+    Raises:
+        Misfit: When the value cannot be written so.
+    """
+    if body.kind == "json":
+        return dumps(without_bytes(value)), body.media
+    if body.kind == "form":
+        if not isinstance(value, dict):
+            raise Misfit(body.whole or "body", "must be a dict")
+        pairs = form_pairs(document, body, cast("dict[str, Any]", value))
+        return "&".join(f"{k}={v}" for k, v in pairs).encode("ascii"), body.media
+    if body.kind == "multipart":
+        if not isinstance(value, dict):
+            raise Misfit(body.whole or "body", "must be a dict")
+        mark = (boundary or _boundary)()
+        content = _multipart(document, body, cast("dict[str, Any]", value), mark)
+        return content, f"{body.media.partition(';')[0].strip()}; boundary={mark}"
+    if isinstance(value, bytes):
+        return value, _exact(body.media)
+    if isinstance(value, str):
+        return value.encode(), _exact(body.media)
+    if body.kind == "text":
+        return text_of(value).encode(), _exact(body.media)
+    raise Misfit(body.whole or "body", "must be bytes or text")
+
+
+def _exact(media: str) -> str:
+    """A media type that can be sent: a range becomes its plainest member."""
+    if "*" not in media:
+        return media
+    return "text/plain" if media.startswith("text/") else "application/octet-stream"
+
+
+def _boundary() -> str:
+    return secrets.token_hex(16)
+
+
+def _properties(document: Document, body: Body) -> dict[str, Any]:
+    try:
+        merged = merge_object(document, body.schema)
+    except SpecError:
+        merged = None
+    return merged.properties if merged is not None else {}
+
+
+def _encoding(body: Body, name: str) -> Mapping[str, Any]:
+    found = body.encoding.get(name)
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def form_pairs(document: Document, body: Body, value: dict[str, Any]) -> Pairs:
+    """The pairs of a form, quoted.
+
+    Nested values follow their declared style; without one they are nested in brackets where
+    the form does so elsewhere, and else written as JSON, as the specification says.
+    """
+    brackets = any(_encoding(body, name).get("style") == "deepObject" for name in body.encoding)
+    pairs: Pairs = []
+    for name, part in value.items():
+        how = _encoding(body, name)
+        quoted = quote(name, safe=_UNRESERVED)
+        nested = isinstance(part, dict) or (
+            isinstance(part, list) and any(isinstance(i, (dict, list)) for i in _list(part))
+        )
+        style = how.get("style")
+        if isinstance(how.get("contentType"), str) and kind_of(how["contentType"]) == "json":
+            pairs.append((quoted, quote(text_of(_json(part)), safe=_UNRESERVED)))
+            continue
+        if style is None and brackets and isinstance(part, (dict, list)):
+            style = "deepObject"
+        if style is None and nested and "explode" not in how:
+            pairs += [(quoted, quote(t, safe=_UNRESERVED)) for t in _documents(part)]
+            continue
+        explode = how.get("explode")
+        style = str(style or "form")
+        pairs += styled_pairs(
+            quoted,
+            part,
+            style,
+            explode=explode if isinstance(explode, bool) else style == "form",
+            safe=_UNRESERVED,
+        )
+    return pairs
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value)
+
+
+def _json(value: Any) -> str:
+    return dumps(without_bytes(value)).decode()
+
+
+def _documents(value: Any) -> list[str]:
+    return [_json(item) for item in _list(value)] if isinstance(value, list) else [_json(value)]
+
+
+def _multipart(document: Document, body: Body, value: dict[str, Any], mark: str) -> bytes:
+    properties = _properties(document, body)
+    parts: list[bytes] = []
+    for name, content in value.items():
+        declared = _encoding(body, name).get("contentType")
+        schema = _resolved(document, properties.get(name, {}))
+        several = isinstance(content, list) and not (
+            isinstance(declared, str) and kind_of(declared) == "json"
+        )
+        for item in _list(content) if several else [content]:
+            own = _resolved(document, schema.get("items", {})) if several else schema
+            parts.append(_part(name, item, own, declared, mark))
+    return b"".join(parts) + f"--{mark}--\r\n".encode()
+
+
+def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
+    try:
+        return document.resolve(schema)
+    except SpecError:
+        return {}
+
+
+def _part(name: str, value: Any, schema: Mapping[str, Any], declared: Any, mark: str) -> bytes:
+    filename: str | None = None
+    media = declared.split(",")[0].strip() if isinstance(declared, str) else None
+    if isinstance(value, dict) and "content" in value and (
+        is_binary(schema) or isinstance(cast("Any", value)["content"], bytes)
+    ):
+        given = cast("dict[str, Any]", value)
+        filename = str(given.get("filename") or name)
+        media = str(given["content_type"]) if given.get("content_type") else media
+        value = given["content"]
+    if isinstance(value, (bytes, str)) and (isinstance(value, bytes) or is_binary(schema)):
+        filename = filename or name
+        media = media or "application/octet-stream"
+        data = value if isinstance(value, bytes) else value.encode()
+    elif isinstance(value, (dict, list)):
+        media, data = media or "application/json", _json(value).encode()
+    else:
+        data = text_of(value).encode()
+    lines = f'--{mark}\r\nContent-Disposition: form-data; name="{_escaped(name)}"'
+    if filename is not None:
+        lines += f'; filename="{_escaped(filename)}"'
+    if media and "*" not in media:
+        lines += f"\r\nContent-Type: {_escaped(media)}"
+    return f"{lines}\r\n\r\n".encode() + data + b"\r\n"
+
+
+def _escaped(text: str) -> str:
+    """A name within quotes, as browsers write it."""
+    for char, code in (("\r", "%0D"), ("\n", "%0A"), ('"', "%22")):
+        text = text.replace(char, code)
+    return text

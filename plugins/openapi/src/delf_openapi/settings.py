@@ -1,0 +1,77 @@
+"""The settings of a REST API."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from delf.settings import PluginSettings, SecretStr
+
+
+class OpenAPISettings(PluginSettings):
+    """Where the specification is, who calls, and the limits."""
+
+    spec: str | None = Field(
+        default=None, description="The specification: a file or a URL, JSON or YAML."
+    )
+    base_url: str | None = Field(
+        default=None, description="The API's address, instead of the specification's servers."
+    )
+    headers: dict[str, SecretStr] = Field(
+        default_factory=dict, description="Sent with every call, and hidden from scripts."
+    )
+    params: dict[str, SecretStr] = Field(
+        default_factory=dict, description="Query parameters of every call, hidden from scripts."
+    )
+    path_params: dict[str, SecretStr] = Field(
+        default_factory=dict,
+        description="Values for {placeholders} of paths and servers, hidden from scripts.",
+    )
+    api_key: SecretStr | None = Field(
+        default=None, description="For security schemes of the type apiKey."
+    )
+    token: SecretStr | None = Field(default=None, description="A bearer or OAuth2 access token.")
+    username: str | None = Field(default=None, description="For basic authentication.")
+    password: SecretStr | None = Field(default=None, description="For basic authentication.")
+    client_id: str | None = Field(default=None, description="For OAuth2 client credentials.")
+    client_secret: SecretStr | None = Field(
+        default=None, description="For OAuth2 client credentials."
+    )
+    token_url: str | None = Field(
+        default=None, description="Where OAuth2 tokens are had, instead of the specification's."
+    )
+    scopes: tuple[str, ...] = Field(default=(), description="The OAuth2 scopes to ask for.")
+    credentials: dict[str, SecretStr] = Field(
+        default_factory=dict,
+        description="Values by the name of the security scheme; user:password for basic.",
+    )
+    refs: tuple[str, ...] = Field(
+        default=(),
+        description="Folders or origins that $ref may lead to, beside the specification's own.",
+    )
+    cache: bool = Field(default=False, description="Keep what was compiled on disk.")
+    cache_dir: str | None = Field(
+        default=None, description="Where; the user's cache folder when left out."
+    )
+    enrich: bool = Field(
+        default=False, description="Let a model improve the descriptions, once per version."
+    )
+    llm: str | None = Field(default=None, description="The model for enrich.")
+    sample: bool = Field(
+        default=True, description="Learn the shape of undeclared responses (with cache only)."
+    )
+    operations: int = Field(
+        default=100, ge=1, le=20_000, description="The most operations without allow."
+    )
+    timeout: float = Field(default=30.0, gt=0, le=3600, description="Seconds a request may take.")
+    retries: int = Field(
+        default=2, ge=0, le=10, description="Further attempts, of idempotent methods only."
+    )
+    max_wait: float = Field(
+        default=30.0, ge=0, le=600, description="The longest Retry-After that is waited for."
+    )
+    max_response_bytes: int = Field(
+        default=50_000_000, ge=1000, description="A larger response is an error."
+    )
+    max_spec_bytes: int = Field(
+        default=64_000_000, ge=1000, description="A larger specification is refused."
+    )

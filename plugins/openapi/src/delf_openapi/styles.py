@@ -1,0 +1,169 @@
+"""Writes parameters as their style and ``explode`` say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, cast
+from urllib.parse import quote
+
+from delf_openapi.operations import Param
+from delf_openapi.values import Misfit, without_bytes
+
+Pairs = list[tuple[str, str]]
+
+_UNRESERVED: Final = "-._~"
+# What may stay in a query without ending it or beginning another pair.
+_RESERVED: Final = _UNRESERVED + ":/?@!$'()*,;"
+_DELIMITERS: Final = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
+_DELIMITERS_MORE: Final = {"tabDelimited": "%09"}
+
+
+def text_of(value: Any) -> str:
+    """A single value as text."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, (dict, list)):
+        return json.dumps(without_bytes(value), ensure_ascii=False, separators=(",", ":"))
+    if isinstance(value, bytes):
+        return cast("str", without_bytes(value))
+    return str(value)
+
+
+def path_text(param: Param, value: Any) -> str:
+    """A value of a path parameter, ready to stand in the path.
+
+    Raises:
+        Misfit: When the value would change which path is called.
+    """
+    name = quote(param.name, safe=_UNRESERVED)
+    if param.media is not None:
+        text = quote(_document(value), safe=_UNRESERVED)
+    elif param.style == "label":
+        text = "." + _expanded(value, param.explode, ".", name, named=False)
+    elif param.style == "matrix":
+        text = ";" + _expanded(value, param.explode, ";", name, named=True)
+    else:
+        text = _expanded(value, param.explode, ",", name, named=False)
+    if not text:
+        raise Misfit(param.arg, "must not be empty: it is part of the address")
+    if text in (".", ".."):
+        raise Misfit(param.arg, f"must not be {text!r}: it would lead to another address")
+    return text
+
+
+def _expanded(value: Any, explode: bool, between: str, name: str, *, named: bool) -> str:
+    """Values of one part of a path, as RFC 6570 expands them."""
+    if isinstance(value, list):
+        parts = [_quoted(item) for item in cast("list[Any]", value)]
+        if named and explode:
+            return between.join(f"{name}={part}" for part in parts)
+        text = (between if explode else ",").join(parts)
+    elif isinstance(value, dict):
+        items = [(_quoted(k), _quoted(v)) for k, v in cast("dict[str, Any]", value).items()]
+        if explode:
+            return between.join(f"{k}={v}" for k, v in items)
+        text = ",".join(f"{k},{v}" for k, v in items)
+    else:
+        text = _quoted(value)
+    if named:
+        return f"{name}={text}" if text else name
+    return text
+
+
+def _quoted(value: Any, safe: str = _UNRESERVED) -> str:
+    return quote(text_of(value), safe=safe)
+
+
+def _document(value: Any) -> str:
+    return json.dumps(without_bytes(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def query_pairs(param: Param, value: Any) -> Pairs:
+    """A value of a query parameter as pairs, both sides quoted."""
+    safe = _RESERVED if param.reserved else _UNRESERVED
+    name = quote(param.name, safe=_UNRESERVED)
+    if param.media is not None:
+        return [(name, quote(_document(value), safe=_UNRESERVED))]
+    return styled_pairs(name, value, param.style, explode=param.explode, safe=safe)
+
+
+def styled_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str) -> Pairs:
+    """A value as pairs of a query or a form.
+
+    Args:
+        name: Quoted.
+        value: The value.
+        style: ``form``, ``deepObject`` or one of the delimited styles.
+        explode: Whether each part is a pair of its own.
+        safe: Characters that stay as they are.
+    """
+    if style == "deepObject" and isinstance(value, (dict, list)):
+        return _deep(name, value, safe)
+    delimiter = {**_DELIMITERS, **_DELIMITERS_MORE}.get(style, ",")
+    if isinstance(value, list):
+        parts = [_quoted(item, safe) for item in cast("list[Any]", value)]
+        if explode or not parts:
+            return [(name, part) for part in parts]
+        return [(name, delimiter.join(parts))]
+    if isinstance(value, dict):
+        mapping = cast("dict[str, Any]", value)
+        items = [(_quoted(k), _quoted(v, safe)) for k, v in mapping.items()]
+        if explode and style == "form":
+            return items
+        return [(name, delimiter.join(part for item in items for part in item))] if items else []
+    return [(name, _quoted(value, safe))]
+
+
+def _deep(name: str, value: Any, safe: str) -> Pairs:
+    """``a[b][c]=1`` and ``a[0]=1``, to any depth."""
+    if isinstance(value, Mapping):
+        items = [(_quoted(k), v) for k, v in cast("Mapping[str, Any]", value).items()]
+    elif isinstance(value, list):
+        items = [(str(i), v) for i, v in enumerate(cast("list[Any]", value))]
+    else:
+        return [(name, _quoted(value, safe))]
+    return [pair for key, part in items for pair in _deep(f"{name}%5B{key}%5D", part, safe)]
+
+
+def header_text(param: Param, value: Any) -> str:
+    """A value of a header.
+
+    Raises:
+        Misfit: When it holds what would end the header.
+    """
+    if param.media is not None:
+        text = _document(value)
+    elif isinstance(value, list):
+        text = ",".join(text_of(item) for item in cast("list[Any]", value))
+    elif isinstance(value, dict):
+        between = "=" if param.explode else ","
+        items = cast("dict[str, Any]", value).items()
+        text = ",".join(f"{k}{between}{text_of(v)}" for k, v in items)
+    else:
+        text = text_of(value)
+    return safe_header(param.arg, text)
+
+
+def safe_header(arg: str, text: str) -> str:
+    """Text that can stand in a header.
+
+    Raises:
+        Misfit: When it holds a line break or another control character.
+    """
+    if any(ord(c) < 32 or ord(c) == 127 for c in text if c != "\t"):
+        raise Misfit(arg, "must not hold line breaks or control characters")
+    return text.strip()
+
+
+def cookie_pairs(param: Param, value: Any) -> Pairs:
+    """A value of a cookie as pairs."""
+    safe = _UNRESERVED if param.style == "form" else _RESERVED.replace(";", "").replace(",", "")
+    name = quote(param.name, safe=_UNRESERVED)
+    if param.media is not None:
+        return [(name, quote(_document(value), safe=_UNRESERVED))]
+    return styled_pairs(name, value, "form", explode=param.explode, safe=safe)

@@ -1,0 +1,195 @@
+"""Swagger 2.0 as OpenAPI 3.0. Schemas are shared with the original, not copied."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from delf_openapi.document import Document
+from delf_openapi.failures import SpecError
+
+METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
+_STYLES: Final = {"ssv": "spaceDelimited", "pipes": "pipeDelimited", "tsv": "tabDelimited"}
+_NOT_SCHEMA: Final = frozenset(
+    {"name", "in", "required", "description", "collectionFormat", "allowEmptyValue"}
+)
+_FLOWS: Final = {
+    "implicit": "implicit",
+    "password": "password",
+    "application": "clientCredentials",
+    "accessCode": "authorizationCode",
+}
+
+
+def convert(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
+    """A specification of version 2.0 in the form of 3.0.
+
+    Args:
+        document: Follows references.
+        tree: The specification.
+    """
+    paths = tree.get("paths")
+    made: dict[str, Any] = {}
+    if isinstance(paths, dict):
+        for path, item in cast("dict[str, Any]", paths).items():
+            made[path] = _path_item(document, tree, item)
+    schemes = cast("dict[str, Any]", tree.get("securityDefinitions") or {})
+    result: dict[str, Any] = {
+        **{k: v for k, v in tree.items() if k not in ("paths", "swagger", "securityDefinitions")},
+        "openapi": "3.0.3",
+        "paths": made if isinstance(paths, dict) or paths is None else paths,
+        "servers": _servers(tree, tree.get("schemes")),
+        "components": {"securitySchemes": {k: _scheme(v) for k, v in schemes.items()}},
+    }
+    if paths is None:
+        del result["paths"]
+    return result
+
+
+def _servers(tree: dict[str, Any], schemes: Any) -> list[dict[str, Any]]:
+    base = str(tree.get("basePath") or "/")
+    host = tree.get("host")
+    if not isinstance(host, str) or not host:
+        return [{"url": base}]
+    listed: list[Any] = schemes if isinstance(schemes, list) else []
+    names = [s for s in ("https", "http") if s in listed] or (["https"] if not listed else [])
+    return [{"url": f"{name}://{host}{base if base != '/' else ''}"} for name in names]
+
+
+def _path_item(document: Document, tree: dict[str, Any], item: Any) -> Any:
+    if not isinstance(item, dict):
+        return item
+    try:
+        found = document.resolve(cast("dict[str, Any]", item))
+    except SpecError:
+        return cast("Any", item)
+    shared: Any = found.get("parameters") or []
+    result = {k: v for k, v in found.items() if k != "parameters"}
+    for method in METHODS:
+        operation = found.get(method)
+        if isinstance(operation, dict):
+            try:
+                result[method] = _operation(document, tree, operation, shared)
+            except (SpecError, TypeError, AttributeError) as error:
+                # The compiler reads the original, finds the same fault and says where.
+                result[method] = {**operation, "x-delf-broken": str(error)}
+    return result
+
+
+def _operation(
+    document: Document, tree: dict[str, Any], operation: dict[str, Any], shared: list[Any]
+) -> dict[str, Any]:
+    parameters: list[Any] = []
+    form: list[dict[str, Any]] = []
+    body: dict[str, Any] | None = None
+    merged: dict[tuple[Any, Any], dict[str, Any]] = {}
+    for raw in [*shared, *(operation.get("parameters") or [])]:
+        item = document.resolve(raw)
+        merged[item.get("name"), item.get("in")] = item
+    for item in merged.values():
+        where = item.get("in")
+        if where == "body":
+            body = item
+        elif where == "formData":
+            form.append(item)
+        else:
+            parameters.append(_parameter(item))
+    result = {k: v for k, v in operation.items() if k not in ("parameters", "schemes")}
+    result["parameters"] = parameters
+    consumes: Any = operation.get("consumes", tree.get("consumes")) or []
+    produces: Any = operation.get("produces", tree.get("produces")) or ["application/json"]
+    if form:
+        result["requestBody"] = _form_body(form, consumes)
+    elif body is not None:
+        media = {"schema": body.get("schema", {})}
+        kinds = consumes or ["application/json"]
+        result["requestBody"] = {
+            "description": body.get("description", ""),
+            "required": bool(body.get("required")),
+            "content": dict.fromkeys(kinds, media),
+        }
+    if operation.get("schemes"):
+        result["servers"] = _servers(tree, operation["schemes"])
+    responses: Any = operation.get("responses") or {}
+    result["responses"] = {
+        status: _response(document, response, produces) for status, response in responses.items()
+    }
+    return result
+
+
+def _schema(item: dict[str, Any]) -> dict[str, Any]:
+    schema = {k: v for k, v in item.items() if k not in _NOT_SCHEMA and k[:2] != "x-"}
+    if schema.get("type") == "file":
+        return {**schema, "type": "string", "format": "binary"}
+    return schema
+
+
+def _parameter(item: dict[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "name": item.get("name"),
+        "in": item.get("in"),
+        "required": bool(item.get("required")),
+        "description": item.get("description", ""),
+        "schema": _schema(item),
+    }
+    if item.get("type") == "array":
+        how = item.get("collectionFormat", "csv")
+        result["explode"] = how == "multi"
+        if how in _STYLES:
+            result["style"] = _STYLES[how]
+    return result
+
+
+def _form_body(items: list[dict[str, Any]], consumes: list[str]) -> dict[str, Any]:
+    properties = {str(i.get("name")): _schema(i) | _note(i) for i in items}
+    required = [str(i["name"]) for i in items if i.get("required")]
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = required
+    files = any(i.get("type") == "file" for i in items)
+    kind = "multipart/form-data" if files else "application/x-www-form-urlencoded"
+    if not files and "multipart/form-data" in consumes and kind not in consumes:
+        kind = "multipart/form-data"
+    encoding: dict[str, Any] = {}
+    for item in items:
+        if item.get("type") == "array":
+            how = item.get("collectionFormat", "csv")
+            encoding[str(item["name"])] = {
+                "style": _STYLES.get(how, "form"),
+                "explode": how == "multi",
+            }
+    media: dict[str, Any] = {"schema": schema}
+    if encoding:
+        media["encoding"] = encoding
+    return {"required": bool(required), "content": {kind: media}}
+
+
+def _note(item: dict[str, Any]) -> dict[str, Any]:
+    return {"description": item["description"]} if item.get("description") else {}
+
+
+def _response(document: Document, raw: Any, produces: list[str]) -> Any:
+    try:
+        response = document.resolve(raw)
+    except SpecError:
+        return raw
+    schema = response.get("schema")
+    result = {k: v for k, v in response.items() if k not in ("schema", "examples")}
+    if isinstance(schema, dict):
+        shape = cast("dict[str, Any]", schema)
+        if shape.get("type") == "file":
+            shape = {"type": "string", "format": "binary"}
+            produces = [p for p in produces if "json" not in p] or ["application/octet-stream"]
+        result["content"] = {kind: {"schema": shape} for kind in produces}
+    return result
+
+
+def _scheme(raw: Any) -> Any:
+    if not isinstance(raw, dict):
+        return raw
+    scheme = cast("dict[str, Any]", raw)
+    if scheme.get("type") == "basic":
+        return {"type": "http", "scheme": "basic"}
+    if scheme.get("type") == "oauth2":
+        flow = {k: scheme[k] for k in ("authorizationUrl", "tokenUrl", "scopes") if k in scheme}
+        return {"type": "oauth2", "flows": {_FLOWS.get(str(scheme.get("flow")), "implicit"): flow}}
+    return scheme

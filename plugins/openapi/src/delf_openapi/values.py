@@ -1,0 +1,355 @@
+"""Values of scripts as plain data, and checked against schemas before anything is sent."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import enum
+import math
+import re
+import uuid
+from collections.abc import Mapping, Sequence, Set
+from functools import lru_cache
+from typing import Any, Final, cast
+
+from delf.errors import did_you_mean
+from delf_openapi.document import Document
+from delf_openapi.failures import SpecError
+
+_MAX_SAME: Final = 60
+_MAX_VISITS: Final = 200_000
+_MAX_PATTERN_TEXT: Final = 400
+_KINDS: Final = {"string": "text", "integer": "a whole number", "number": "a number"}
+_KINDS_MORE: Final = {"boolean": "True or False", "array": "a list", "object": "a dict"}
+
+
+class Misfit(Exception):  # noqa: N818 - a finding
+    """A value does not fit its schema.
+
+    Args:
+        path: Where in the value.
+        reason: What is wrong, without the value.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+def plain(value: Any, path: str, depth: int = 0) -> Any:
+    """A value as JSON has it; bytes stay.
+
+    Raises:
+        Misfit: For what cannot be sent.
+    """
+    if value is None or isinstance(value, (bool, str, bytes)):
+        return value.value if isinstance(value, enum.Enum) else value
+    if isinstance(value, enum.Enum):
+        return plain(value.value, path, depth)
+    if isinstance(value, (int, float)):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise Misfit(path, f"{value} is not a number that can be sent")
+        return value
+    if depth > 100:
+        raise Misfit(path, "it is nested too deeply")
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, (dt.datetime, dt.date, dt.time)):
+        return value.isoformat()
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(cast("bytes", value))
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {str(k): plain(v, f"{path}.{k}", depth + 1) for k, v in items}
+    if isinstance(value, (Sequence, Set)):
+        parts = cast("Sequence[Any]", value)
+        return [plain(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(parts)]
+    raise Misfit(path, f"a value of the type {type(value).__name__} cannot be sent")
+
+
+def without_bytes(value: Any) -> Any:
+    """Data for JSON: bytes as base64, which is what ``format: byte`` means."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, list):
+        return [without_bytes(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {k: without_bytes(v) for k, v in cast("dict[str, Any]", value).items()}
+    return value
+
+
+class Checker:
+    """Checks values against schemas.
+
+    Args:
+        document: Follows references.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._visits = 0
+
+    def parameter(self, schema: Any, value: Any, path: str) -> Any:
+        """A parameter's value. On the wire all is text, so 5 and "5" are one.
+
+        Raises:
+            Misfit: When it does not fit.
+        """
+        self._visits = 0
+        value = self._loosen(schema, value)
+        self._check(schema, value, path, 0)
+        return value
+
+    def content(self, schema: Any, value: Any, path: str) -> None:
+        """A part of a body.
+
+        Raises:
+            Misfit: When it does not fit.
+        """
+        self._visits = 0
+        self._check(schema, value, path, 0)
+
+    def _loosen(self, schema: Any, value: Any, depth: int = 0) -> Any:
+        try:
+            found = self._document.resolve(schema)
+        except SpecError:
+            return value
+        kinds = self._kinds(found)
+        if not kinds or depth > 3:
+            return value
+        if isinstance(value, list):
+            items = found.get("items", {})
+            return [self._loosen(items, item, depth + 1) for item in cast("list[Any]", value)]
+        if kinds == {"array"} and not isinstance(value, dict):
+            return [self._loosen(found.get("items", {}), value, depth + 1)]
+        if isinstance(value, bool):
+            return value if "boolean" in kinds or "string" not in kinds else str(value).lower()
+        if isinstance(value, (int, float)) and kinds == {"string"}:
+            return str(value)
+        if isinstance(value, str) and "string" not in kinds:
+            return _from_text(value, kinds)
+        return value
+
+    def _kinds(self, found: Mapping[str, Any]) -> set[str]:
+        kind = found.get("type")
+        if isinstance(kind, list):
+            return {str(k) for k in cast("list[Any]", kind)} - {"null"}
+        return {kind} if isinstance(kind, str) else set()
+
+    def _check(self, schema: Any, value: Any, path: str, same: int) -> None:
+        self._visits += 1
+        if schema is True or schema is None or same > _MAX_SAME or self._visits > _MAX_VISITS:
+            return  # what cannot be checked here, the service checks
+        try:
+            found = self._document.resolve(schema)
+        except SpecError:
+            return
+        if value is None and self._takes_none(found):
+            return
+        self._check_type(found, value, path)
+        if "const" in found and value != found["const"]:
+            raise Misfit(path, f"must be {found['const']!r}")
+        _check_enum(found, value, path)
+        if isinstance(value, str):
+            _check_text(found, value, path)
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            _check_number(found, value, path)
+        elif isinstance(value, list):
+            self._check_list(found, cast("list[Any]", value), path)
+        elif isinstance(value, dict):
+            self._check_dict(found, cast("dict[str, Any]", value), path)
+        self._check_combined(found, value, path, same)
+
+    def _takes_none(self, found: Mapping[str, Any]) -> bool:
+        kind = found.get("type")
+        if found.get("nullable") is True or kind == "null":
+            return True
+        if isinstance(kind, list):
+            return "null" in kind
+        return None in found["enum"] if isinstance(found.get("enum"), list) else False
+
+    def _check_type(self, found: Mapping[str, Any], value: Any, path: str) -> None:
+        kind: Any = found.get("type")
+        kinds = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
+        if kind is None or any(_is_of(k, value, found) for k in kinds):
+            return
+        names = [{**_KINDS, **_KINDS_MORE}.get(k, "None") for k in kinds]
+        raise Misfit(path, f"must be {' or '.join(names)}, not {_name_of(value)}")
+
+    def _check_list(self, found: Mapping[str, Any], value: list[Any], path: str) -> None:
+        least, most = found.get("minItems"), found.get("maxItems")
+        if isinstance(least, int) and len(value) < least:
+            raise Misfit(path, f"needs at least {least} items, not {len(value)}")
+        if isinstance(most, int) and len(value) > most:
+            raise Misfit(path, f"takes at most {most} items, not {len(value)}")
+        first: Any = found.get("prefixItems")
+        heads = cast("list[Any]", first) if isinstance(first, list) else []
+        items = found.get("items", True)
+        for index, item in enumerate(value):
+            self._check(heads[index] if index < len(heads) else items, item, f"{path}[{index}]", 0)
+
+    def _check_dict(self, found: Mapping[str, Any], value: dict[str, Any], path: str) -> None:
+        listed: Any = found.get("properties")
+        properties = cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}
+        required: Any = found.get("required")
+        for name in cast("list[Any]", required) if isinstance(required, list) else []:
+            if name not in value and not self._is_read_only(properties.get(str(name))):
+                raise Misfit(path, f"needs {name!r}")
+        extra: Any = found.get("additionalProperties", True)
+        patterns: Any = found.get("patternProperties")
+        for name, part in value.items():
+            if name in properties:
+                self._check(properties[name], part, f"{path}.{name}", 0)
+            elif extra is False and not patterns:
+                close = did_you_mean(name, properties)
+                known = ", ".join(list(properties)[:30])
+                raise Misfit(path, f"takes no {name!r}{close or f'; it takes: {known}'}")
+            elif isinstance(extra, dict):
+                self._check(cast("Any", extra), part, f"{path}.{name}", 0)
+        least = found.get("minProperties")
+        if isinstance(least, int) and len(value) < least:
+            raise Misfit(path, f"needs at least {least} entries")
+
+    def _is_read_only(self, schema: Any) -> bool:
+        if not isinstance(schema, dict):
+            return False
+        try:
+            return self._document.resolve(schema).get("readOnly") is True
+        except SpecError:
+            return False
+
+    def _check_combined(self, found: Mapping[str, Any], value: Any, path: str, same: int) -> None:
+        parts: Any = found.get("allOf")
+        for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
+            self._check(part, value, path, same + 1)
+        for word in ("anyOf", "oneOf"):
+            choices: Any = found.get(word)
+            if isinstance(choices, list) and choices:
+                self._check_choices(cast("list[Any]", choices), value, path, same)
+
+    def _check_choices(self, choices: list[Any], value: Any, path: str, same: int) -> None:
+        misfits: list[Misfit] = []
+        for choice in choices:
+            try:
+                self._check(choice, value, path, same + 1)
+            except Misfit as misfit:
+                misfits.append(misfit)
+            else:
+                return
+        # The alternative that was come furthest into is likely the one that was meant.
+        best = max(misfits, key=lambda m: len(m.path))
+        if len(best.path) == len(path):
+            reasons = list(dict.fromkeys(m.reason for m in misfits if m.path == path))[:3]
+            raise Misfit(path, "; or ".join(reasons))
+        raise best
+
+
+def _from_text(text: str, kinds: set[str]) -> Any:
+    if "boolean" in kinds and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        if "integer" in kinds:
+            return int(text)
+        if "number" in kinds:
+            number = float(text)
+            return number if math.isfinite(number) else text
+    except ValueError:
+        return text
+    return text
+
+
+def _is_of(kind: Any, value: Any, found: Mapping[str, Any]) -> bool:
+    if kind == "string":
+        return isinstance(value, (str, bytes))
+    if kind == "boolean":
+        return isinstance(value, bool)
+    if kind in ("integer", "number"):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return False
+        return kind == "number" or isinstance(value, int) or value.is_integer()
+    if kind == "array":
+        return isinstance(value, list)
+    if kind == "object":
+        return isinstance(value, dict)
+    return value is None if kind == "null" else True
+
+
+def _name_of(value: Any) -> str:
+    names = {str: "text", int: "a whole number", float: "a number", bool: "True or False"}
+    more = {list: "a list", dict: "a dict", bytes: "bytes", type(None): "None"}
+    return {**names, **more}.get(type(value), type(value).__name__)
+
+
+def _check_enum(found: Mapping[str, Any], value: Any, path: str) -> None:
+    listed = found.get("enum")
+    if not isinstance(listed, list) or not listed:
+        return
+    values = cast("list[Any]", listed)
+    if any(value == v and isinstance(value, bool) == isinstance(v, bool) for v in values):
+        return
+    if isinstance(value, (int, float, bool)) and str(value).lower() in values:
+        return
+    shown = ", ".join(repr(v) for v in values[:20]) + (", …" if len(values) > 20 else "")
+    close = did_you_mean(value, [v for v in values if isinstance(v, str)]) if (
+        isinstance(value, str)
+    ) else ""
+    raise Misfit(path, f"must be one of {shown}{close}")
+
+
+def _check_text(found: Mapping[str, Any], value: str, path: str) -> None:
+    least, most = found.get("minLength"), found.get("maxLength")
+    if isinstance(least, int) and len(value) < least:
+        what = "must not be empty" if least == 1 else f"needs at least {least} characters"
+        raise Misfit(path, what)
+    if isinstance(most, int) and len(value) > most:
+        raise Misfit(path, f"takes at most {most} characters, not {len(value)}")
+    pattern = found.get("pattern")
+    if isinstance(pattern, str) and len(value) <= _MAX_PATTERN_TEXT:
+        expression = _expression(pattern)
+        if expression is not None and not expression.search(value):
+            raise Misfit(path, f"must match the pattern {pattern[:120]}")
+    form = found.get("format")
+    if form == "uuid" and not _UUID.match(value):
+        raise Misfit(path, "must be a UUID")
+    if form == "date" and not re.match(r"^\d{4}-\d\d-\d\d$", value):
+        raise Misfit(path, "must be a date, as 2026-01-31")
+
+
+_UUID: Final = re.compile(r"^(urn:uuid:)?\{?[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$")
+# A group that repeats within what repeats can take for ever to fail.
+_SLOW: Final = re.compile(r"\((?:[^()\\]|\\.)*[+*}](?:[^()\\]|\\.)*\)\s*[+*{]")
+
+
+@lru_cache(512)
+def _expression(pattern: str) -> re.Pattern[str] | None:
+    """A pattern of JavaScript as one of Python, where that is safe and means the same."""
+    if len(pattern) > 500 or _SLOW.search(pattern) or r"\p{" in pattern or "[[" in pattern:
+        return None
+    if pattern.count("*") + pattern.count("+") > 8:
+        return None
+    text = pattern[1:-1] if pattern[:1] == "/" and pattern[-1:] == "/" else pattern
+    try:
+        return re.compile(re.sub(r"(?<!\\)\$$", r"\\Z", text))
+    except (re.error, OverflowError, RecursionError):
+        return None
+
+
+def _check_number(found: Mapping[str, Any], value: float, path: str) -> None:
+    low, high = found.get("minimum"), found.get("maximum")
+    over, under = found.get("exclusiveMinimum"), found.get("exclusiveMaximum")
+    if _is_number(low) and (value < low or (over is True and value == low)):
+        raise Misfit(path, f"must be {'more than' if over is True else 'at least'} {low}")
+    if _is_number(high) and (value > high or (under is True and value == high)):
+        raise Misfit(path, f"must be {'less than' if under is True else 'at most'} {high}")
+    if _is_number(over) and value <= over:
+        raise Misfit(path, f"must be more than {over}")
+    if _is_number(under) and value >= under:
+        raise Misfit(path, f"must be less than {under}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

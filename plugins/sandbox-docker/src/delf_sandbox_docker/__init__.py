@@ -1,0 +1,1 @@
+"""delf's Docker sandbox: a disposable container for each task."""

@@ -1,0 +1,353 @@
+"""The backend ``docker``: a fresh container for each session, some started ahead."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from delf.errors import ConfigurationError, SandboxUnavailableError
+from delf.protocols.sandbox import Availability, Available, Limits, SessionSpec, Unavailable
+from delf.types import Isolation
+from delf_sandbox_docker.container import (
+    SCRATCH,
+    WIRE,
+    WORKSPACE,
+    AttachedSession,
+    Confinement,
+    ContainerProcess,
+    ContainerSession,
+    Words,
+    create,
+    listen,
+    make_folder,
+    provide,
+)
+from delf_sandbox_docker.engine import Engine, owner, owner_lives
+from delf_sandbox_docker.image import Recipe, build, is_built
+
+DEFAULT_BASE = "python:3.12-slim"
+_START_SECONDS = 30.0
+_FOLDER = "delf-docker-"
+Transport = Literal["auto", "stdio", "socket"]
+Kind = tuple[Limits, tuple[str, ...]]
+"""What a container is started with; only sessions of the same kind can use it."""
+
+
+class DockerBackend:
+    """Implements :class:`delf.protocols.sandbox.SandboxBackend`.
+
+    Args:
+        base_image: What the sandbox's image is built from; it has Python 3.11 or newer.
+        engine: The engine's URL; by default that of ``DOCKER_HOST`` or the usual socket.
+        pool_size: How many containers wait, started, for sessions.
+        cpu_limit: Processors of a container.
+        pids_limit: Processes and threads of a container.
+        runtime: Another runtime of the engine, as ``runsc`` for gVisor.
+        transport: How host and container speak: ``stdio`` is the attached standard streams
+            and works with every engine; ``socket`` is a Unix socket, twice as quick, for an
+            engine on this kernel; ``auto`` takes the socket where it works.
+        build_network: The network that pip uses for ``allowed_libs`` while the image is
+            built: ``host``, ``none`` or a network's name; the engine's default when omitted.
+    """
+
+    isolation: Isolation = "container"
+
+    def __init__(
+        self,
+        *,
+        base_image: str = DEFAULT_BASE,
+        engine: str | None = None,
+        pool_size: int = 2,
+        cpu_limit: float = 1.0,
+        pids_limit: int = 64,
+        runtime: str | None = None,
+        transport: Transport = "auto",
+        build_network: str | None = None,
+    ) -> None:
+        if transport not in get_args(Transport):
+            raise ConfigurationError(f"transport is auto, stdio or socket, not {transport!r}")
+        for name, value in (("cpu_limit", cpu_limit), ("pids_limit", pids_limit)):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+                raise ConfigurationError(f"sandbox_config.{name} must be a number above 0")
+        self.engine = Engine(engine)
+        self._base_image = base_image
+        self._build_network = build_network
+        self._confinement = Confinement(cpu_limit=cpu_limit, pids_limit=pids_limit, runtime=runtime)
+        self._transport = transport
+        self._pool_size = pool_size
+        self._names: dict[str, str] = {}
+        self._folder: str | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        self._reset()
+
+    def _reset(self) -> None:
+        """What belongs to one event loop."""
+        self._idle: deque[ContainerSession] = deque()
+        self._kind: Kind | None = None
+        self._open: set[ContainerSession] = set()
+        self._filling: asyncio.Task[None] | None = None
+        self._work: set[asyncio.Task[Any]] = set()
+        self._preparing = asyncio.Lock()
+        self._prepared: set[str] = set()
+
+    # -- SandboxBackend -----------------------------------------------------------------
+
+    async def available(self) -> Availability:
+        """Whether an engine answers."""
+        try:
+            version, built = await self.engine.run(self._look)
+        except SandboxUnavailableError as error:
+            return Unavailable(error.message, error.hint or "")
+        image = "" if built else f", image to be built from {self._base_image} on first use"
+        return Available(f"Docker {version}{image}")
+
+    def _look(self) -> tuple[str, bool]:
+        version: Mapping[str, Any] = self.engine.client().version()
+        return str(version["Version"]), is_built(self.engine, self._recipe(()))
+
+    async def open(self, spec: SessionSpec) -> ContainerSession:
+        """A session in a container that no other task has used."""
+        self._follow_loop()
+        self._closed = False
+        kind = (spec.limits, spec.libraries)
+        session = self._take_idle(kind) or await self._start_for_caller(kind)
+        self._open.add(session)
+        try:
+            await session.ready(_START_SECONDS)
+            await self._provide(session, spec)
+            session.initialise(spec, SCRATCH, [WORKSPACE])
+        except BaseException:
+            self._in_background(session.aclose())
+            raise
+        self._refill(kind)
+        return session
+
+    async def warm_up(self, spec: SessionSpec) -> None:
+        """Build the image if need be, and start containers ahead."""
+        self._follow_loop()
+        self._closed = False
+        self._refill((spec.limits, spec.libraries))
+
+    def visible_path(self, path: str) -> str:
+        """Below ``/workspace``, by the file's own name; files of one name get numbers.
+
+        Args:
+            path: Its absolute path on the host.
+        """
+        name = self._names.get(path)
+        if name is None:
+            taken = set(self._names.values())
+            own = Path(path)
+            name, number = own.name, 1
+            while name in taken:
+                number += 1
+                name = f"{own.stem}-{number}{own.suffix}"
+            self._names[path] = name
+        return f"{WORKSPACE}/{name}"
+
+    async def aclose(self) -> None:
+        """End every container and wait until all are gone. Safe to call twice."""
+        self._closed = True
+        if self._loop is not asyncio.get_running_loop():
+            self._abandon()
+        if self._filling is not None:
+            self._filling.cancel()
+            await asyncio.gather(self._filling, return_exceptions=True)
+            self._filling = None
+        sessions = [*self._idle, *self._open]
+        self._idle.clear()
+        self._open.clear()
+        await asyncio.gather(*(session.aclose() for session in sessions))
+        while self._work:
+            await asyncio.wait(set(self._work))
+        await asyncio.to_thread(self.engine.close)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    # -- the event loop -----------------------------------------------------------------
+
+    def _follow_loop(self) -> None:
+        """Sessions belong to one event loop; after a change of loop they are started anew."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._abandon()
+            self._loop = loop
+
+    def _abandon(self) -> None:
+        """Let go of the containers of a loop that is closed, which ends them."""
+        for session in (*self._idle, *self._open):
+            session.container.abandon()
+        self._reset()
+
+    def _in_background(self, work: Any) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return task
+
+    # -- containers ---------------------------------------------------------------------
+
+    def _recipe(self, libraries: tuple[str, ...]) -> Recipe:
+        return Recipe(base=self._base_image, libraries=libraries, network=self._build_network)
+
+    def _take_idle(self, kind: Kind) -> ContainerSession | None:
+        while self._idle and kind == self._kind:
+            session = self._idle.popleft()
+            if session.alive:
+                return session
+            self._in_background(session.aclose())
+        return None
+
+    async def _start_for_caller(self, kind: Kind) -> ContainerSession:
+        """A new container; one whose caller is gone when it has started is ended."""
+        starting = self._in_background(self._start(kind))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(self._end_unwanted)
+            raise
+
+    def _end_unwanted(self, starting: asyncio.Task[ContainerSession]) -> None:
+        if not starting.cancelled() and starting.exception() is None:
+            self._in_background(starting.result().aclose())
+
+    async def _start(self, kind: Kind) -> ContainerSession:
+        limits, libraries = kind
+        image = await self._prepare(libraries)
+        folder = self._make_folder()
+        listener = listen(folder) if folder is not None and self._transport == "socket" else None
+        try:
+            command = [f"{WIRE}/wire.sock"] if listener is not None else []
+            container = await self.engine.run(self._create, image, limits, folder, command)
+        except BaseException:
+            if listener is not None:
+                listener.close()
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+        try:
+            stream = await self.engine.run(self.engine.attach, container)
+            process = ContainerProcess(self.engine, container, stream, folder, limits)
+        except BaseException:
+            self._in_background(self.engine.run(self.engine.remove, container))
+            raise
+        try:
+            session = await self._connect(process, limits, listener)
+        except BaseException:
+            self._in_background(process.aclose())
+            raise
+        finally:
+            if listener is not None:
+                listener.close()
+        return session
+
+    def _create(self, image: str, limits: Limits, folder: Path | None, command: list[str]) -> str:
+        config = self._confinement.host_config(self.engine.client(), limits, folder)
+        return create(self.engine, image, config, command)
+
+    async def _connect(
+        self, process: ContainerProcess, limits: Limits, listener: Any
+    ) -> ContainerSession:
+        """Start the container and connect a session to it."""
+        loop = asyncio.get_running_loop()
+        if listener is None:
+            _, session = await loop.create_connection(
+                lambda: AttachedSession(process, limits.frame_bytes, self._open.discard),
+                sock=process.stream,
+            )
+            await self.engine.run(self._start_container, process.container)
+            return session
+        session = ContainerSession(process, limits.frame_bytes, self._open.discard)
+        await loop.create_connection(lambda: Words(session), sock=process.stream)
+        await self.engine.run(self._start_container, process.container)
+        async with asyncio.timeout(_START_SECONDS):
+            wire, _ = await loop.sock_accept(listener)
+        await loop.create_connection(lambda: session, sock=wire)
+        return session
+
+    def _start_container(self, container: str) -> None:
+        self.engine.client().start(container)
+
+    async def _prepare(self, libraries: tuple[str, ...]) -> str:
+        """Sweep up after dead hosts and build the image, once each; its tag."""
+        recipe = self._recipe(libraries)
+        tag = recipe.tag
+        async with self._preparing:
+            if not self._prepared:
+                await self.engine.run(self._begin)
+            if tag not in self._prepared:
+                await self.engine.run(self._ensure_image, recipe)
+                self._prepared.add(tag)
+        return tag
+
+    def _begin(self) -> None:
+        """Choose the transport, and remove what dead hosts left."""
+        if self._transport == "auto":
+            self._transport = "socket" if self.engine.shares_kernel() else "stdio"
+        self.engine.sweep()
+        for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+            with suppress(OSError):
+                name = folder.name.removeprefix(_FOLDER).rpartition("-")[0]
+                if not owner_lives(name) and not folder.is_symlink():
+                    shutil.rmtree(folder)
+
+    def _ensure_image(self, recipe: Recipe) -> None:
+        if not is_built(self.engine, recipe):
+            build(self.engine, recipe)
+
+    # -- files --------------------------------------------------------------------------
+
+    def _make_folder(self) -> Path | None:
+        """A folder shared with a container; none with an engine elsewhere."""
+        if not self.engine.local:
+            if self._transport == "socket":
+                raise SandboxUnavailableError(
+                    f"transport 'socket' needs an engine on this machine, not {self.engine.url}",
+                    hint="use transport 'stdio'",
+                )
+            return None
+        if self._folder is None:
+            self._folder = tempfile.mkdtemp(prefix=f"{_FOLDER}{owner()}-")
+        return make_folder(self._folder)
+
+    async def _provide(self, session: ContainerSession, spec: SessionSpec) -> None:
+        """Put the input files into the workspace."""
+        folder = session.container.folder
+        if spec.files and folder is None:
+            raise SandboxUnavailableError(
+                f"input files need a Docker engine on this machine, not {self.engine.url}"
+            )
+        for path in spec.files:
+            name = Path(self.visible_path(path)).name
+            try:
+                await asyncio.to_thread(provide, path, folder, name)
+            except OSError as error:
+                raise SandboxUnavailableError(
+                    f"the input file {path} cannot be given to the sandbox: {error}"
+                ) from error
+
+    # -- the pool -----------------------------------------------------------------------
+
+    def _refill(self, kind: Kind) -> None:
+        if self._closed or self._pool_size <= 0:
+            return
+        if self._filling is None or self._filling.done():
+            self._filling = asyncio.get_running_loop().create_task(self._fill(kind))
+
+    async def _fill(self, kind: Kind) -> None:
+        if kind != self._kind:
+            stale, self._kind = list(self._idle), kind
+            self._idle.clear()
+            await asyncio.gather(*(session.aclose() for session in stale))
+        while len(self._idle) < self._pool_size and not self._closed:
+            session = await self._start_for_caller(kind)
+            self._idle.append(session)
+            await session.ready(_START_SECONDS)

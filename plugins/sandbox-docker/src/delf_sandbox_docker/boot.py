@@ -1,0 +1,158 @@
+"""The first process of a container: starts the guest, and ends everything with its host.
+
+Runs in the container with the standard library only::
+
+    python3 -I -S -X utf8 boot.py            the wire on standard input and output
+    python3 -I -S -X utf8 boot.py SOCKET     the wire on a Unix socket
+    python3 -I -S -X utf8 boot.py --compile  when the image is built
+
+The kernel keeps every signal of its own namespace away from process 1, so no script can stop
+it. Standard input is watched for its end only: Docker closes it when the host lets go. What is
+known of the guest's end goes to standard error as a line of JSON.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from typing import NoReturn
+
+GUEST = "/opt/delf/guest"
+LIBRARIES = "/opt/delf/libraries"
+PRELOADED = (
+    "asyncio",
+    "collections",
+    "csv",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "itertools",
+    "json",
+    "math",
+    "pathlib",
+    "random",
+    "re",
+    "statistics",
+    "textwrap",
+    "typing",
+)
+_OOM_COUNTERS = (
+    "/sys/fs/cgroup/memory.events",
+    "/sys/fs/cgroup/memory/memory.oom_control",
+)
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Serve one session.
+
+    Args:
+        arguments: Nothing, the path of a socket, or ``--compile``.
+    """
+    if arguments[:1] == ["--compile"]:
+        _load_guest()
+        raise SystemExit(0)
+    child = os.fork()
+    if child == 0:
+        _be_guest(arguments[0] if arguments else None)
+    _supervise(child)
+
+
+def _load_guest() -> None:
+    sys.path.append(GUEST)
+    __import__("delf.sandbox.guest.session")
+    for name in PRELOADED:
+        __import__(name)
+
+
+def _be_guest(path: str | None) -> NoReturn:
+    """Connect the wire and run scripts until the host closes it."""
+    os.setsid()
+    _offer_to_be_killed_first()
+    if path is None:
+        read_fd, write_fd = os.dup(0), os.dup(1)
+    else:
+        import socket
+
+        wire = socket.socket(socket.AF_UNIX)
+        wire.connect(path)
+        read_fd = write_fd = wire.detach()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    os.close(nothing)
+    _load_guest()
+    if os.access(LIBRARIES, os.R_OK):
+        sys.path.append(LIBRARIES)
+    from delf.sandbox.guest.session import serve_forever
+
+    serve_forever(read_fd, write_fd)
+
+
+def _supervise(child: int) -> NoReturn:
+    """Wait for the guest's end or the host's, whichever is first; both end the container."""
+    for number in (signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
+    woken, waker = os.pipe()
+    for descriptor in (woken, waker):
+        os.set_blocking(descriptor, False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    os.close(1)
+    poll = select.poll()
+    poll.register(0, 0)  # no data is asked for: only that the other end is gone
+    poll.register(woken, select.POLLIN)
+    _reap(child)
+    while True:
+        for descriptor, _ in poll.poll():
+            if descriptor == 0:
+                os._exit(0)
+            os.read(woken, 4096)
+            _reap(child)
+
+
+def _reap(child: int) -> None:
+    """Take the ends of all children; with the guest's own, end as it did."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        if pid == child:
+            code = os.waitstatus_to_exitcode(status)
+            starved = code == -signal.SIGKILL and _out_of_memory()
+            os.write(2, b'{"exit": %d, "oom": %s}\n' % (code, b"true" if starved else b"false"))
+            os._exit(128 - code if code < 0 else code)
+
+
+def _offer_to_be_killed_first() -> None:
+    """When memory runs out, the kernel ends the guest rather than process 1."""
+    try:
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        os.write(descriptor, b"1000")
+        os.close(descriptor)
+    except OSError:
+        return
+
+
+def _out_of_memory() -> bool:
+    """Whether the kernel killed something here for want of memory."""
+    for name in _OOM_COUNTERS:
+        try:
+            descriptor = os.open(name, os.O_RDONLY)
+            text = os.read(descriptor, 4096).decode("ascii")
+            os.close(descriptor)
+        except OSError:
+            continue
+        counts = dict(line.split(maxsplit=1) for line in text.splitlines() if " " in line)
+        if int(counts.get("oom_kill", "0")) > 0:
+            return True
+    return False
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

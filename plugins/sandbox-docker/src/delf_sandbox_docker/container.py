@@ -1,0 +1,356 @@
+"""One container: how it is made, started, watched and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import socket
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from delf.errors import DelfError
+from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
+from delf.sandbox.session import WireSession
+from delf_sandbox_docker.engine import LABEL, LABEL_HOST, LABEL_OWNER, Engine, machine, owner
+from delf_sandbox_docker.image import PROGRAM
+
+_log = logging.getLogger(__name__)
+
+USER = "65534:65534"
+WORKSPACE = "/workspace"
+SCRATCH = "/tmp"  # noqa: S108 - the container's own, a tmpfs
+WIRE = "/run/delf"
+_MB = 1024 * 1024
+_TMPFS = "rw,noexec,nosuid,nodev,mode=1777,size={size}"
+_HEADER = struct.Struct(">BxxxI")
+_STDOUT = 1
+_MAX_WORDS = 4000
+_GRACE_SECONDS = 2.0
+_MEMORY_RESERVE = 16 * _MB
+"""What a script may not take of the container's memory, so that Python can still say why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confinement:
+    """What every container of a backend is started with, beside a session's limits.
+
+    Args:
+        cpu_limit: Processors, as ``0.5``.
+        pids_limit: Processes and threads.
+        tmp_bytes: Size of ``/tmp``.
+        runtime: Another runtime of the engine, as ``runsc``.
+    """
+
+    cpu_limit: float = 1.0
+    pids_limit: int = 64
+    tmp_bytes: int = 50 * _MB
+    runtime: str | None = None
+
+    def host_config(self, client: Any, limits: Limits, folder: Path | None) -> dict[str, Any]:
+        """The engine's settings for a container.
+
+        Args:
+            client: The SDK's client.
+            limits: Of the session.
+            folder: The host's folder with ``workspace`` and ``wire``, where there is one.
+        """
+        from docker.types import LogConfig
+
+        cpu = max(1, int(limits.cpu_seconds + 0.999))
+        data = max(limits.memory_bytes - _MEMORY_RESERVE, limits.memory_bytes // 2)
+        values = {
+            "cpu": (cpu, cpu + 1),
+            "data": (data, data),
+            "fsize": (limits.file_bytes, limits.file_bytes),
+            "nofile": (limits.open_files, limits.open_files),
+            "core": (0, 0),
+        }
+        ulimits = [{"Name": n, "Soft": soft, "Hard": hard} for n, (soft, hard) in values.items()]
+        config: dict[str, Any] = client.create_host_config(
+            network_mode="none",
+            ipc_mode="none",
+            read_only=True,
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges:true"],
+            mem_limit=limits.memory_bytes,
+            memswap_limit=limits.memory_bytes,
+            nano_cpus=int(self.cpu_limit * 1e9),
+            pids_limit=self.pids_limit,
+            tmpfs={SCRATCH: _TMPFS.format(size=self.tmp_bytes)},
+            ulimits=ulimits,
+            auto_remove=True,
+            log_config=LogConfig(type="none"),
+            runtime=self.runtime,
+            binds=_binds(folder),
+        )
+        return config
+
+
+def _binds(folder: Path | None) -> list[str]:
+    if folder is None:
+        return []
+    return [f"{folder}/{name}:{inside}:ro" for name, inside in _INSIDE.items()]
+
+
+_INSIDE: Mapping[str, str] = {"workspace": WORKSPACE, "wire": WIRE}
+
+
+def create(
+    engine: Engine, image: str, host_config: Mapping[str, Any], command: Sequence[str]
+) -> str:
+    """Make a container, not started yet. Blocks.
+
+    Returns:
+        Its id.
+    """
+    labels = {LABEL: "session", LABEL_HOST: machine(), LABEL_OWNER: owner()}
+    made: dict[str, Any] = engine.client().create_container(
+        image,
+        entrypoint=list(PROGRAM),
+        command=list(command),
+        user=USER,
+        working_dir=SCRATCH,
+        environment={"HOME": SCRATCH},
+        hostname="sandbox",
+        stdin_open=True,
+        detach=False,  # so that Docker closes standard input when we are gone
+        labels=labels,
+        host_config=host_config,
+    )
+    return str(made["Id"])
+
+
+class ContainerProcess:
+    """Implements :class:`delf.sandbox.session.GuestProcess`.
+
+    Args:
+        engine: Where it runs.
+        container: Its id.
+        stream: Its standard streams; letting go of them ends it.
+        folder: The host's folder that belongs to it, removed with it.
+        limits: For words about how it ended.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        container: str,
+        stream: socket.socket,
+        folder: Path | None,
+        limits: Limits,
+    ) -> None:
+        self.container = container
+        self.folder = folder
+        self._engine = engine
+        self.stream = stream
+        self._limits = limits
+        self._words = b""
+        self._killed = False
+        self._streams_ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._removed: asyncio.Task[None] | None = None
+
+    def say(self, words: bytes) -> None:
+        """The container wrote to standard error."""
+        self._words = (self._words + words)[-_MAX_WORDS:]
+
+    def streams_ended(self) -> None:
+        """Nothing more will be said."""
+        if not self._streams_ended.done():
+            self._streams_ended.set_result(None)
+
+    def kill(self) -> None:
+        """Let go: process 1 sees the end of its input, and the kernel ends all others."""
+        if self._killed:
+            return
+        self._killed = True
+        try:
+            self.stream.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # it is gone already
+
+    async def how_it_ended(self) -> Outcome:
+        """The last words of process 1, put into a sentence."""
+        await asyncio.wait({self._streams_ended}, timeout=_GRACE_SECONDS)
+        said = self._last_words()
+        status = said.get("exit")
+        if said.get("oom") is True:
+            message = f"the script needed more memory than {self._limits.memory_bytes:,} bytes"
+            return LimitReached(limit="memory", message=message)
+        if status == -24:  # SIGXCPU
+            seconds = self._limits.cpu_seconds
+            return LimitReached(limit="cpu", message=f"the script used {seconds:g} s of CPU time")
+        if isinstance(status, int) and status < 0:
+            return Crashed(message=f"the script crashed the interpreter (signal {-status})")
+        if isinstance(status, int):
+            return Crashed(message=f"the sandbox ended by itself (status {status})")
+        if self._killed:
+            return Crashed(message="the sandbox is gone: it was stopped")
+        text = self._words.decode("utf-8", "replace").strip()
+        detail = f": {text.splitlines()[-1][:300]}" if text else ", or the Docker engine is"
+        return Crashed(message=f"the sandbox's container is gone{detail}")
+
+    def _last_words(self) -> dict[str, Any]:
+        lines = self._words.decode("utf-8", "replace").strip().splitlines()
+        try:
+            said = json.loads(lines[-1]) if lines else {}
+        except ValueError:
+            return {}
+        return said if isinstance(said, dict) else {}
+
+    async def aclose(self) -> None:
+        """Kill, wait until the engine has removed it, remove its folder."""
+        self.kill()
+        if self._removed is None:
+            self._removed = asyncio.get_running_loop().create_task(self._remove())
+        await asyncio.shield(self._removed)
+
+    async def _remove(self) -> None:
+        try:
+            await self._engine.run(self._engine.remove, self.container)
+        except DelfError as error:
+            _log.warning("container %s: %s", self.container[:12], error.message)
+        finally:
+            self._free()
+
+    def abandon(self) -> None:
+        """End it where nothing can be awaited any more."""
+        self.kill()
+        self._free()
+
+    def _free(self) -> None:
+        self.stream.close()
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class ContainerSession(WireSession):
+    """A session with the guest in a container.
+
+    Args:
+        process: Its container.
+        frame_bytes: The most bytes of a frame, either way.
+        forget: Called when it is closed.
+    """
+
+    def __init__(
+        self,
+        process: ContainerProcess,
+        frame_bytes: int,
+        forget: Callable[[ContainerSession], None],
+    ) -> None:
+        super().__init__(process, frame_bytes)
+        self.container = process
+        self._forget = forget
+
+    async def aclose(self) -> None:
+        """Kill the container and wait until it is gone. Safe to call twice."""
+        self._forget(self)
+        await super().aclose()
+
+
+class AttachedSession(ContainerSession):
+    """The wire on the container's standard streams, which Docker multiplexes."""
+
+    _unread = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Cut the stream into Docker's frames: eight bytes, then standard output or error."""
+        if self._unread:
+            data = self._unread + data
+        start, end = 0, len(data)
+        while end - start >= _HEADER.size:
+            stream, size = _HEADER.unpack_from(data, start)
+            after = start + _HEADER.size + size
+            if after > end:
+                break
+            payload = data[start + _HEADER.size : after]
+            start = after
+            if stream == _STDOUT:
+                super().data_received(payload)
+            else:
+                self.container.say(payload)
+        self._unread = data[start:]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The container is gone, or let go."""
+        self.container.streams_ended()
+        super().connection_lost(exc)
+
+
+class Words(asyncio.Protocol):
+    """Listens to the standard streams where the wire is elsewhere.
+
+    Args:
+        session: Whose container it is.
+    """
+
+    def __init__(self, session: ContainerSession) -> None:
+        self._session = session
+        self._unread = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Process 1 says how the guest ended."""
+        self._unread += data
+        while len(self._unread) >= _HEADER.size:
+            _, size = _HEADER.unpack_from(self._unread)
+            if len(self._unread) < _HEADER.size + size:
+                return
+            self._session.container.say(self._unread[_HEADER.size : _HEADER.size + size])
+            self._unread = self._unread[_HEADER.size + size :]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The container is gone, or let go; with it the wire."""
+        self._session.container.streams_ended()
+        self._session.kill()
+
+
+def make_folder(parent: str) -> Path:
+    """A folder for one container, which only the engine can look into from outside.
+
+    Args:
+        parent: A folder that nobody else may enter.
+    """
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(dir=parent))
+    for name in _INSIDE:
+        (folder / name).mkdir()
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def listen(folder: Path) -> socket.socket:
+    """A Unix socket that the container can connect to. Works for paths of any length."""
+    place = folder / "wire"
+    listener = socket.socket(socket.AF_UNIX)
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        listener.bind(f"/proc/self/fd/{descriptor}/wire.sock")
+    except BaseException:
+        listener.close()
+        raise
+    finally:
+        os.close(descriptor)
+    (place / "wire.sock").chmod(0o666)
+    listener.listen(1)
+    listener.setblocking(False)
+    return listener
+
+
+def provide(source: str, folder: Path, name: str) -> None:
+    """Put an input file where the container can read it.
+
+    Args:
+        source: The host's file.
+        folder: Of the container.
+        name: What it is called there.
+    """
+    target = folder / "workspace" / name
+    shutil.copyfile(source, target)
+    target.chmod(0o644)

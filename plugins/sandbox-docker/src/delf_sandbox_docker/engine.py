@@ -1,0 +1,252 @@
+"""The Docker engine: its blocking client in threads, and its failures in words for people."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from delf.errors import SandboxUnavailableError
+
+T = TypeVar("T")
+
+_THREADS = 8
+_REMOVE_SECONDS = 15
+LABEL = "dev.delf.sandbox"
+LABEL_HOST = f"{LABEL}.host"
+LABEL_OWNER = f"{LABEL}.owner"
+
+
+class Engine:
+    """A connection to the engine.
+
+    Args:
+        url: Where it is: ``unix://…``, ``tcp://…``, ``ssh://…``; by default as ``DOCKER_HOST``
+            and the Docker context's socket say.
+        seconds: How long one request may take; building an image has no limit.
+    """
+
+    def __init__(self, url: str | None = None, seconds: float = 60.0) -> None:
+        self.url = url or os.environ.get("DOCKER_HOST") or _default_url()
+        self._seconds = seconds
+        self._client: Any = None
+        self._threads: ThreadPoolExecutor | None = None
+
+    @property
+    def local(self) -> bool:
+        """Whether the engine sees the host's files."""
+        return self.url.startswith(("unix://", "npipe://"))
+
+    def shares_kernel(self) -> bool:
+        """Whether a Unix socket of the host can be reached from a container. Blocks.
+
+        Not with an engine in a virtual machine (Docker Desktop), nor where SELinux keeps
+        containers from the host's sockets.
+        """
+        if not self.url.startswith("unix://"):
+            return False
+        said: dict[str, Any] = self.client().info()
+        confined = any("selinux" in option for option in said.get("SecurityOptions") or ())
+        same = said.get("KernelVersion") == platform.release() and said.get("OSType") == "linux"
+        return same and not confined and "Desktop" not in str(said.get("OperatingSystem"))
+
+    def client(self) -> Any:
+        """The SDK's low-level client. Blocks on its first use.
+
+        Raises:
+            SandboxUnavailableError: When there is no engine, or it does not answer.
+        """
+        if self._client is None:
+            from docker import APIClient
+            from docker.errors import DockerException
+
+            options: Any = {"version": "auto", "timeout": self._seconds}
+            try:
+                self._client = APIClient(**_location(self.url), **options)
+            except (DockerException, OSError) as error:
+                raise self.explain(error) from error
+        return self._client
+
+    async def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Call a blocking function in a thread.
+
+        Raises:
+            SandboxUnavailableError: When the engine cannot be reached, or refuses.
+        """
+        from docker.errors import DockerException
+        from requests import RequestException
+
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="delf-docker")
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, partial(function, *args, **options))
+        except (DockerException, RequestException) as error:
+            raise self.explain(error) from error
+
+    def attach(self, container: str) -> socket.socket:
+        """The container's standard streams as one socket of our own. Call before the start."""
+        client = self.client()
+        wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+        stream = client.attach_socket(container, params=wanted)
+        inner = getattr(stream, "_sock", stream)
+        try:
+            if not isinstance(inner, socket.socket) or hasattr(inner, "context"):
+                raise SandboxUnavailableError(
+                    f"containers of an engine at {self.url} cannot be attached to",
+                    hint="use unix://, tcp:// or a forwarded socket: ssh -L /tmp/docker.sock:…",
+                )
+            own = socket.socket(fileno=os.dup(inner.fileno()))
+        finally:
+            getattr(stream, "_response", stream).close()
+        own.setblocking(False)
+        return own
+
+    def remove(self, container: str) -> None:
+        """Kill a container and wait until it is gone; one that is gone already is no error."""
+        from docker.errors import APIError, NotFound
+
+        client = self.client()
+        try:
+            client.remove_container(container, force=True, v=True)
+        except NotFound:
+            return
+        except APIError as error:
+            if error.status_code != 409:  # its removal is under way already
+                raise
+            with suppress(NotFound):
+                client.wait(container, timeout=_REMOVE_SECONDS, condition="removed")
+
+    def sweep(self) -> int:
+        """Remove containers of this machine whose host process is dead.
+
+        Returns:
+            How many there were.
+        """
+        wanted = {"label": [f"{LABEL_HOST}={machine()}"]}
+        found: list[Any] = self.client().containers(all=True, filters=wanted)
+        dead = [c["Id"] for c in found if not owner_lives(c["Labels"].get(LABEL_OWNER, ""))]
+        for container in dead:
+            self.remove(container)
+        return len(dead)
+
+    def explain(self, error: BaseException) -> SandboxUnavailableError:
+        """What a failure of the client means, and what to do about it."""
+        text = _innermost(error)
+        if "no space left on device" in text.lower():
+            return SandboxUnavailableError(
+                "the Docker engine's disk is full",
+                hint="delf sandbox prune; docker system prune",
+            )
+        if getattr(error, "status_code", None) is not None:
+            return SandboxUnavailableError(f"the Docker engine refused: {text}")
+        if "Permission denied" in text:
+            return SandboxUnavailableError(
+                f"this user may not use the Docker engine at {self.url}",
+                hint="add the user to the group docker, or use a rootless engine",
+            )
+        if self.local and not Path(self.url.partition("://")[2]).exists():
+            if shutil.which("docker") is None and shutil.which("dockerd") is None:
+                return SandboxUnavailableError(
+                    "Docker is not installed", hint="install Docker Engine or Docker Desktop"
+                )
+            return SandboxUnavailableError(
+                f"the Docker engine does not run: there is no {self.url}",
+                hint="start it (systemctl start docker), or set DOCKER_HOST",
+            )
+        return SandboxUnavailableError(
+            f"the Docker engine at {self.url} does not answer: {text}",
+            hint="docker info says more; DOCKER_HOST says where the engine is",
+        )
+
+    def close(self) -> None:
+        """Let go of the client and its threads. It can be used again."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=True)
+            self._threads = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def _location(url: str) -> dict[str, Any]:
+    """The client's arguments for a URL, with the TLS settings of the environment."""
+    from docker.utils import kwargs_from_env
+
+    if url.startswith("tcp://") and os.environ.get("DOCKER_TLS_VERIFY"):
+        return cast("dict[str, Any]", kwargs_from_env())
+    return {"base_url": url}
+
+
+def _default_url() -> str:
+    if os.name == "nt":
+        return "npipe:////./pipe/docker_engine"
+    places = [Path("/var/run/docker.sock")]
+    if "XDG_RUNTIME_DIR" in os.environ:
+        places.append(Path(os.environ["XDG_RUNTIME_DIR"]) / "docker.sock")
+    places.append(Path.home() / ".docker" / "run" / "docker.sock")
+    return f"unix://{next((place for place in places if place.exists()), places[0])}"
+
+
+def _innermost(error: BaseException) -> str:
+    """The text of an error of the engine; or of the system, behind the client's wrapping."""
+    explanation = getattr(error, "explanation", None)
+    if explanation:
+        return str(explanation)
+    while error.__context__ is not None or error.__cause__ is not None:
+        error = cast("BaseException", error.__cause__ or error.__context__)
+    return str(error)
+
+
+# -- who a container belongs to -------------------------------------------------------------
+
+
+def machine() -> str:
+    """This machine and its current start, as containers are labelled with it."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        boot = ""
+    return f"{platform.node()}/{boot}"
+
+
+def owner(pid: int | None = None) -> str:
+    """A process by its number and its start: ``1234-567890``; this one when omitted."""
+    number = os.getpid() if pid is None else pid
+    return f"{number}-{_start_of(number)}"
+
+
+def owner_lives(name: str) -> bool:
+    """Whether the process of that name still runs.
+
+    Args:
+        name: As :func:`owner` gave it.
+    """
+    number = name.partition("-")[0]
+    if not number.isdigit():
+        return False
+    if Path("/proc/self/stat").exists():
+        return Path(f"/proc/{number}").exists() and owner(int(number)) == name
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _start_of(pid: int) -> str:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return "0"
+    return text.rpartition(")")[2].split()[19]

@@ -1,0 +1,206 @@
+"""The image of the sandbox: built on first use, and again when what it is made of changes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from delf.errors import SandboxUnavailableError
+from delf.sandbox.zipapp import guest_digest, guest_zipapp
+from delf_sandbox_docker.engine import LABEL, Engine
+
+REPOSITORY = "delf-sandbox"
+LABEL_VERSION = f"{LABEL}.version"
+LABEL_BASE = f"{LABEL}.base"
+LABEL_LIBRARIES = f"{LABEL}.libraries"
+
+_BOOT = Path(__file__).with_name("boot.py")
+PROGRAM = ("python3", "-I", "-S", "-X", "utf8", "/opt/delf/boot.py")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What an image is made of.
+
+    Args:
+        base: The image that it starts from; it has ``python3`` from 3.11 on, on its path.
+        libraries: Requirements that are installed with pip, in any order.
+        network: The network of the build: ``none``, ``host`` or the engine's default.
+    """
+
+    base: str
+    libraries: tuple[str, ...] = ()
+    network: str | None = None
+
+    @property
+    def tag(self) -> str:
+        """The image's name: delf's version, and a digest of all that goes into it."""
+        parts = [guest_digest(), _BOOT.read_text("utf-8"), self.dockerfile(), *self._sorted]
+        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        return f"{REPOSITORY}:{version('delf')}-{digest[:16]}"
+
+    @property
+    def _sorted(self) -> list[str]:
+        return sorted(set(self.libraries))
+
+    def dockerfile(self) -> str:
+        """The build's instructions. Libraries come first, so that their layer is kept.
+
+        Each instruction costs the engine a layer; what can be said at a container's start is
+        said there.
+        """
+        lines = [f"FROM {self.base}", "USER 0:0"]
+        if self.libraries:
+            install = ["python3", "-m", "pip", "install", "--no-cache-dir", "--no-input"]
+            install += ["--disable-pip-version-check", "--root-user-action=ignore"]
+            install += ["--target", "/opt/delf/libraries", *self._sorted]
+            lines.append(f"RUN {json.dumps(install)}")
+        lines += [
+            "COPY delf /opt/delf",
+            f"RUN {json.dumps([*PROGRAM, '--compile'])}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def labels(self) -> dict[str, str]:
+        """What is written on the image."""
+        return {
+            LABEL: "image",
+            LABEL_VERSION: version("delf"),
+            LABEL_BASE: self.base,
+            LABEL_LIBRARIES: " ".join(self._sorted),
+        }
+
+    def context(self) -> bytes:
+        """The build's files as a tar archive, the same for the same sources."""
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w") as archive:
+            for name, data in self._files():
+                info = tarfile.TarInfo(name)
+                info.size, info.mode = len(data), 0o644
+                archive.addfile(info, io.BytesIO(data))
+        return out.getvalue()
+
+    def _files(self) -> Iterator[tuple[str, bytes]]:
+        yield "Dockerfile", self.dockerfile().encode()
+        yield "delf/boot.py", _BOOT.read_bytes()
+        with zipfile.ZipFile(io.BytesIO(guest_zipapp())) as guest:
+            for name in guest.namelist():
+                if name.endswith(".py"):
+                    yield f"delf/guest/{name}", guest.read(name)
+
+
+def is_built(engine: Engine, recipe: Recipe) -> bool:
+    """Whether the engine has the image."""
+    from docker.errors import NotFound
+
+    try:
+        engine.client().inspect_image(recipe.tag)
+    except NotFound:
+        return False
+    return True
+
+
+def build(engine: Engine, recipe: Recipe, *, fresh: bool = False) -> str:
+    """Build the image. Blocks.
+
+    Args:
+        engine: Where to.
+        recipe: What of.
+        fresh: Whether to look for a newer base and to use no layer of an earlier build.
+
+    Returns:
+        Its tag.
+
+    Raises:
+        SandboxUnavailableError: When it cannot be built, and why.
+    """
+    steps: Iterator[Mapping[str, Any]] = engine.client().build(
+        fileobj=io.BytesIO(recipe.context()),
+        custom_context=True,
+        tag=recipe.tag,
+        labels=recipe.labels(),
+        network_mode=recipe.network,
+        rm=True,
+        forcerm=True,
+        pull=fresh,
+        nocache=fresh,
+        decode=True,
+        timeout=None,
+    )
+    said: list[str] = []
+    for step in steps:
+        if "error" in step:
+            raise _build_failed(engine, recipe, str(step["error"]), said)
+        said += [line for line in str(step.get("stream", "")).splitlines() if line.strip()]
+    return recipe.tag
+
+
+def _build_failed(
+    engine: Engine, recipe: Recipe, problem: str, said: Sequence[str]
+) -> SandboxUnavailableError:
+    lowered = f"{problem} {' '.join(said[-5:])}".lower()
+    if "no space left on device" in lowered:
+        return engine.explain(OSError("no space left on device"))
+    last = next((line for line in reversed(said) if "error" in line.lower()), "")
+    detail = f"{problem.strip()}; {last.strip()}" if last else problem.strip()
+    if "pip" in problem:
+        hint = "check allowed_libs; installing needs a network while the image is built"
+    elif any(word in lowered for word in ("manifest", "pull", "registry", "lookup", "not found")):
+        hint = (
+            f"docker pull {recipe.base}, or set sandbox_config.base_image to an image with Python"
+        )
+    else:
+        hint = "the base image needs python3, 3.11 or newer, on its path"
+    return SandboxUnavailableError(
+        f"the sandbox's image cannot be built from {recipe.base!r}: {detail}", hint=hint
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """An image that the engine has."""
+
+    tag: str
+    version: str
+    base: str
+    libraries: str
+    size: int
+
+
+def built_images(engine: Engine) -> list[Built]:
+    """The sandbox's images, newest first."""
+    found: list[dict[str, Any]] = engine.client().images(filters={"label": [f"{LABEL}=image"]})
+    images: list[Built] = []
+    for image in sorted(found, key=lambda image: -int(image["Created"])):
+        labels: dict[str, str] = image["Labels"] or {}
+        tags: list[str] = image["RepoTags"] or []
+        for tag in tags:
+            if not tag.startswith(f"{REPOSITORY}:"):
+                continue
+            images.append(
+                Built(
+                    tag=tag,
+                    version=labels.get(LABEL_VERSION, ""),
+                    base=labels.get(LABEL_BASE, ""),
+                    libraries=labels.get(LABEL_LIBRARIES, ""),
+                    size=int(image["Size"]),
+                )
+            )
+    return images
+
+
+def remove_image(engine: Engine, tag: str) -> None:
+    """Remove an image; one that is gone already is no error."""
+    from docker.errors import NotFound
+
+    with suppress(NotFound):
+        engine.client().remove_image(tag, force=True)

@@ -1,0 +1,286 @@
+"""Tasks that nobody waits for, and approvals from anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from delf import Agent, Response, UnknownRequestError, UnknownTaskError, tool
+from delf.events import CallFinished, Event, TaskFinished, TaskStarted
+from delf.messages import ModelDelta
+from delf.testing.hosts import TestHost
+from delf.testing.models import ScriptedModel
+
+
+@tool
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+@tool(confirm=False)
+async def nap(n: int) -> int:
+    """Wait a moment."""
+    await asyncio.sleep(0.01)
+    return n
+
+
+@pytest.fixture
+def make_agent(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> Iterator[Callable[..., Agent]]:
+    made: list[Agent] = []
+
+    def make(**options: Any) -> Agent:
+        options = {"tools": [pay, nap], "llm": "scripted", "sandbox": "local", **options}
+        made.append(Agent(host=delf_host, **options))
+        return made[-1]
+
+    yield make
+    for agent in made:
+        agent.stop()
+
+
+def first_request(agent: Agent) -> dict[str, Any]:
+    """The first request that waits, as soon as there is one."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if waiting := agent.get_pending_approvals():
+            return waiting[0]
+        time.sleep(0.002)
+    raise AssertionError("no request came")
+
+
+class TestSubmit:
+    def test_tasks_keep_their_own_output_and_trace(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        def answer(request: Any) -> str:
+            number = request.messages[-1].text.split("number ")[1]
+            return f"```python\nprint(await nap({number}))\n```"
+
+        scripted_model.default = answer
+        agent = make_agent()
+        ids = [agent.submit(f"number {n}") for n in range(20)]
+        responses = [agent.wait(task_id, 30) for task_id in ids]
+        assert [r.text for r in responses] == [str(n) for n in range(20)]
+        assert [r.trace.tool_calls[0].result for r in responses] == list(range(20))
+        snapshots = [agent.poll(task_id) for task_id in ids]
+        assert {s.state for s in snapshots} == {"done"}
+        assert all(
+            s.is_terminal and s.result == r.text for s, r in zip(snapshots, responses, strict=True)
+        )
+
+    def test_an_unknown_id_is_a_clear_error(self, make_agent: Callable[..., Agent]) -> None:
+        agent = make_agent()
+        for ask in (agent.poll, agent.wait, agent.cancel):
+            with pytest.raises(UnknownTaskError, match="task_nope"):
+                ask("task_nope")
+
+    def test_a_failed_task_says_so(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("1 / 0")
+        agent = make_agent(retry_count=0)
+        task_id = agent.submit("x")
+        assert not agent.wait(task_id, 30).status
+        snapshot = agent.poll(task_id)
+        assert (snapshot.state, snapshot.result) == ("error", None)
+        assert "ZeroDivisionError" in (snapshot.error or "")
+        assert snapshot.to_dict()["state"] == "error"
+
+    def test_cancel_stops_a_task_and_says_whether_it_ran(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        began = threading.Event()
+
+        @tool(confirm=False)
+        def begin() -> None:
+            """Begin."""
+            began.set()
+
+        scripted_model.writes("await begin()\nwhile True: pass", "print('next')")
+        agent = make_agent(tools=[begin])
+        task_id = agent.submit("x")
+        assert began.wait(20)
+        assert agent.poll(task_id).state == "running"
+        assert agent.cancel(task_id) is True
+        assert agent.cancel(task_id) is False
+        assert agent.run("y").text == "next"
+
+    def test_finished_tasks_are_forgotten_in_order(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.default = "```python\nprint(1)\n```"
+        agent = make_agent(keep_tasks=2)
+        ids = []
+        for _ in range(4):
+            ids.append(agent.submit("x"))
+            agent.wait(ids[-1], 30)
+        with pytest.raises(UnknownTaskError) as caught:
+            agent.poll(ids[0])
+        assert "keep_tasks" in (caught.value.hint or "")
+        assert agent.poll(ids[-1]).state == "done"
+
+    def test_more_tasks_than_places_wait_their_turn(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.default = "```python\nprint(await nap(1))\n```"
+        agent = make_agent(max_tasks=2)
+        ids = [agent.submit("x") for _ in range(8)]
+        assert [agent.wait(task_id, 30).text for task_id in ids] == ["1"] * 8
+
+
+class TestApprovals:
+    def test_a_request_waits_until_it_is_approved(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("print(await pay(5, desc='for the lamp'))")
+        agent = make_agent()
+        task_id = agent.submit("pay")
+        request = first_request(agent)
+        assert request["action"] == "pay"
+        assert request["arguments"] == {"amount": 5}
+        assert request["description"] == "for the lamp"
+        assert request["task_id"] == task_id
+        assert agent.approve(request["request_id"], "fine") is True
+        assert agent.wait(task_id, 30).text == "paid 5"
+        assert agent.get_pending_approvals() == []
+
+    def test_a_request_is_used_once(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("print(await pay(5))")
+        agent = make_agent()
+        task_id = agent.submit("pay")
+        request = first_request(agent)
+        agent.approve(request["request_id"])
+        with pytest.raises(UnknownRequestError, match="does not wait any more"):
+            agent.reject(request["request_id"])
+        with pytest.raises(UnknownRequestError, match="'req_no'"):
+            agent.approve("req_no")
+        assert agent.wait(task_id, 30).text == "paid 5"
+
+    def test_a_rejection_gives_its_reason_to_the_model(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("await pay(5)", "print('I will not pay.')")
+        agent = make_agent()
+        task_id = agent.submit("pay")
+        agent.reject(first_request(agent)["request_id"], "too dear")
+        assert agent.wait(task_id, 30).text == "I will not pay."
+        assert "too dear" in scripted_model.prompts[1]
+
+    def test_edited_arguments_are_checked_again(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("print(await pay(5))", "print(await pay(5))")
+        agent = make_agent(retry_count=0)
+        task_id = agent.submit("pay")
+        agent.edit(first_request(agent)["request_id"], {"amount": 3})
+        assert agent.wait(task_id, 30).text == "paid 3"
+        task_id = agent.submit("pay")
+        agent.edit(first_request(agent)["request_id"], {"amount": "much"})
+        assert "do not fit" in (agent.wait(task_id, 30).error or "")
+
+    def test_an_expired_request_refuses_a_late_answer(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("await pay(5)")
+        agent = make_agent(retry_count=0, approval_timeout=0.1)
+        task_id = agent.submit("pay")
+        request = first_request(agent)
+        assert "nobody answered" in (agent.wait(task_id, 30).error or "")
+        with pytest.raises(UnknownRequestError, match="it was expired"):
+            agent.approve(request["request_id"])
+
+    def test_remembered_for_the_session(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("print(await pay(5))", "print(await pay(5))")
+        agent = make_agent()
+        first = agent.submit("pay")
+        agent.approve(first_request(agent)["request_id"], remember="session")
+        assert agent.wait(first, 30).text == "paid 5"
+        assert agent.wait(agent.submit("again"), 30).text == "paid 5"
+
+    def test_waiting_requests_hold_no_places(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        def answer(request: Any) -> str:
+            call = "pay(1)" if "pay" in request.messages[-1].text else "nap(7)"
+            return f"```python\nprint(await {call})\n```"
+
+        scripted_model.default = answer
+        agent = make_agent(max_tasks=2)
+        waiting = [agent.submit("pay") for _ in range(10)]
+        while len(agent.get_pending_approvals()) < len(waiting):
+            time.sleep(0.002)
+        quick = [agent.submit("nap") for _ in range(10)]
+        assert [agent.wait(task_id, 30).text for task_id in quick] == ["7"] * 10
+        for request in agent.get_pending_approvals():
+            agent.approve(request["request_id"])
+        assert [agent.wait(task_id, 30).text for task_id in waiting] == ["paid 1"] * 10
+
+    def test_several_calls_of_one_task_wait_together(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("print(await asyncio.gather(*(pay(n) for n in range(5))))")
+        agent = make_agent(max_tasks=1)
+        task_id = agent.submit("pay")
+        while len(agent.get_pending_approvals()) < 5:
+            time.sleep(0.002)
+        for request in agent.get_pending_approvals():
+            agent.approve(request["request_id"])
+        assert agent.wait(task_id, 30).text == str([f"paid {n}" for n in range(5)])
+        scripted_model.writes("print('the place is free again')")
+        assert agent.wait(agent.submit("next"), 30).status
+
+
+class TestStream:
+    def collect(self, agent: Agent, **options: Any) -> list[Event | ModelDelta]:
+        async def read() -> list[Event | ModelDelta]:
+            async with agent:
+                return [item async for item in agent.stream("x", **options)]
+
+        return asyncio.run(read())
+
+    def test_events_come_from_first_to_last(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("print(await nap(1))")
+        seen = self.collect(make_agent())
+        assert isinstance(seen[0], TaskStarted)
+        assert isinstance(seen[-1], TaskFinished)
+        assert sum(isinstance(item, CallFinished) for item in seen) == 1
+        assert not any(isinstance(item, ModelDelta) for item in seen)
+
+    def test_tokens_come_between(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("print(await nap(1))")
+        seen = self.collect(make_agent(), granularity="token")
+        text = "".join(item.text for item in seen if isinstance(item, ModelDelta))
+        assert "print(await nap(1))" in text
+
+    def test_leaving_the_loop_cancels_the_task(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        scripted_model.writes("await nap(1)\nwhile True: pass")
+
+        async def read() -> Response:
+            async with make_agent() as agent:
+                stream = agent.stream("x")
+                async for item in stream:
+                    if isinstance(item, CallFinished):
+                        break
+                await stream.aclose()
+                scripted_model.writes("print('next')")
+                return await agent.arun("y")
+
+        assert asyncio.run(read()).text == "next"

@@ -1,0 +1,115 @@
+"""Plugins that break one thing each; installed into a folder on ``sys.path``."""
+
+import os
+import sys
+
+import pytest
+
+from delf.testing import PluginContract, install_plugin
+
+HOOKS = '''
+"""What it brings."""
+from delf.hookspecs import hookimpl
+from delf.specs import ObserverSpec
+
+@hookimpl
+def delf_observers():
+    """One."""
+    yield ObserverSpec(name="made", summary="Made up.", factory="delf_made.observer:Made")
+'''
+MODULES = {
+    "__init__.py": "",
+    "py.typed": "",
+    "plugin.py": HOOKS,
+    "observer.py": "class Made: ...",
+    "vendor.py": "",
+}
+
+
+class Suite(PluginContract):
+    name = "made"
+    offers = {"observer": ["made"]}
+    vendors = ("made_vendor",)
+    files = MODULES
+    options: dict = {}
+
+    @pytest.fixture(autouse=True)
+    def installed(self, tmp_path, monkeypatch):
+        before = set(sys.modules)
+        install_plugin(tmp_path, "made", **self.options)
+        (tmp_path / "made_vendor.py").write_text("")
+        for name, text in self.files.items():
+            path = tmp_path / "delf_made" / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+        monkeypatch.setenv("PYTHONPATH", path)
+        yield
+        for name in set(sys.modules) - before:
+            if name.startswith("delf_made"):
+                del sys.modules[name]
+
+
+class TestGood(Suite):
+    pass
+
+
+class TestPointsElsewhere(Suite):
+    breaks = ("test_is_installed_under_its_name",)
+    options = {"module": "delf_made.observer"}
+
+
+class TestNotInstalled(Suite):
+    breaks = ("test_says_which_delf_it_was_written_for",)
+    distribution = "delf-plugin-nowhere"
+
+
+class TestNoUpperBound(Suite):
+    breaks = ("test_says_which_delf_it_was_written_for",)
+    options = {"requires": ["delf>=0.1"]}
+
+
+class TestNoKeyword(Suite):
+    breaks = ("test_says_which_delf_it_was_written_for",)
+    options = {"keywords": ()}
+
+
+class TestUntyped(Suite):
+    breaks = ("test_is_typed",)
+    files = {name: text for name, text in MODULES.items() if name != "py.typed"}
+
+
+class TestSilent(Suite):
+    breaks = ("test_describes_itself",)
+    options = {"summary": " "}
+
+
+class TestForgotTheMark(Suite):
+    breaks = ("test_loads_without_a_warning", "test_offers_what_it_says")
+    files = {**MODULES, "plugin.py": HOOKS.replace("@hookimpl", "")}
+
+
+class TestNeedsANewerDelf(Suite):
+    breaks = ("test_loads_without_a_warning",)
+    options = {"requires": ["delf>=99,<100"]}
+
+
+class TestTwoLines(Suite):
+    breaks = ("test_its_specs_are_described",)
+    files = {**MODULES, "plugin.py": HOOKS.replace("Made up.", "Made\\nup.")}
+
+
+class TestNoSuchFactory(Suite):
+    breaks = ("test_its_factories_can_be_imported",)
+    files = {**MODULES, "plugin.py": HOOKS.replace("observer:Made", "observer:Mad")}
+
+
+class TestImportsItsVendor(Suite):
+    breaks = ("test_naming_imports_nothing_heavy",)
+    files = {**MODULES, "__init__.py": "import made_vendor"}
+
+
+class TestImportsTheEngine(Suite):
+    breaks = ("test_naming_imports_nothing_heavy",)
+    files = {**MODULES, "__init__.py": "from delf import Agent"}

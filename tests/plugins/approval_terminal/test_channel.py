@@ -1,0 +1,196 @@
+"""The channel on a real pseudo-terminal, in this process."""
+
+import asyncio
+import contextlib
+import os
+import pty
+import sys
+import termios
+from collections.abc import AsyncIterator
+
+import pytest
+
+from delf.protocols.approval import Approved, Edited, Rejected
+from delf_approval_terminal import TerminalChannel
+from delf_approval_terminal.channel import _TURNS, NO_TERMINAL
+from support.terminal import ESCAPES
+
+
+class Person:
+    """Who sits at the terminal."""
+
+    def __init__(self, master: int) -> None:
+        self._master = master
+        self._seen = 0
+        self.text = ""
+        asyncio.get_running_loop().add_reader(master, self._read)
+        self._news = asyncio.Event()
+
+    def _read(self) -> None:
+        data = os.read(self._master, 65536).decode("utf-8", "replace")
+        self.text += ESCAPES.sub("", data).replace("\r\n", "\n")
+        self._news.set()
+
+    async def sees(self, wanted: str) -> str:
+        async with asyncio.timeout(10):
+            while (at := self.text.find(wanted, self._seen)) < 0:
+                self._news.clear()
+                await self._news.wait()
+        shown = self.text[self._seen : at + len(wanted)]
+        self._seen = at + len(wanted)
+        return shown
+
+    def types(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    async def answers(self, *pairs: tuple[str, str]) -> None:
+        for prompt, text in pairs:
+            await self.sees(prompt)
+            self.types(text)
+
+
+@pytest.fixture
+async def person(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Person]:
+    master, slave = pty.openpty()
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, master)
+        monkeypatch.setattr(sys, "stdin", stack.enter_context(os.fdopen(slave, closefd=False)))
+        monkeypatch.setattr(
+            sys, "stderr", stack.enter_context(os.fdopen(slave, "w", closefd=False))
+        )
+        stack.callback(os.close, slave)
+        someone = Person(master)
+        yield someone
+        asyncio.get_running_loop().remove_reader(master)
+
+
+ARGUMENTS = {"to": "ada", "copies": 2}
+PROMPT = "? help\n> "
+
+
+@pytest.mark.parametrize(
+    ("typed", "decision"),
+    [
+        ([(PROMPT, "a\n")], Approved()),
+        ([(PROMPT, "Yes\n")], Approved()),
+        ([(PROMPT, "t\n")], Approved(remember="task")),
+        ([(PROMPT, "s\n")], Approved(remember="session")),
+        ([(PROMPT, "r\n"), ("empty): ", "too late\n")], Rejected(reason="too late")),
+        ([(PROMPT, "n\n"), ("empty): ", "\n")], Rejected(reason="rejected on the terminal")),
+        ([(PROMPT, "\x04")], Rejected(reason="rejected on the terminal")),
+        ([(PROMPT, "r\n"), ("empty): ", "\x04")], Rejected(reason="rejected on the terminal")),
+        ([(PROMPT, "\n"), ("stops the task\n> ", "a\n")], Approved()),
+        ([(PROMPT, "?\n"), ("stops the task\n> ", "a\n")], Approved()),
+        ([(PROMPT, "v\n"), (PROMPT, "a\n")], Approved()),
+        (
+            [(PROMPT, "e\n"), ("done: ", "2\n"), ("copies = ", "5\n"), ("done: ", "\n"), (PROMPT, "a\n")],
+            Edited(arguments={"to": "ada", "copies": 5}),
+        ),
+        (
+            [(PROMPT, "e\n"), ("done: ", "to\n"), ("to = ", "bob\n"), ("done: ", "\x04"), (PROMPT, "t\n"), ("stops the task\n> ", "a\n")],
+            Edited(arguments={"to": "bob", "copies": 2}),
+        ),
+        (
+            [(PROMPT, "e\n"), ("done: ", "*\n"), ("arguments = ", '{"to": "eve"}\n'), ("done: ", "\n"), (PROMPT, "a\n")],
+            Edited(arguments={"to": "eve"}),
+        ),
+        (
+            [(PROMPT, "e\n"), ("done: ", "7\n"), ("no argument '7'", "2\n"), ("copies = ", "many\n"), ("write JSON", "2\n"), ("copies = ", "\n"), ("done: ", "\n"), (PROMPT, "a\n")],
+            Approved(),
+        ),
+    ],
+)  # fmt: skip
+async def test_decisions(person, request_for, typed, decision):
+    asked = asyncio.create_task(TerminalChannel().decide(request_for(ARGUMENTS)))
+    await person.answers(*typed)
+    assert await asked == decision
+
+
+async def test_what_was_typed_before_does_not_answer(person, request_for):
+    person.types("a\n")
+    await asyncio.sleep(0.05)  # the line discipline has it now
+    asked = asyncio.create_task(TerminalChannel().decide(request_for(ARGUMENTS)))
+    await person.sees(PROMPT)
+    assert not asked.done()
+    person.types("t\n")
+    assert await asked == Approved(remember="task")
+
+
+async def test_several_requests_one_after_another(person, request_for):
+    channel = TerminalChannel()
+    names = ["one.x", "two.x", "three.x"]
+    asked = [
+        asyncio.create_task(channel.decide(request_for(ARGUMENTS, action=name))) for name in names
+    ]
+    shown = await person.sees(PROMPT)
+    assert "one.x" in shown
+    assert "two.x" not in person.text
+    for number, answer in enumerate(("a\n", "s\n", "t\n")):
+        person.types(answer)
+        if number < 2:
+            await person.sees(PROMPT)
+    remembered = [decision.remember for decision in await asyncio.gather(*asked)]
+    assert remembered == ["no", "session", "task"]
+    assert "2 more waiting" in person.text or "1 more waiting" in person.text
+    assert _TURNS.waiting == 0
+
+
+async def test_a_request_that_is_given_up_leaves_the_terminal_as_it_was(person, request_for):
+    before = termios.tcgetattr(sys.stdin.fileno())
+    descriptors = len(os.listdir("/proc/self/fd"))
+    first = asyncio.create_task(TerminalChannel().decide(request_for(ARGUMENTS)))
+    await person.sees(PROMPT)
+    second = asyncio.create_task(TerminalChannel().decide(request_for(ARGUMENTS, action="next.x")))
+    first.cancel()
+    await asyncio.wait({first})
+    await person.sees("no answer is needed any more")
+    await person.sees("next.x")
+    await person.answers((PROMPT, "a\n"))
+    assert await second == Approved()
+    assert termios.tcgetattr(sys.stdin.fileno()) == before
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+async def test_waiting_blocks_nothing(person, request_for):
+    asked = asyncio.create_task(TerminalChannel().decide(request_for(ARGUMENTS)))
+    await person.sees(PROMPT)
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    assert not asked.done()
+    person.types("a\n")
+    assert await asked == Approved()
+
+
+async def test_a_line_that_the_terminal_cuts_is_not_taken(person, request_for):
+    asked = asyncio.create_task(TerminalChannel().decide(request_for(ARGUMENTS)))
+    await person.answers((PROMPT, "e\n"), ("done: ", "1\n"))
+    await person.sees("to = ")
+    person.types("x" * 5000 + "\n")
+    await person.sees("nothing was changed")
+    await person.answers(("to = ", "\n"), ("done: ", "\n"), (PROMPT, "a\n"))
+    assert await asked == Approved()
+
+
+@pytest.mark.parametrize("which", ["stdin", "stderr"])
+async def test_no_terminal(person, request_for, monkeypatch, tmp_path, which):
+    with (tmp_path / "file").open("w+") as file:
+        monkeypatch.setattr(sys, which, file)
+        decision = await TerminalChannel().decide(request_for(ARGUMENTS))
+    assert decision == Rejected(reason=NO_TERMINAL)
+    for word in ("terminal", "--approve all", "on_confirm"):
+        assert word in NO_TERMINAL
+
+
+@pytest.mark.parametrize("stream", [None, "closed"])
+async def test_no_standard_input(person, request_for, monkeypatch, tmp_path, stream):
+    file = (tmp_path / "file").open("w+")
+    file.close()
+    monkeypatch.setattr(sys, "stdin", None if stream is None else file)
+    assert await TerminalChannel().decide(request_for(ARGUMENTS)) == Rejected(reason=NO_TERMINAL)
+
+
+async def test_a_terminal_that_goes_away_rejects(person, request_for):
+    asked = asyncio.create_task(TerminalChannel().decide(request_for(ARGUMENTS)))
+    await person.sees(PROMPT)
+    person.types("\x04")
+    assert isinstance(await asked, Rejected)

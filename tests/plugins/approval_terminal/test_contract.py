@@ -1,0 +1,82 @@
+"""The contract of approval channels, with somebody at a pseudo-terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pty
+import sys
+import termios
+
+import pytest
+
+from delf.testing import ApprovalContract, PluginContract
+from delf_approval_terminal import TerminalChannel
+from support.terminal import ESCAPES
+
+PROMPT = "? help\n> "
+KEYS = {
+    "approves": [(PROMPT, "a\n")],
+    "rejects": [(PROMPT, "r\n"), ("empty): ", "not today\n")],
+    "edits": [
+        (PROMPT, "e\n"),
+        ("when done: ", "amount\n"),
+        ("amount = ", "7\n"),
+        ("when done: ", "\n"),
+        (PROMPT, "a\n"),
+    ],
+    "remembers": [(PROMPT, "s\n")],
+    "is silent": [],
+}
+
+
+class Person:
+    """Answers each prompt, again and again in the same order."""
+
+    def __init__(self, master: int, keys: list[tuple[str, str]]) -> None:
+        self.master = master
+        self.keys = keys
+        self.text = ""
+        self.turn = 0
+
+    def read(self) -> None:
+        data = os.read(self.master, 65536).decode("utf-8", "replace")
+        self.text += ESCAPES.sub("", data).replace("\r\n", "\n")
+        while self.keys:
+            prompt, answer = self.keys[self.turn % len(self.keys)]
+            before, found, after = self.text.partition(prompt)
+            if not found:
+                return
+            self.text = after
+            self.turn += 1
+            os.write(self.master, answer.encode())
+
+
+class TestTerminal(ApprovalContract):
+    @pytest.fixture
+    async def channel_to(self, monkeypatch):
+        with contextlib.ExitStack() as stack:
+
+            def make(person):
+                if person == "is away":
+                    monkeypatch.setattr(sys, "stdin", stack.enter_context(open(os.devnull)))
+                    return TerminalChannel()
+                master, slave = pty.openpty()
+                termios.tcsetwinsize(master, (24, 80))
+                stack.callback(os.close, master)
+                for name, mode in (("stdin", "r"), ("stderr", "w")):
+                    file = stack.enter_context(os.fdopen(slave, mode, closefd=False))
+                    monkeypatch.setattr(sys, name, file)
+                stack.callback(os.close, slave)
+                loop = asyncio.get_running_loop()
+                loop.add_reader(master, Person(master, KEYS[person]).read)
+                stack.callback(loop.remove_reader, master)
+                return TerminalChannel()
+
+            yield make
+
+
+class TestPackage(PluginContract):
+    name = "approval-terminal"
+    offers = {"approval": ["terminal"]}

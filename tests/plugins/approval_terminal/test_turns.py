@@ -1,0 +1,87 @@
+import asyncio
+import threading
+
+from delf_approval_terminal.turns import Turns
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def test_one_after_another_in_order():
+    turns, order = Turns(), []
+    gate = asyncio.Event()
+
+    async def ask(number: int) -> None:
+        async with turns.turn():
+            await gate.wait()
+            order.append((number, turns.waiting))
+
+    tasks = [asyncio.create_task(ask(n)) for n in range(4)]
+    await until(lambda: turns.waiting == 3)
+    gate.set()
+    await asyncio.gather(*tasks)
+    assert order == [(0, 3), (1, 2), (2, 1), (3, 0)]
+
+
+async def test_who_gives_up_waiting_is_passed_over():
+    turns = Turns()
+    async with turns.turn():
+        second = asyncio.create_task(turns._take())
+        third = asyncio.create_task(turns._take())
+        await until(lambda: turns.waiting == 2)
+        second.cancel()
+        await asyncio.wait({second})
+        assert turns.waiting == 1
+    await third
+    turns._pass_on()
+    async with turns.turn():
+        assert turns.waiting == 0
+
+
+async def test_a_turn_that_came_while_giving_up_is_passed_on():
+    turns = Turns()
+    await turns._take()
+    second = asyncio.create_task(turns._take())
+    await until(lambda: turns.waiting == 1)
+    turns._pass_on()
+    second.cancel()
+    await asyncio.wait({second})
+    async with asyncio.timeout(10), turns.turn():
+        pass
+
+
+def test_tasks_of_several_loops_share_it():
+    turns, inside, most = Turns(), 0, 0
+
+    async def ask() -> None:
+        nonlocal inside, most
+        for _ in range(20):
+            async with turns.turn():
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(0)
+                inside -= 1
+
+    async def several() -> None:
+        await asyncio.gather(*(ask() for _ in range(5)))
+
+    threads = [threading.Thread(target=asyncio.run, args=(several(),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert (inside, most, turns.waiting) == (0, 1, 0)
+
+
+def test_a_loop_that_is_gone_holds_nobody():
+    turns = Turns()
+    asyncio.run(turns._take())
+    loop = asyncio.new_event_loop()
+    future = loop.create_future()
+    turns._waiting.append((loop, future))
+    loop.close()
+    turns._pass_on()
+    asyncio.run(turns._take())

@@ -1,0 +1,26 @@
+"""The contracts, on both databases."""
+
+from __future__ import annotations
+
+import pytest
+
+from delf.testing import JournalContract, PluginContract
+from delf_journal_sql import SqlJournal
+
+
+class TestPlugin(PluginContract):
+    name = "journal-sql"
+    vendors = ("sqlalchemy", "psycopg", "sqlite3", "platformdirs")
+    offers = {"journal": ["sql"], "command": ["runs"]}
+
+
+class TestJournal(JournalContract):
+    durable = True
+
+    @pytest.fixture
+    def journal(self, journal_url):
+        return SqlJournal(journal_url)
+
+    @pytest.fixture
+    def reopen(self, journal_url):
+        return lambda: SqlJournal(journal_url)

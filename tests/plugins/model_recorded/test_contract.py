@@ -1,0 +1,58 @@
+"""The contract of models: replaying, and recording another one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from delf.errors import LLMExecutionError
+from delf.llm import LLMConfig
+from delf.testing import ModelContract, PluginContract, ScriptedModel
+from delf_model_recorded import RecordingModel
+from delf_model_recorded.model import RecordedModel
+
+USAGE = {"input_tokens": 9, "output_tokens": 4}
+ANY = {"request": {"contains": []}, "reply": {"text": "Hello, grüß Gott 🦊!", "usage": USAGE}}
+
+
+def recorded(path: Path, count: int) -> RecordedModel:
+    path.write_text("\n".join(json.dumps(ANY) for _ in range(count)) + "\n")
+    return RecordedModel(LLMConfig(f"recorded:{path}"))
+
+
+class TestRecorded(ModelContract):
+    @pytest.fixture
+    def model(self, tmp_path):
+        return recorded(tmp_path / "a.jsonl", 10)
+
+    @pytest.fixture
+    def failing_model(self, tmp_path):
+        path = tmp_path / "b.jsonl"
+        other = {**ANY, "request": {"contains": ["never asked"]}}
+        path.write_text(json.dumps(other) + "\n")
+        return RecordedModel(LLMConfig(f"recorded:{path}"))
+
+
+class TestRecording(ModelContract):
+    slow = True
+
+    @pytest.fixture
+    def model(self, tmp_path):
+        return RecordingModel(ScriptedModel(default="Hello."), tmp_path / "a.jsonl")
+
+    @pytest.fixture
+    def failing_model(self, tmp_path):
+        return RecordingModel(ScriptedModel(default=LLMExecutionError("no")), tmp_path / "a.jsonl")
+
+    @pytest.fixture
+    def slow_model(self, tmp_path):
+        never = ScriptedModel(default=lambda _: asyncio.Event().wait())
+        return RecordingModel(never, tmp_path / "a.jsonl")
+
+
+class TestPackage(PluginContract):
+    name = "model-recorded"
+    offers = {"model": ["recorded"]}

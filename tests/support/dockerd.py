@@ -1,0 +1,218 @@
+"""A real Docker engine for tests, and a base image made of this machine's own Python."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from support.server import Recipe, find_program, session_folder, shared_server
+
+BASE_IMAGE = "delf-test-python:latest"
+WHEELS = "/opt/wheels"
+_MEMORY = "/dev/shm"
+"""The storage driver vfs copies whole images, which a disk makes slow."""
+_LEFT_OUT = re.compile(
+    r"(^|/)(test|tests|idlelib|tkinter|turtledemo|lib2to3|ensurepip|site-packages|dist-packages"
+    r"|config-[^/]+|pydoc_data|distutils|unittest|_test[^/]*|[^/]+\.opt-[12]\.pyc)(/|$)"
+)
+_LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x")
+_WHEEL = "delf_test_lib-1.0-py3-none-any.whl"
+
+
+@dataclass(frozen=True)
+class DockerEngine:
+    """Where the engine is, and an image with Python in it."""
+
+    url: str
+    folder: str
+    base_image: str = BASE_IMAGE
+
+    @property
+    def pid(self) -> int:
+        """The engine's process."""
+        return int(pathlib.Path(self.folder, "docker.pid").read_text())
+
+    def client(self):
+        """A client of the SDK; the caller closes it."""
+        import docker
+
+        return docker.APIClient(base_url=self.url, version="auto")
+
+
+def engine_recipe(dockerd: str) -> Recipe:
+    """How to run an engine in a folder of its own."""
+    room = os.path.isdir(_MEMORY) and shutil.disk_usage(_MEMORY).free > 4 * 2**30
+    folder = tempfile.mkdtemp(prefix="delf-engine-", dir=_MEMORY if room else "/tmp")
+    serve = [dockerd, "--storage-driver=vfs", "--iptables=false", "--ip6tables=false"]
+    serve += ["--bridge=none", f"--data-root={folder}/data", f"--exec-root={folder}/exec"]
+    serve += [f"--host=unix://{folder}/docker.sock", f"--pidfile={folder}/docker.pid"]
+    return Recipe(
+        folder=folder,
+        setup=[],
+        serve=[*serve, "--log-level=warn"],
+        socket=f"{folder}/docker.sock",
+        user=None,
+        stop="SIGTERM",
+        facts={"url": f"unix://{folder}/docker.sock", "folder": folder},
+    )
+
+
+@contextlib.contextmanager
+def docker_session(factory: pytest.TempPathFactory) -> Iterator[DockerEngine]:
+    """The session's engine with the base image; skips where none can run."""
+    dockerd = find_program("dockerd")
+    for helper in ("containerd", "runc"):
+        find_program(helper)
+    if os.getuid() != 0:
+        pytest.skip("dockerd needs root")
+    with shared_server("docker", factory, lambda: engine_recipe(dockerd)) as facts:
+        engine = DockerEngine(**facts)
+        with (session_folder(factory) / "docker.image").open("ab") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            import_base(engine)
+        yield engine
+
+
+def import_base(engine: DockerEngine) -> None:
+    """Give the engine the base image, unless it has it."""
+    import docker
+
+    client = engine.client()
+    try:
+        client.inspect_image(BASE_IMAGE)
+    except docker.errors.ImageNotFound:
+        _import(client)
+    finally:
+        client.close()
+
+
+def _import(client) -> None:
+    name, tag = BASE_IMAGE.split(":")
+    changes = [
+        f"ENV PIP_NO_INDEX=1 PIP_FIND_LINKS={WHEELS} PYTHONPATH=/opt/pip",
+        "ENV PATH=/usr/local/bin:/usr/bin:/bin",
+    ]
+    client.import_image_from_data(python_tree(), repository=name, tag=tag, changes=changes)
+
+
+def python_tree() -> bytes:
+    """A file system with this machine's Python, pip, a wheel, and nothing else."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        tree = _Tree(archive)
+        binary = pathlib.Path(os.path.realpath(sys.executable))
+        stdlib = pathlib.Path(sysconfig.get_paths()["stdlib"])
+        tree.add_file(binary)
+        tree.link("/usr/local/bin/python3", str(binary))
+        for path in sorted(stdlib.rglob("*")):
+            if path.is_file() and not _LEFT_OUT.search(str(path.relative_to(stdlib))):
+                tree.add_file(path)
+        modules = [path for path in stdlib.rglob("*.so") if path in tree.files]
+        for path in _libraries([binary, *modules]):
+            tree.add_file(pathlib.Path(path))
+        tree.folder("/tmp", 0o1777)
+        tree.folder("/proc")
+        tree.text("/etc/passwd", "root:x:0:0::/:\nnobody:x:65534:65534::/:\n")
+        _add_pip(tree)
+        tree.data(f"{WHEELS}/{_WHEEL}", _wheel())
+    return out.getvalue()
+
+
+class _Tree:
+    """Writes files below their absolute paths, with folders that everybody may enter."""
+
+    def __init__(self, archive: tarfile.TarFile) -> None:
+        self._archive = archive
+        self._folders: set[str] = {"/"}
+        self.files: set[pathlib.Path] = set()
+
+    def folder(self, path: str, mode: int = 0o755) -> None:
+        if path in self._folders:
+            return
+        self.folder(os.path.dirname(path))
+        self._folders.add(path)
+        info = tarfile.TarInfo(path.lstrip("/"))
+        info.type, info.mode = tarfile.DIRTYPE, mode
+        self._archive.addfile(info)
+
+    def add_file(self, path: pathlib.Path) -> None:
+        """A file of this machine at the same place; a link becomes what it points at."""
+        if path in self.files:
+            return
+        self.files.add(path)
+        self.data(str(path), _stripped(path), 0o755 if os.access(path, os.X_OK) else 0o644)
+
+    def data(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        self.folder(os.path.dirname(path))
+        info = tarfile.TarInfo(path.lstrip("/"))
+        info.size, info.mode = len(data), mode
+        self._archive.addfile(info, io.BytesIO(data))
+
+    def text(self, path: str, text: str) -> None:
+        self.data(path, text.encode())
+
+    def link(self, path: str, target: str) -> None:
+        if path == target:
+            return
+        self.folder(os.path.dirname(path))
+        info = tarfile.TarInfo(path.lstrip("/"))
+        info.type, info.linkname = tarfile.SYMTYPE, target
+        self._archive.addfile(info)
+
+
+def _stripped(path: pathlib.Path) -> bytes:
+    """A file's content; a large library without its debugging symbols."""
+    strip = shutil.which("strip")
+    if strip is None or ".so" not in path.name or path.stat().st_size < 2**20:
+        return path.read_bytes()
+    with tempfile.NamedTemporaryFile() as small:
+        done = subprocess.run([strip, "-o", small.name, str(path)], check=False)
+        return pathlib.Path(small.name if done.returncode == 0 else path).read_bytes()
+
+
+def _libraries(files: list[pathlib.Path]) -> list[str]:
+    """The shared libraries that programs load, with the loader."""
+    said = subprocess.run(
+        ["ldd", *map(str, files)], check=False, capture_output=True, text=True
+    ).stdout
+    return sorted(set(_LIBRARY.findall(said)))
+
+
+def _add_pip(tree: _Tree) -> None:
+    """The pip of this environment, which `make dev` made with one."""
+    folder = pathlib.Path(sysconfig.get_paths()["purelib"])
+    for path in sorted((folder / "pip").rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            tree.data(f"/opt/pip/{path.relative_to(folder)}", path.read_bytes())
+
+
+def _wheel() -> bytes:
+    """A library of one module, `delf_test_lib`, as pip takes it."""
+    import zipfile
+
+    out = io.BytesIO()
+    info = "delf_test_lib-1.0.dist-info"
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("delf_test_lib.py", "def answer():\n    return 42\n")
+        archive.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: delf-test-lib\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "")
+    return out.getvalue()

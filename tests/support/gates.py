@@ -1,0 +1,95 @@
+"""A gate with everything behind it, for tests of the way that calls take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from delf.engine.approvals import Approvals, CallbackChannel, NamedChannel
+from delf.engine.gate import Gate
+from delf.engine.journal import MemoryJournal
+from delf.engine.log import TaskLog
+from delf.engine.order import TaskOrder
+from delf.engine.pending import PendingRequests
+from delf.engine.slots import Slot
+from delf.engine.toolset import Toolset, load_toolset
+from delf.engine.views.trace import Trace
+from delf.events import Event
+from delf.protocols.sandbox import CallAnswer, CallRequest
+from delf.types import ApprovalMode
+
+
+@dataclass
+class GateBench:
+    """A gate, what was recorded, and who was asked."""
+
+    tools: Toolset
+    gate: Gate
+    log: TaskLog
+    asked: list[Any] = field(default_factory=list[Any])
+
+    async def call(self, name: str, *args: Any, **kwargs: Any) -> CallAnswer:
+        """Make a call as a script does."""
+        connection, _, method = name.partition(".")
+        request = CallRequest(
+            call_id=1, connection=connection, method=method, args=list(args), kwargs=kwargs
+        )
+        return await self.gate.call(request)
+
+    @property
+    def events(self) -> list[Event]:
+        """What was recorded."""
+        return self.log.events
+
+    @property
+    def kinds(self) -> list[str]:
+        """The names of what was recorded."""
+        return [type(event).__name__ for event in self.log.events]
+
+    @property
+    def calls(self) -> list[tuple[str, str]]:
+        """Name and outcome of every call in the trace."""
+        return [(call.name, call.status) for call in Trace(self.log.events).tool_calls]
+
+
+async def gate_bench(
+    *connections: Any,
+    decide: Callable[[Any], Any] | None = None,
+    channels: Sequence[NamedChannel] | None = None,
+    mode: ApprovalMode = "interactive",
+    timeout: float = 5.0,
+    max_result_bytes: int = 100_000,
+    shared: Approvals | None = None,
+) -> GateBench:
+    """A gate before some connections.
+
+    Args:
+        connections: The tools.
+        decide: Answers requests; nobody does when omitted.
+        channels: Who is asked, in place of ``decide``.
+        mode: The mode of approval.
+        timeout: Seconds until a request expires.
+        max_result_bytes: The largest result.
+        shared: Approvals of an agent with several tasks.
+    """
+    tools = await load_toolset(connections)
+    log = TaskLog("task_1", MemoryJournal(), [])
+    asked: list[Any] = []
+
+    async def noting(request: Any) -> Any:
+        asked.append(request)
+        answer = decide(request) if decide is not None else None
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+    if channels is None:
+        channels = [NamedChannel("test", CallbackChannel(noting))]
+    approvals = shared or Approvals(mode, channels, timeout, PendingRequests())
+    order = TaskOrder(task="a task", timeout=60)
+    slot = Slot(asyncio.Semaphore(10))
+    gate = Gate(
+        tools, approvals.for_task(order, log, slot), log, ThreadPoolExecutor(4), max_result_bytes
+    )
+    return GateBench(tools, gate, log, asked)
