@@ -1,6 +1,6 @@
 """Events a second, and how long a task waits for its event to be kept.
 
-    python benchmarks/bench_journal.py [URL]
+python benchmarks/bench_journal.py [URL]
 """
 
 from __future__ import annotations

@@ -45,10 +45,14 @@ ANSWERS: dict[str, tuple[str, str | None]] = {
         "rows = await shop.find()\n\nprint(rows)",
     ),
     "a second that goes on with the same name": (
-        f"{fenced('rows = await shop.find()')}\nand\n{fenced('rows = sorted(rows)')}\n"
-        f"{fenced('rows += [1]')}\n{fenced('print([r for r in rows])')}",
-        "rows = await shop.find()\n\nrows = sorted(rows)\n\nrows += [1]\n\n"
-        "print([r for r in rows])",
+        (
+            f"{fenced('rows = await shop.find()')}\nand\n{fenced('rows = sorted(rows)')}\n"
+            f"{fenced('rows += [1]')}\n{fenced('print([r for r in rows])')}"
+        ),
+        (
+            "rows = await shop.find()\n\nrows = sorted(rows)\n\nrows += [1]\n\n"
+            "print([r for r in rows])"
+        ),
     ),
     "alternatives": (
         f"Option A:\n{fenced(SCRIPT)}\nOption B, better:\n"
@@ -100,7 +104,10 @@ ANSWERS: dict[str, tuple[str, str | None]] = {
     # -- wrappers -----------------------------------------------------------------------
     "thinking": (f"<think>I could do\n{fenced('wrong()')}\n</think>\n{fenced(SCRIPT)}", SCRIPT),
     "thinking, in capitals": (f"<Thinking>hm</Thinking>{fenced(SCRIPT)}", SCRIPT),
-    "thinking that was not opened": (f"so\n{fenced('wrong()')}\n</think>\n{fenced(SCRIPT)}", SCRIPT),
+    "thinking that was not opened": (
+        f"so\n{fenced('wrong()')}\n</think>\n{fenced(SCRIPT)}",
+        SCRIPT,
+    ),
     "thinking that never ends": (f"<think>I could do\n{fenced('wrong()')}", None),
     "a think tag in a string": (fenced('print("<think>x</think>")'), 'print("<think>x</think>")'),
     "code tags": (f"<code>\n{SCRIPT}\n</code>", SCRIPT),
@@ -151,7 +158,10 @@ ANSWERS: dict[str, tuple[str, str | None]] = {
         "größe = '日本語 🎉 שלום \U0001d54f'\nprint(f'{größe}→')",
     ),
     "separators within strings": (fenced("x = 'a\u2028b\x0cc'\nf(x)"), "x = 'a\u2028b\x0cc'\nf(x)"),
-    "an escape that Python warns of": (fenced(r"import re; re.findall('\d', x)"), r"import re; re.findall('\d', x)"),
+    "an escape that Python warns of": (
+        fenced(r"import re; re.findall('\d', x)"),
+        r"import re; re.findall('\d', x)",
+    ),
     "a syntax error": (fenced("x = = 1\nprint(x)"), "x = = 1\nprint(x)"),
     "a syntax error, output after": (fenced("x = = 1") + "\n" + fenced("24", "text"), "x = = 1"),
 }

@@ -23,7 +23,7 @@ def delf(
     cwd: Path,
     stdin: str | bytes = b"",
     env: Mapping[str, str] | None = None,
-    timeout: float = 25,
+    timeout: float = 60,
 ) -> subprocess.CompletedProcess[str]:
     """Run the program to its end, with pipes."""
     data = stdin.encode() if isinstance(stdin, str) else stdin

@@ -4,9 +4,9 @@ import warnings
 
 import pytest
 
-from support.answers import ANSWERS, SCRIPT, SHAPES, fenced
 from delf.engine import codeblock
 from delf.engine.codeblock import extract_code, parse_script
+from support.answers import ANSWERS, SCRIPT, SHAPES, fenced
 
 
 @pytest.mark.parametrize("name", ANSWERS)

@@ -1,5 +1,4 @@
 import asyncio
-
 import threading
 
 import pytest
@@ -152,7 +151,11 @@ async def test_an_approved_call_is_made():
     assert answer.value == "closed 7"
     assert bench.kinds == ["ApprovalRequested", "ApprovalDecided", "CallStarted", "CallFinished"]
     (request,) = bench.asked
-    assert (request.action, request.arguments, request.description) == ("shop.close", {"number": 7}, "why")
+    assert (request.action, request.arguments, request.description) == (
+        "shop.close",
+        {"number": 7},
+        "why",
+    )
     assert (request.permission, request.effect, request.task) == ("close", "write", "a task")
     requested, decided, started, _ = bench.events
     assert requested.request_id == decided.request_id == request.request_id
@@ -188,7 +191,11 @@ async def test_edited_arguments_are_checked_and_used():
     assert (await bench.call("shop.close", 7)).value == "closed 8"
     assert shop.made == [("close", 8)]
     requested, decided, started, _ = bench.events
-    assert (requested.arguments, decided.decision, decided.arguments) == ({"number": 7}, "edited", {"number": "8"})
+    assert (requested.arguments, decided.decision, decided.arguments) == (
+        {"number": 7},
+        "edited",
+        {"number": "8"},
+    )
     assert started.arguments == {"number": 8}
     assert started.digest != requested.digest
 
@@ -200,7 +207,9 @@ async def test_an_unanswered_request_expires():
     shop = Shop()
     bench = await gate_bench(shop, decide=never, timeout=0.01)
     answer = await bench.call("shop.close", 7)
-    assert answer == Raised("ApprovalRejected", "shop.close was rejected: nobody answered within 0.01 s")
+    assert answer == Raised(
+        "ApprovalRejected", "shop.close was rejected: nobody answered within 0.01 s"
+    )
     assert [e.decision for e in bench.events if isinstance(e, ApprovalDecided)] == ["expired"]
     assert shop.made == []
 
@@ -266,7 +275,13 @@ async def test_channels_are_asked_in_order_and_a_failing_one_is_passed_over(capl
                 raise self.answer
             return self.answer
 
-    answers = {"broken": ValueError("no"), "slow": TimeoutError(), "silent": None, "says": Approved(), "last": Rejected(reason="r")}
+    answers = {
+        "broken": ValueError("no"),
+        "slow": TimeoutError(),
+        "silent": None,
+        "says": Approved(),
+        "last": Rejected(reason="r"),
+    }
     channels = [NamedChannel(name, Channel(name, answer)) for name, answer in answers.items()]
     bench = await gate_bench(Shop(), channels=channels)
     assert isinstance(await bench.call("shop.close", 7), Returned)
@@ -274,7 +289,9 @@ async def test_channels_are_asked_in_order_and_a_failing_one_is_passed_over(capl
     assert [e.by for e in bench.events if isinstance(e, ApprovalDecided)] == ["says"]
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), StopIteration(), KeyboardInterrupt(), ValueError("x")])
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), StopIteration(), KeyboardInterrupt(), ValueError("x")]
+)
 async def test_a_callback_that_fails_in_its_thread_is_a_no(error, caplog):
     from delf.engine.approvals import CallbackChannel
 
@@ -316,7 +333,10 @@ async def test_calls_at_once_are_each_asked_for_and_each_answered():
         (None, Raised("ToolException", "sold out")),
         ("sorry", Told("sorry")),
         (lambda error: f"<{error}>", Told("<sold out>")),
-        (lambda error: 1 / 0, Raised("ToolError", "sold out (handle_error failed: division by zero)")),
+        (
+            lambda error: 1 / 0,
+            Raised("ToolError", "sold out (handle_error failed: division by zero)"),
+        ),
     ],
 )
 async def test_every_form_of_handle_error(handle, answer):
@@ -360,7 +380,12 @@ async def test_a_tool_that_raises_is_an_error_in_the_script(error, said, kind):
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(object(), "object cannot be passed"), ("x" * 200_000, "too large: 200,002 bytes"), (10**5000, "integer")],
+    [
+        (object(), "object cannot be passed"),
+        ("x" * 200_000, "too large: 200,002 bytes"),
+        ([10**5000], "integer"),
+    ],
+    ids=["object", "large", "integer"],
 )
 async def test_a_result_that_cannot_be_passed_is_an_error(value, said):
     @read_tool

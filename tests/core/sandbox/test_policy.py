@@ -10,14 +10,40 @@ def test_the_defaults_exist_in_the_standard_library():
     assert list(DEFAULT_MODULES) == sorted(set(DEFAULT_MODULES))
 
 
-@pytest.mark.parametrize("name", ["os", "sys", "subprocess", "socket", "ctypes", "importlib", "inspect", "pickle", "shutil", "threading", "builtins", "gc", "signal", "multiprocessing"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "os",
+        "sys",
+        "subprocess",
+        "socket",
+        "ctypes",
+        "importlib",
+        "inspect",
+        "pickle",
+        "shutil",
+        "threading",
+        "builtins",
+        "gc",
+        "signal",
+        "multiprocessing",
+    ],
+)
 def test_what_reaches_out_is_not_among_them(name):
     assert name not in allowed_modules()
 
 
 @pytest.mark.parametrize(
     ("requirement", "name"),
-    [("pandas", "pandas"), ("pandas[excel]>=2", "pandas"), (" scikit-learn ==1.2", "scikit-learn"), ("a~=1", "a"), ("a;python_version>'3'", "a"), ("a @ https://x", "a"), ("a(>1)", "a")],
+    [
+        ("pandas", "pandas"),
+        ("pandas[excel]>=2", "pandas"),
+        (" scikit-learn ==1.2", "scikit-learn"),
+        ("a~=1", "a"),
+        ("a;python_version>'3'", "a"),
+        ("a @ https://x", "a"),
+        ("a(>1)", "a"),
+    ],
 )
 def test_a_requirement_names_a_distribution(requirement, name):
     assert distribution_name(requirement) == name

@@ -4,7 +4,16 @@ import json
 import pytest
 
 from delf.errors import SandboxUnavailableError
-from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Raised, Rerun, Returned, Told
+from delf.protocols.sandbox import (
+    Crashed,
+    Done,
+    Failed,
+    LimitReached,
+    Raised,
+    Rerun,
+    Returned,
+    Told,
+)
 from delf.sandbox import session as session_module
 from delf.sandbox.guest.output import MAX_FILES
 from delf.sandbox.session import WireSession
@@ -29,7 +38,10 @@ async def test_a_script_runs_to_its_end(guest):
     [
         (["failed", "E", "m", 3, "x", {}], Failed(kind="E", message="m", line=3, source="x")),
         (["failed", "E", "m", None, None, {}], Failed(kind="E", message="m")),
-        (["limit", "memory", "m", 1, "s", {}], LimitReached(limit="memory", message="m", line=1, source="s")),
+        (
+            ["limit", "memory", "m", 1, "s", {}],
+            LimitReached(limit="memory", message="m", line=1, source="s"),
+        ),
         (["rerun", "c", "r", ["x"], {}], Rerun(context="c", remaining="r", carry=("x",))),
     ],
 )
@@ -114,7 +126,10 @@ async def test_calls_overlap_and_answers_come_as_they_are_ready(guest):
 async def test_prints_keep_their_order_relative_to_calls(guest):
     running = await guest.start()
     await guest.send(
-        ["print", "1"], ["call", 1, "echo", "", [], {}], ["print", "2"], ["call", 2, "add", "", [], {}]
+        ["print", "1"],
+        ["call", 1, "echo", "", [], {}],
+        ["print", "2"],
+        ["call", 2, "add", "", [], {}],
     )
     await guest.receive()
     await guest.receive()
@@ -167,7 +182,9 @@ async def test_cancelling_a_script_kills_the_guest(guest):
     with pytest.raises(asyncio.CancelledError):
         await running
     assert guest.process.kills == 1
-    assert await guest.session.execute("again", guest.host) == Crashed(message="the sandbox is gone")
+    assert await guest.session.execute("again", guest.host) == Crashed(
+        message="the sandbox is gone"
+    )
 
 
 async def test_one_script_at_a_time(guest):
@@ -375,7 +392,9 @@ async def test_what_comes_after_the_end_is_ignored(guest):
 
 
 async def test_nothing_happens_between_scripts(guest):
-    await guest.send(["print", "x"], ["call", 3, "echo", "", [], {}], ["file", "a", True, b""], DONE)
+    await guest.send(
+        ["print", "x"], ["call", 3, "echo", "", [], {}], ["file", "a", True, b""], DONE
+    )
     assert (await guest.receive())[:3] == ["raise", 3, "ToolError"]
     running = await guest.start()
     await guest.send(["done", 1, {}])
@@ -401,7 +420,21 @@ async def test_more_output_than_allowed_ends_the_session(guest):
 
 
 @pytest.mark.parametrize(
-    "name", ["../a", "/etc/passwd", "a/../b", "..", "a\\b", "C:x", "a\0b", "", " ", "~/x", "a//b", "n" * 300]
+    "name",
+    [
+        "../a",
+        "/etc/passwd",
+        "a/../b",
+        "..",
+        "a\\b",
+        "C:x",
+        "a\0b",
+        "",
+        " ",
+        "~/x",
+        "a//b",
+        "n" * 300,
+    ],
 )
 async def test_a_file_name_that_leaves_the_folder(guest, name):
     running = await guest.start()
@@ -464,7 +497,7 @@ async def test_long_words_are_cut(guest):
 async def test_a_guest_that_was_never_ready():
     process = FakeProcess()
     session = WireSession(process, 1000)
-    with pytest.raises(SandboxUnavailableError, match="did not start within 0.01 s"):
+    with pytest.raises(SandboxUnavailableError, match=r"did not start within 0\.01 s"):
         await session.ready(0.01)
     assert process.kills == 1
 

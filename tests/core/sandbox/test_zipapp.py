@@ -32,7 +32,11 @@ def test_is_the_same_in_another_process_and_with_another_hash_seed():
     code = "from delf.sandbox.zipapp import *; import hashlib; print(hashlib.sha256(guest_zipapp()).hexdigest(), guest_digest())"
     seen = {
         subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         for seed in ("1", "2")
     }
@@ -101,7 +105,9 @@ def test_serves_over_any_two_streams(archive, style):
 
 
 def encode_all(spec):
-    return init_frame(spec, "/", []) + exec_frame(1, "import math\nprint(math.floor(3.5))\n2 + 2", 10_000)
+    return init_frame(spec, "/", []) + exec_frame(
+        1, "import math\nprint(math.floor(3.5))\n2 + 2", 10_000
+    )
 
 
 def read_until_done(stream):

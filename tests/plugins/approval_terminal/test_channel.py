@@ -19,12 +19,22 @@ from support.terminal import ESCAPES
 class Person:
     """Who sits at the terminal."""
 
-    def __init__(self, master: int) -> None:
+    def __init__(self, master: int, slave: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self._master = master
+        self._slave = slave
+        self._monkeypatch = monkeypatch
         self._seen = 0
         self.text = ""
         asyncio.get_running_loop().add_reader(master, self._read)
         self._news = asyncio.Event()
+
+    def channel(self) -> TerminalChannel:
+        """The channel, on this terminal: pytest's capture is in place by now."""
+        self.stdin = os.fdopen(self._slave, closefd=False)
+        self.stderr = os.fdopen(self._slave, "w", closefd=False)
+        self._monkeypatch.setattr(sys, "stdin", self.stdin)
+        self._monkeypatch.setattr(sys, "stderr", self.stderr)
+        return TerminalChannel()
 
     def _read(self) -> None:
         data = os.read(self._master, 65536).decode("utf-8", "replace")
@@ -51,16 +61,11 @@ class Person:
 
 @pytest.fixture
 async def person(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Person]:
-    master, slave = pty.openpty()
     with contextlib.ExitStack() as stack:
+        master, slave = pty.openpty()
         stack.callback(os.close, master)
-        monkeypatch.setattr(sys, "stdin", stack.enter_context(os.fdopen(slave, closefd=False)))
-        monkeypatch.setattr(
-            sys, "stderr", stack.enter_context(os.fdopen(slave, "w", closefd=False))
-        )
         stack.callback(os.close, slave)
-        someone = Person(master)
-        yield someone
+        yield Person(master, slave, monkeypatch)
         asyncio.get_running_loop().remove_reader(master)
 
 
@@ -101,15 +106,15 @@ PROMPT = "? help\n> "
     ],
 )  # fmt: skip
 async def test_decisions(person, request_for, typed, decision):
-    asked = asyncio.create_task(TerminalChannel().decide(request_for(ARGUMENTS)))
+    asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
     await person.answers(*typed)
     assert await asked == decision
 
 
 async def test_what_was_typed_before_does_not_answer(person, request_for):
     person.types("a\n")
-    await asyncio.sleep(0.05)  # the line discipline has it now
-    asked = asyncio.create_task(TerminalChannel().decide(request_for(ARGUMENTS)))
+    await person.sees("a\n")  # echoed: the terminal has it now
+    asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
     await person.sees(PROMPT)
     assert not asked.done()
     person.types("t\n")
@@ -117,7 +122,7 @@ async def test_what_was_typed_before_does_not_answer(person, request_for):
 
 
 async def test_several_requests_one_after_another(person, request_for):
-    channel = TerminalChannel()
+    channel = person.channel()
     names = ["one.x", "two.x", "three.x"]
     asked = [
         asyncio.create_task(channel.decide(request_for(ARGUMENTS, action=name))) for name in names
@@ -136,11 +141,12 @@ async def test_several_requests_one_after_another(person, request_for):
 
 
 async def test_a_request_that_is_given_up_leaves_the_terminal_as_it_was(person, request_for):
+    channel = person.channel()
     before = termios.tcgetattr(sys.stdin.fileno())
     descriptors = len(os.listdir("/proc/self/fd"))
-    first = asyncio.create_task(TerminalChannel().decide(request_for(ARGUMENTS)))
+    first = asyncio.create_task(channel.decide(request_for(ARGUMENTS)))
     await person.sees(PROMPT)
-    second = asyncio.create_task(TerminalChannel().decide(request_for(ARGUMENTS, action="next.x")))
+    second = asyncio.create_task(channel.decide(request_for(ARGUMENTS, action="next.x")))
     first.cancel()
     await asyncio.wait({first})
     await person.sees("no answer is needed any more")
@@ -152,7 +158,7 @@ async def test_a_request_that_is_given_up_leaves_the_terminal_as_it_was(person, 
 
 
 async def test_waiting_blocks_nothing(person, request_for):
-    asked = asyncio.create_task(TerminalChannel().decide(request_for(ARGUMENTS)))
+    asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
     await person.sees(PROMPT)
     for _ in range(1000):
         await asyncio.sleep(0)
@@ -162,7 +168,7 @@ async def test_waiting_blocks_nothing(person, request_for):
 
 
 async def test_a_line_that_the_terminal_cuts_is_not_taken(person, request_for):
-    asked = asyncio.create_task(TerminalChannel().decide(request_for(ARGUMENTS)))
+    asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
     await person.answers((PROMPT, "e\n"), ("done: ", "1\n"))
     await person.sees("to = ")
     person.types("x" * 5000 + "\n")
@@ -174,8 +180,9 @@ async def test_a_line_that_the_terminal_cuts_is_not_taken(person, request_for):
 @pytest.mark.parametrize("which", ["stdin", "stderr"])
 async def test_no_terminal(person, request_for, monkeypatch, tmp_path, which):
     with (tmp_path / "file").open("w+") as file:
+        channel = person.channel()
         monkeypatch.setattr(sys, which, file)
-        decision = await TerminalChannel().decide(request_for(ARGUMENTS))
+        decision = await channel.decide(request_for(ARGUMENTS))
     assert decision == Rejected(reason=NO_TERMINAL)
     for word in ("terminal", "--approve all", "on_confirm"):
         assert word in NO_TERMINAL
@@ -185,12 +192,13 @@ async def test_no_terminal(person, request_for, monkeypatch, tmp_path, which):
 async def test_no_standard_input(person, request_for, monkeypatch, tmp_path, stream):
     file = (tmp_path / "file").open("w+")
     file.close()
+    channel = person.channel()
     monkeypatch.setattr(sys, "stdin", None if stream is None else file)
-    assert await TerminalChannel().decide(request_for(ARGUMENTS)) == Rejected(reason=NO_TERMINAL)
+    assert await channel.decide(request_for(ARGUMENTS)) == Rejected(reason=NO_TERMINAL)
 
 
 async def test_a_terminal_that_goes_away_rejects(person, request_for):
-    asked = asyncio.create_task(TerminalChannel().decide(request_for(ARGUMENTS)))
+    asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
     await person.sees(PROMPT)
     person.types("\x04")
     assert isinstance(await asked, Rejected)

@@ -45,7 +45,7 @@ class Person:
         self.text += ESCAPES.sub("", data).replace("\r\n", "\n")
         while self.keys:
             prompt, answer = self.keys[self.turn % len(self.keys)]
-            before, found, after = self.text.partition(prompt)
+            _, found, after = self.text.partition(prompt)
             if not found:
                 return
             self.text = after

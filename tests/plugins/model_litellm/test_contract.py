@@ -25,7 +25,9 @@ class TestLiteLLM(ModelContract):
 
     @pytest.fixture
     def model(self, openai_server):
-        return at(openai_server(lambda _: "Hello, grüß Gott 🦊!", api_key="sk-good-key"), "sk-good-key")
+        return at(
+            openai_server(lambda _: "Hello, grüß Gott 🦊!", api_key="sk-good-key"), "sk-good-key"
+        )
 
     @pytest.fixture
     def failing_model(self, openai_server):

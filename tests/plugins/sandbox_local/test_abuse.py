@@ -34,7 +34,9 @@ def script(text: str) -> str:
 async def test_a_script_that_never_ends_is_killed_when_it_is_cancelled(code):
     host = NotingHost()
     async with local_session() as session:
-        running = asyncio.create_task(session.execute(f"print('on', flush=True)\nawait echo()\n{code}", host))
+        running = asyncio.create_task(
+            session.execute(f"print('on', flush=True)\nawait echo()\n{code}", host)
+        )
         await host.called.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -81,7 +83,9 @@ async def test_memory_is_limited(code):
 
 
 async def test_a_script_goes_on_after_it_handled_a_memory_error():
-    outcome, host = await run_script("try:\n    bytes(3 * 1024**3)\nexcept MemoryError:\n    print('small')")
+    outcome, host = await run_script(
+        "try:\n    bytes(3 * 1024**3)\nexcept MemoryError:\n    print('small')"
+    )
     assert isinstance(outcome, Done)
     assert host.text == "small\n"
 
@@ -109,7 +113,10 @@ async def test_no_process_program_or_socket_can_be_made(call):
 
 
 async def test_a_fork_loop_starts_nothing():
-    code = POSIX + "n = 0\nfor _ in range(100):\n    try:\n        posix.fork()\n        n += 1\n    except OSError:\n        pass\nn"
+    code = (
+        POSIX
+        + "n = 0\nfor _ in range(100):\n    try:\n        posix.fork()\n        n += 1\n    except OSError:\n        pass\nn"
+    )
     outcome, _ = await run_script(code)
     assert outcome.value == 0
 
@@ -187,7 +194,9 @@ async def test_many_short_prints_arrive_complete_in_order_and_in_few_pieces():
 async def test_prints_arrive_while_the_script_runs():
     host = NotingHost()
     async with local_session() as session:
-        running = asyncio.create_task(session.execute("print('now')\nawait asyncio.Event().wait()", host))
+        running = asyncio.create_task(
+            session.execute("print('now')\nawait asyncio.Event().wait()", host)
+        )
         await host.spoke.wait()
         assert host.text == "now\n"
         running.cancel()
@@ -203,11 +212,29 @@ async def test_prints_arrive_while_the_script_runs():
         (POSIX + "posix._exit(7)", "status 7"),
         (POSIX + "posix.abort()", "SIGABRT"),
         (POSIX + "re.enum.sys.modules['faulthandler']", None),
-        (POSIX + "for fd in range(3, 64):\n    try: posix.close(fd)\n    except OSError: pass\nawait echo()", None),
-        (POSIX + "for fd in range(3, 64):\n    try: posix.write(fd, b'x' * 100)\n    except OSError: pass\nawait echo()", None),
-        (POSIX + "for fd in range(3, 64):\n    try: posix.write(fd, b'\\xff' * 100)\n    except OSError: pass\nawait echo()", None),
-        (POSIX + "for fd in range(3, 64):\n    try: posix.read(fd, 1)\n    except OSError: pass", None),
-        ("import ast\nast.literal_eval('(' * 50 + ')' * 50)\nast.dump(ast.parse('-' * 90_000 + '1'))", None),
+        (
+            POSIX
+            + "for fd in range(3, 64):\n    try: posix.close(fd)\n    except OSError: pass\nawait echo()",
+            None,
+        ),
+        (
+            POSIX
+            + "for fd in range(3, 64):\n    try: posix.write(fd, b'x' * 100)\n    except OSError: pass\nawait echo()",
+            None,
+        ),
+        (
+            POSIX
+            + "for fd in range(3, 64):\n    try: posix.write(fd, b'\\xff' * 100)\n    except OSError: pass\nawait echo()",
+            None,
+        ),
+        (
+            POSIX + "for fd in range(3, 64):\n    try: posix.read(fd, 1)\n    except OSError: pass",
+            None,
+        ),
+        (
+            "import ast\nast.literal_eval('(' * 50 + ')' * 50)\nast.dump(ast.parse('-' * 90_000 + '1'))",
+            None,
+        ),
         ("f = filter(None, [])\nfor _ in range(10**6): f = filter(None, f)\ndel f", None),
     ],
 )
@@ -228,7 +255,10 @@ async def test_an_end_of_any_kind_leaves_the_host_unharmed(code, said):
 
 
 async def test_garbage_on_the_wire_is_named():
-    code = POSIX + "for fd in range(3, 64):\n    try: posix.write(fd, b'\\0\\0\\0\\5hello')\n    except OSError: pass\nawait asyncio.Event().wait()"
+    code = (
+        POSIX
+        + "for fd in range(3, 64):\n    try: posix.write(fd, b'\\0\\0\\0\\5hello')\n    except OSError: pass\nawait asyncio.Event().wait()"
+    )
     outcome, _ = await run_script(code)
     assert isinstance(outcome, Crashed)
     assert "cannot be read" in outcome.message
@@ -237,7 +267,10 @@ async def test_garbage_on_the_wire_is_named():
 async def test_a_forged_outcome_is_only_an_outcome():
     forged = b'["done","forged",{}]'
     data = len(forged).to_bytes(4, "big") + forged
-    code = POSIX + f"for fd in range(3, 64):\n    try: posix.write(fd, {data!r})\n    except OSError: pass\nawait asyncio.Event().wait()"
+    code = (
+        POSIX
+        + f"for fd in range(3, 64):\n    try: posix.write(fd, {data!r})\n    except OSError: pass\nawait asyncio.Event().wait()"
+    )
     outcome, _ = await run_script(code)
     assert outcome == Done(value="forged")
 
@@ -246,13 +279,17 @@ async def test_a_forged_outcome_is_only_an_outcome():
 
 
 async def test_ten_thousand_calls_one_after_another():
-    outcome, host = await run_script("n = 0\nfor i in range(10_000):\n    n += (await echo(i))[0]\nn")
+    outcome, host = await run_script(
+        "n = 0\nfor i in range(10_000):\n    n += (await echo(i))[0]\nn"
+    )
     assert outcome.value == sum(range(10_000))
     assert [call.args[0] for call in host.calls] == list(range(10_000))
 
 
 async def test_ten_thousand_calls_at_once():
-    outcome, host = await run_script("sum(r[0] for r in await asyncio.gather(*(echo(i) for i in range(10_000))))")
+    outcome, host = await run_script(
+        "sum(r[0] for r in await asyncio.gather(*(echo(i) for i in range(10_000))))"
+    )
     assert outcome.value == sum(range(10_000))
     assert len(host.calls) == 10_000
 
@@ -309,7 +346,9 @@ async def test_names_that_are_no_tools_reach_the_host_to_be_refused():
 
 
 async def test_prints_stand_before_the_calls_that_follow_them():
-    _, host = await run_script("for i in range(50):\n    print(i)\n    await echo(i)\n    print('.')")
+    _, host = await run_script(
+        "for i in range(50):\n    print(i)\n    await echo(i)\n    print('.')"
+    )
     said = "".join(item[6:] if item.startswith("print") else "C" for item in host.order)
     assert said == "0\nC.\n" + "".join(f"{i}\nC.\n" for i in range(1, 50))
 
@@ -341,7 +380,9 @@ async def test_a_value_that_is_too_large_is_described():
 
 
 async def test_unicode_crosses_both_ways():
-    _, host = await run_script("t = '日本語 🎉 שלום \U0001d54f é\u0301 \\x00'\nprint((await echo(t))[0] == t, (await echo(ключ='ü'))[0])")
+    _, host = await run_script(
+        "t = '日本語 🎉 שלום \U0001d54f é\u0301 \\x00'\nprint((await echo(t))[0] == t, (await echo(ключ='ü'))[0])"
+    )
     assert host.text == "True {'ключ': 'ü'}\n"
     assert host.calls[0].args == ["日本語 🎉 שלום \U0001d54f é\u0301 \x00"]
 

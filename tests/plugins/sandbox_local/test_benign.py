@@ -55,7 +55,8 @@ async def test_behaves_as_outside(entry, stub_tools):
     }
     host = NotingHost({name: answering(tool, stub_tools.ToolError) for name, tool in real.items()})
     async with local_session(session_spec(TOOLS)) as session:
-        shutil.copytree(CORPUS / "workspace", session.process.scratch, dirs_exist_ok=True)
+        for path in (CORPUS / "workspace").iterdir():
+            shutil.copyfile(path, Path(session.process.scratch, path.name))
         code = (CORPUS / "benign" / entry["file"]).read_text("utf-8")
         outcome = await session.execute(code, host)
     env._db.close()

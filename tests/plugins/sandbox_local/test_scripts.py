@@ -25,8 +25,10 @@ PRINTS = {
         "1\n",
     ),
     "run_until_complete": (
-        "async def f():\n    return 3\nloop = asyncio.get_event_loop()\n"
-        "print(loop.run_until_complete(f()))",
+        (
+            "async def f():\n    return 3\nloop = asyncio.get_event_loop()\n"
+            "print(loop.run_until_complete(f()))"
+        ),
         "3\n",
     ),
     "a plain main under dunder main": (
@@ -41,41 +43,55 @@ PRINTS = {
     "for and else": ("for i in range(2):\n    print(i)\nelse:\n    print('e')", "0\n1\ne\n"),
     "while and else": ("n = 2\nwhile n:\n    n -= 1\nelse:\n    print(n)", "0\n"),
     "match": (
-        "match {'a': [1, 2, 3], 'b': 4}:\n    case {'a': [x, *xs], **rest}:\n"
-        "        print(x, xs, rest)",
+        (
+            "match {'a': [1, 2, 3], 'b': 4}:\n    case {'a': [x, *xs], **rest}:\n"
+            "        print(x, xs, rest)"
+        ),
         "1 [2, 3] {'b': 4}\n",
     ),
     "decorators": (
-        "import functools\ndef twice(f):\n    @functools.wraps(f)\n    def g(*a):\n"
-        "        return f(*a) * 2\n    return g\n@twice\ndef f(x):\n    return x\nprint(f(4))",
+        (
+            "import functools\ndef twice(f):\n    @functools.wraps(f)\n    def g(*a):\n"
+            "        return f(*a) * 2\n    return g\n@twice\ndef f(x):\n    return x\nprint(f(4))"
+        ),
         "8\n",
     ),
     "an async decorator": (
-        "def d(f):\n    async def g():\n        return await f() + 1\n    return g\n"
-        "@d\nasync def f():\n    return 1\nprint(await f())",
+        (
+            "def d(f):\n    async def g():\n        return await f() + 1\n    return g\n"
+            "@d\nasync def f():\n    return 1\nprint(await f())"
+        ),
         "2\n",
     ),
     "classes": (
-        "class A:\n    n = 1\n    def __init__(self):\n        self.m = 2\n"
-        "    @property\n    def s(self):\n        return self.n + self.m\n"
-        "class B(A):\n    def __init__(self):\n        super().__init__()\n        self.m = 3\n"
-        "print(A().s, B().s)",
+        (
+            "class A:\n    n = 1\n    def __init__(self):\n        self.m = 2\n"
+            "    @property\n    def s(self):\n        return self.n + self.m\n"
+            "class B(A):\n    def __init__(self):\n        super().__init__()\n        self.m = 3\n"
+            "print(A().s, B().s)"
+        ),
         "3 4\n",
     ),
     "dataclasses": (
-        "from dataclasses import dataclass, field\n@dataclass(order=True)\nclass P:\n"
-        "    x: int\n    y: list[int] = field(default_factory=list)\nprint(P(1), P(1) < P(2))",
+        (
+            "from dataclasses import dataclass, field\n@dataclass(order=True)\nclass P:\n"
+            "    x: int\n    y: list[int] = field(default_factory=list)\nprint(P(1), P(1) < P(2))"
+        ),
         "P(x=1, y=[]) True\n",
     ),
     "dataclasses with annotations in text": (
-        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
-        "from typing import ClassVar\n@dataclass\nclass P:\n    x: 'int'\n    n: ClassVar[int] = 3\n"
-        "    next: P | None = None\nprint(P(1))",
+        (
+            "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+            "from typing import ClassVar\n@dataclass\nclass P:\n    x: 'int'\n    n: ClassVar[int] = 3\n"
+            "    next: P | None = None\nprint(P(1))"
+        ),
         "P(x=1, next=None)\n",
     ),
     "enums and named tuples": (
-        "from enum import Enum\nfrom typing import NamedTuple\nclass C(Enum):\n    A = 1\n"
-        "class T(NamedTuple):\n    a: int = 1\nprint(C.A, C['A'].value, T(), T()._asdict())",
+        (
+            "from enum import Enum\nfrom typing import NamedTuple\nclass C(Enum):\n    A = 1\n"
+            "class T(NamedTuple):\n    a: int = 1\nprint(C.A, C['A'].value, T(), T()._asdict())"
+        ),
         "C.A 1 T(a=1) {'a': 1}\n",
     ),
     "comprehensions": (
@@ -83,19 +99,28 @@ PRINTS = {
         "[0, 2, 4] {'a': 2, 'b': 2} 2\n",
     ),
     "nested await in a comprehension": (
-        "async def f(i):\n    return i\nprint([await f(i) for i in range(3)])\n"
-        "print({i: [await f(j) for j in range(i)] for i in range(3)})",
+        (
+            "async def f(i):\n    return i\nprint([await f(i) for i in range(3)])\n"
+            "print({i: [await f(j) for j in range(i)] for i in range(3)})"
+        ),
         "[0, 1, 2]\n{0: [], 1: [0], 2: [0, 1]}\n",
     ),
     "an async generator": (
-        "async def g():\n    for i in range(3):\n        yield i\n"
-        "async for i in g():\n    print(i)\nprint([i async for i in g()])",
+        (
+            "async def g():\n    for i in range(3):\n        yield i\n"
+            "async for i in g():\n    print(i)\nprint([i async for i in g()])"
+        ),
         "0\n1\n2\n[0, 1, 2]\n",
     ),
-    "a generator": ("def g():\n    x = yield 1\n    yield x\nh = g()\nprint(next(h), h.send(5))", "1 5\n"),
+    "a generator": (
+        "def g():\n    x = yield 1\n    yield x\nh = g()\nprint(next(h), h.send(5))",
+        "1 5\n",
+    ),
     "async with": (
-        "from contextlib import asynccontextmanager\n@asynccontextmanager\nasync def c():\n"
-        "    yield 1\nasync with c() as v:\n    print(v)",
+        (
+            "from contextlib import asynccontextmanager\n@asynccontextmanager\nasync def c():\n"
+            "    yield 1\nasync with c() as v:\n    print(v)"
+        ),
         "1\n",
     ),
     "global in a function": (
@@ -103,41 +128,85 @@ PRINTS = {
         "2\n",
     ),
     "nonlocal": (
-        "def a():\n    n = 0\n    def b():\n        nonlocal n\n        n += 1\n        return n\n"
-        "    return b\nb = a()\nb()\nprint(b())",
+        (
+            "def a():\n    n = 0\n    def b():\n        nonlocal n\n        n += 1\n        return n\n"
+            "    return b\nb = a()\nb()\nprint(b())"
+        ),
         "2\n",
     ),
     "global at the top": ("global n\nn = 1\nprint(n)", "1\n"),
-    "walrus": ("if (n := 3) > 2:\n    print(n)\nprint([y := 1, y], [z := i for i in 'ab'], z)", "3\n[1, 1] ['a', 'b'] b\n"),
-    "del": ("a = 1\ndel a\ntry:\n    a\nexcept NameError as e:\n    print(e)", "name 'a' is not defined\n"),
+    "walrus": (
+        "if (n := 3) > 2:\n    print(n)\nprint([y := 1, y], [z := i for i in 'ab'], z)",
+        "3\n[1, 1] ['a', 'b'] b\n",
+    ),
+    "del": (
+        "a = 1\ndel a\ntry:\n    a\nexcept NameError as e:\n    print(e)",
+        "name 'a' is not defined\n",
+    ),
     "star import": ("from math import *\nprint(floor(pi))", "3\n"),
-    "imports": ("import json as j, math\nfrom datetime import date as d\nprint(j.dumps(1), math.e > 2, d(2020, 1, 2))", "1 True 2020-01-02\n"),
-    "strptime, which imports by itself": ("from datetime import datetime\nprint(datetime.strptime('2020', '%Y').year)", "2020\n"),
-    "strings with odd indentation": ('x = """\n  a\nb\n      c"""\nprint(x)', "\n  a\nb\n      c\n"),
-    "unicode": ("größe = '日本語 🎉 שלום'\nprint(f'{größe}→', len('\U0001d54f'))", "日本語 🎉 שלום→ 1\n"),
-    "f-strings": ("a = {'k': 1.5}\nprint(f\"{a['k']:.2f} {a!r:>12} {a=}\")", "1.50   {'k': 1.5} a={'k': 1.5}\n"),
+    "imports": (
+        "import json as j, math\nfrom datetime import date as d\nprint(j.dumps(1), math.e > 2, d(2020, 1, 2))",
+        "1 True 2020-01-02\n",
+    ),
+    "strptime, which imports by itself": (
+        "from datetime import datetime\nprint(datetime.strptime('2020', '%Y').year)",
+        "2020\n",
+    ),
+    "strings with odd indentation": (
+        'x = """\n  a\nb\n      c"""\nprint(x)',
+        "\n  a\nb\n      c\n",
+    ),
+    "unicode": (
+        "größe = '日本語 🎉 שלום'\nprint(f'{größe}→', len('\U0001d54f'))",
+        "日本語 🎉 שלום→ 1\n",
+    ),
+    "f-strings": (
+        "a = {'k': 1.5}\nprint(f\"{a['k']:.2f} {a!r:>12} {a=}\")",
+        "1.50   {'k': 1.5} a={'k': 1.5}\n",
+    ),
     "exceptions with notes": (
-        "try:\n    e = ValueError('a')\n    e.add_note('n')\n    raise e\n"
-        "except ValueError as x:\n    print(x, x.__notes__)",
+        (
+            "try:\n    e = ValueError('a')\n    e.add_note('n')\n    raise e\n"
+            "except ValueError as x:\n    print(x, x.__notes__)"
+        ),
         "a ['n']\n",
     ),
     "exception groups": (
-        "try:\n    raise ExceptionGroup('g', [ValueError(1), TypeError(2)])\n"
-        "except* ValueError as g:\n    print(g.exceptions)\nexcept* TypeError as g:\n    print(g)",
+        (
+            "try:\n    raise ExceptionGroup('g', [ValueError(1), TypeError(2)])\n"
+            "except* ValueError as g:\n    print(g.exceptions)\nexcept* TypeError as g:\n    print(g)"
+        ),
         "(ValueError(1),)\ng (1 sub-exception)\n",
     ),
     "a task group": (
-        "async def f(i):\n    return i\nasync with asyncio.TaskGroup() as g:\n"
-        "    t = [g.create_task(f(i)) for i in range(3)]\nprint([x.result() for x in t])",
+        (
+            "async def f(i):\n    return i\nasync with asyncio.TaskGroup() as g:\n"
+            "    t = [g.create_task(f(i)) for i in range(3)]\nprint([x.result() for x in t])"
+        ),
         "[0, 1, 2]\n",
     ),
-    "the type of a class": ("print(type('T', (), {'a': 1}).a, pow(2, 3, 5), divmod(7, 2), slice(1))", "1 3 (3, 1) slice(None, 1, None)\n"),
-    "locals and globals": ("x = 1\nprint('x' in globals(), 'x' in locals(), vars() is globals())", "True True True\n"),
+    "the type of a class": (
+        "print(type('T', (), {'a': 1}).a, pow(2, 3, 5), divmod(7, 2), slice(1))",
+        "1 3 (3, 1) slice(None, 1, None)\n",
+    ),
+    "locals and globals": (
+        "x = 1\nprint('x' in globals(), 'x' in locals(), vars() is globals())",
+        "True True True\n",
+    ),
     "a lambda that awaits later": ("f = lambda: echo(1)\nprint(await f())", "[1, {}]\n"),
-    "pickling and copying": ("import copy\nclass A:\n    pass\nprint(type(copy.deepcopy(A())).__name__)", "A\n"),
-    "type hints at run time": ("import typing\ndef f(a: 'int') -> str: ...\nprint(typing.get_type_hints(f))", "{'a': <class 'int'>, 'return': <class 'str'>}\n"),
+    "pickling and copying": (
+        "import copy\nclass A:\n    pass\nprint(type(copy.deepcopy(A())).__name__)",
+        "A\n",
+    ),
+    "type hints at run time": (
+        "import typing\ndef f(a: 'int') -> str: ...\nprint(typing.get_type_hints(f))",
+        "{'a': <class 'int'>, 'return': <class 'str'>}\n",
+    ),
     "an escape that Python warns of": ("print('\\d', 1 is 1)", "\\d True\n"),
-    "print to nothing": ("print()\nprint('a', end='')\nprint('b', 'c', sep='-', flush=True)", "\nab-c\n"),
+    "print to nothing": (
+        "print()\nprint('a', end='')\nprint('b', 'c', sep='-', flush=True)",
+        "\nab-c\n",
+    ),
 }
 
 RETURNS = {
@@ -149,12 +218,17 @@ RETURNS = {
     "a last call": ("echo(7)", [7, {}]),
     "an expression ahead of a return": ("if False:\n    return 1\n'last'", "last"),
     "names with a return": (
-        "from math import *\nxs = [i for i in range(3)]\nn = 0\ndef f():\n    global n\n    n += 1\n"
-        "f()\nif (y := 2): pass\ni = 9\ndel xs\ntry:\n    1 / 0\nexcept ZeroDivisionError as e:\n    m = str(e)\n"
-        "match [1, 2]:\n    case [a, *b]: pass\nclass C:\n    z = 1\nreturn [n, y, i, m, a, b, C.z, floor(pi)]",
+        (
+            "from math import *\nxs = [i for i in range(3)]\nn = 0\ndef f():\n    global n\n    n += 1\n"
+            "f()\nif (y := 2): pass\ni = 9\ndel xs\ntry:\n    1 / 0\nexcept ZeroDivisionError as e:\n    m = str(e)\n"
+            "match [1, 2]:\n    case [a, *b]: pass\nclass C:\n    z = 1\nreturn [n, y, i, m, a, b, C.z, floor(pi)]"
+        ),
         [1, 2, 9, "division by zero", 1, [2], 1, 3],
     ),
-    "a comprehension and a return": ("x = 'outer'\nl = [x for x in 'ab']\nreturn [x, l]", ["outer", ["a", "b"]]),
+    "a comprehension and a return": (
+        "x = 'outer'\nl = [x for x in 'ab']\nreturn [x, l]",
+        ["outer", ["a", "b"]],
+    ),
     "a lambda and a return": ("k = 3\nf = lambda k: k\nreturn [f(1), k]", [1, 3]),
     "an annotated name and a return": ("n: int = 4\nreturn n", 4),
     "a global statement and a return": ("global q\nq = 1\nreturn q", 1),
@@ -188,18 +262,66 @@ async def test_returns(name):
 
 
 FAILS = {
-    "an exception": ("x = 1\n\nraise ValueError('no')", "ValueError", "no", 3, "raise ValueError('no')"),
-    "in a function": ("def f(a):\n    return 1 / a\nf(0)", "ZeroDivisionError", "division by zero", 2, "return 1 / a"),
+    "an exception": (
+        "x = 1\n\nraise ValueError('no')",
+        "ValueError",
+        "no",
+        3,
+        "raise ValueError('no')",
+    ),
+    "in a function": (
+        "def f(a):\n    return 1 / a\nf(0)",
+        "ZeroDivisionError",
+        "division by zero",
+        2,
+        "return 1 / a",
+    ),
     "in a class body": ("class A:\n    x = y", "NameError", "name 'y' is not defined", 2, "x = y"),
-    "in a library": ("import json\njson.loads('{')", "JSONDecodeError", "Expecting property name", 2, "json.loads('{')"),
+    "in a library": (
+        "import json\njson.loads('{')",
+        "JSONDecodeError",
+        "Expecting property name",
+        2,
+        "json.loads('{')",
+    ),
     "a syntax error": ("x = 1\nif x\n    y", "SyntaxError", "expected ':' (line 2)", 2, "if x"),
     "an indentation error": ("  x = 1\ny = 2", "IndentationError", "line 1", 1, "x = 1"),
-    "an await outside of async": ("def f():\n    await echo()", "SyntaxError", "await", 2, "await echo()"),
-    "with a note": ("e = ValueError('a')\ne.add_note('a note')\nraise e", "ValueError", "a\na note", 3, "raise e"),
+    "an await outside of async": (
+        "def f():\n    await echo()",
+        "SyntaxError",
+        "await",
+        2,
+        "await echo()",
+    ),
+    "with a note": (
+        "e = ValueError('a')\ne.add_note('a note')\nraise e",
+        "ValueError",
+        "a\na note",
+        3,
+        "raise e",
+    ),
     "a group": ("raise ExceptionGroup('two', [ValueError(1)])", "ExceptionGroup", "two", 1, None),
-    "a separator in a string before it": ("x = 'a\u2028b\x0c'\ny = 1\n1 / 0", "ZeroDivisionError", "division", 3, "1 / 0"),
-    "a message that cannot be shown": ("class E(Exception):\n    def __str__(self):\n        raise TypeError\nraise E", "E", "cannot be shown", 4, "raise E"),
-    "with a return elsewhere": ("if False:\n    return\nx = 1\n1 / 0", "ZeroDivisionError", "division", 4, "1 / 0"),
+    "a separator in a string before it": (
+        "x = 'a\u2028b\x0c'\ny = 1\n1 / 0",
+        "ZeroDivisionError",
+        "division",
+        3,
+        "1 / 0",
+    ),
+    "a message that cannot be shown": (
+        "class E(Exception):\n    def __str__(self):\n        raise TypeError\nraise E",
+        "E",
+        "cannot be shown",
+        4,
+        "raise E",
+    ),
+    "with a return elsewhere": (
+        "if False:\n    return\nx = 1\n1 / 0",
+        "ZeroDivisionError",
+        "division",
+        4,
+        "1 / 0",
+    ),
     "an import": ("import os", "ImportError", "'os' is not allowed (use pathlib", 1, "import os"),
     "a submodule": ("import urllib.request", "ImportError", "there is no network", 1, None),
     "eval": ("eval('1')", "RuntimeError", "eval() is not available", 1, None),
@@ -207,29 +329,101 @@ FAILS = {
     "exit": ("exit()", "RuntimeError", "let the script reach its end", 1, None),
     "SystemExit": ("raise SystemExit(3)", "SystemExit", "called exit", 1, None),
     "KeyboardInterrupt": ("raise KeyboardInterrupt", "KeyboardInterrupt", "", 1, None),
-    "CancelledError": ("raise asyncio.CancelledError()", "CancelledError", "cancelled itself", 1, None),
-    "a task that cancels itself": ("asyncio.current_task().cancel()\nawait asyncio.sleep(1)", "CancelledError", "cancelled itself", None, None),
+    "CancelledError": (
+        "raise asyncio.CancelledError()",
+        "CancelledError",
+        "cancelled itself",
+        1,
+        None,
+    ),
+    "a task that cancels itself": (
+        "asyncio.current_task().cancel()\nawait asyncio.sleep(1)",
+        "CancelledError",
+        "cancelled itself",
+        None,
+        None,
+    ),
     "a base exception": ("class B(BaseException): pass\nraise B('b')", "B", "b", 2, None),
-    "deep recursion": ("def f(n):\n    return f(n + 1)\nf(0)", "RecursionError", "maximum recursion", 2, None),
+    "deep recursion": (
+        "def f(n):\n    return f(n + 1)\nf(0)",
+        "RecursionError",
+        "maximum recursion",
+        2,
+        None,
+    ),
     "a missing await": ("rows = shop.find()\nlen(rows)", "TypeError", "", 2, None),
-    "an item of a missing await": ("shop.find()[0]", "TypeError", "must be awaited: write `await shop.find(…)`", 1, None),
-    "a loop over a missing await": ("for x in shop.find():\n    pass", "TypeError", "must be awaited", 1, None),
-    "an attribute of a missing await": ("shop.find().rows", "TypeError", "must be awaited", 1, None),
-    "a call that was never awaited": ("shop.send(1)\nprint('sent')", "NotAwaitedError", "shop.send(…) on line 1", None, None),
-    "a function that was never awaited": ("async def send():\n    await shop.send(1)\nsend()\nprint('sent')", "NotAwaitedError", "send", None, None),
-    "asyncio.run within a function": ("def f():\n    return asyncio.run(echo())\nf()", "RuntimeError", "await", 2, None),
+    "an item of a missing await": (
+        "shop.find()[0]",
+        "TypeError",
+        "must be awaited: write `await shop.find(…)`",
+        1,
+        None,
+    ),
+    "a loop over a missing await": (
+        "for x in shop.find():\n    pass",
+        "TypeError",
+        "must be awaited",
+        1,
+        None,
+    ),
+    "an attribute of a missing await": (
+        "shop.find().rows",
+        "TypeError",
+        "must be awaited",
+        1,
+        None,
+    ),
+    "a call that was never awaited": (
+        "shop.send(1)\nprint('sent')",
+        "NotAwaitedError",
+        "shop.send(…) on line 1",
+        None,
+        None,
+    ),
+    "a function that was never awaited": (
+        "async def send():\n    await shop.send(1)\nsend()\nprint('sent')",
+        "NotAwaitedError",
+        "send",
+        None,
+        None,
+    ),
+    "asyncio.run within a function": (
+        "def f():\n    return asyncio.run(echo())\nf()",
+        "RuntimeError",
+        "await",
+        2,
+        None,
+    ),
     "a file outside": ("open('/etc/passwd')", "PermissionError", "outside the folders", 1, None),
     "a descriptor": ("open(3)", "PermissionError", "not a descriptor", 1, None),
-    "an output file's name": ("add_to_output_files('../a', 'x')", "ValueError", "cannot be an output file's name", 1, None),
-    "an output file's content": ("add_to_output_files('a', object())", "TypeError", "cannot write a object", 1, None),
-    "an argument that cannot be passed": ("await echo(object())", "UnsupportedValueError", "type object cannot be passed", 1, None),
+    "an output file's name": (
+        "add_to_output_files('../a', 'x')",
+        "ValueError",
+        "cannot be an output file's name",
+        1,
+        None,
+    ),
+    "an output file's content": (
+        "add_to_output_files('a', object())",
+        "TypeError",
+        "cannot write a object",
+        1,
+        None,
+    ),
+    "an argument that cannot be passed": (
+        "await echo(object())",
+        "UnsupportedValueError",
+        "type object cannot be passed",
+        1,
+        None,
+    ),
 }
 
 
 @pytest.mark.parametrize("name", FAILS)
 async def test_fails(name):
     code, kind, message, line, source = FAILS[name]
-    outcome, host = await run_script(code)
+    outcome, _host = await run_script(code)
     assert isinstance(outcome, Failed), outcome
     assert outcome.kind == kind
     assert message in outcome.message
@@ -279,7 +473,9 @@ async def test_a_failing_line_of_an_earlier_script_is_shown():
 
 
 async def test_rerun_ends_the_script():
-    code = "x = [1]\ntry:\n    rerun('saw x', 'print it', ['x'])\nexcept Exception:\n    print('no')"
+    code = (
+        "x = [1]\ntry:\n    rerun('saw x', 'print it', ['x'])\nexcept Exception:\n    print('no')"
+    )
     outcome, host = await run_script(code)
     assert outcome == Rerun(
         context="saw x", remaining="print it", carry=("x",), variables={"x": "list of 1 int"}

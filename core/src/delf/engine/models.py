@@ -107,7 +107,8 @@ class Asker:
         self.ledger.check()
         messages = request.messages
         if self.system_prompt:
-            messages = (messages[0], system(self.system_prompt), *messages[1:])
+            place = 1 if messages[0].role == "system" else 0
+            messages = (*messages[:place], system(self.system_prompt), *messages[place:])
         request = replace(request, messages=messages)
         await self.log.record(
             ModelCalled, model=config.model, purpose=request.purpose, attempt=attempt

@@ -114,7 +114,7 @@ def _price(entry: Any) -> Price:
 
 
 def _amount(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
         raise ValueError(f"{value!r} is no price")
     return float(value)
 

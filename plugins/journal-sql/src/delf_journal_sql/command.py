@@ -1,3 +1,303 @@
+"""``delf runs``: look at the tasks in the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
 import click
-@click.group()
-def runs(): ...
+
+from delf.errors import DelfError
+from delf.events import Event, ScriptGenerated, TaskFinished, encode
+from delf_journal_sql import render
+from delf_journal_sql.journal import SqlJournal
+from delf_journal_sql.settings import JournalSettings
+from delf_journal_sql.store import StoredTask
+
+T = TypeVar("T")
+
+_PLUGIN: Final = "journal-sql"
+_STATES: Final = ("running", "interrupted", "done", "error")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DEFAULT_AGE: Final = 30 * 86_400.0
+_LOOK_SECONDS: Final = 5.0
+_CALLS_SHOWN: Final = 30
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+
+
+def _age(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """A duration as ``30d``, ``12h``, ``90m``, ``45s`` or ``2w``, in seconds."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", value)
+    if found is None:
+        raise click.BadParameter(
+            f"{value!r} is no duration; write 30d, 12h, 90m, 45s or 2w", ctx, param
+        )
+    return float(found[1]) * _UNITS[found[2]]
+
+
+@click.group("runs")
+def runs() -> None:
+    """Look at the tasks in the journal; an ID may be shortened while it is unique.
+
+    \b
+    delf runs list --state error
+    delf runs show 3f9a
+    delf runs events 3f9a --follow
+    """  # noqa: D301 - click's mark for lines that stay as they are
+
+
+@runs.command("list")
+@click.option("--state", type=click.Choice(_STATES), help="Only tasks in this state.")
+@click.option("--text", metavar="TEXT", help="Only tasks that hold this text.")
+@click.option("--since", callback=_age, metavar="AGE", help="Only tasks of the last 2h, 7d, …")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
+@as_json_option
+@click.pass_context
+def list_command(
+    ctx: click.Context,
+    state: str | None,
+    text: str | None,
+    since: float | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List tasks, the newest first.
+
+    A task is running, done, error, or interrupted: its process ended before it did.
+    """
+    begin = None if since is None else time.time() - since
+    journal = _journal(ctx)
+    found = _with(journal, lambda j: j.find(limit, state=state, text=text, since=begin))
+    if as_json:
+        click.echo(render.json_text([render.task_data(task) for task in found], indent=2))
+        return
+    if not found:
+        wanted = any(item is not None for item in (state, text, since))
+        what = "No task fits" if wanted else "There is no task yet"
+        click.echo(f"{what} in {journal.place}", err=True)
+        return
+    for line in render.tasks_table(found):
+        click.echo(line)
+
+
+@runs.command("show")
+@click.argument("task_id", metavar="ID")
+@as_json_option
+@click.pass_context
+def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
+    """Show how a task went: steps, calls, tokens, cost, answer."""
+    from delf import Trace
+
+    task, events = _load(ctx, task_id)
+    trace = Trace(events)
+    last = events[-1] if events else None
+    ended = last if isinstance(last, TaskFinished) else None
+    if as_json:
+        data = render.task_data(task)
+        answer = None if ended is None else ended.text
+        files = {} if ended is None else dict(ended.files)
+        whole = {**data, "answer": answer, "files": files, "trace": trace.to_dict()}
+        click.echo(render.json_text(whole, indent=2))
+        return
+    click.echo(click.style(render.visible(task.task), bold=True))
+    where = f", by {task.owner}" if task.owner else ""
+    click.echo(f"{render.coloured(task.state)}, started {render.moment(task.started_at)}{where}")
+    click.echo("")
+    click.echo(_lines(trace.summary()))
+    rows = [
+        (
+            str(call.call_id),
+            call.status,
+            render.span(call.duration_ms),
+            render.visible(call.name),
+            render.visible(call.error or call.description or ""),
+        )
+        for call in trace.tool_calls[:_CALLS_SHOWN]
+    ]
+    if rows:
+        click.echo("")
+        for line in render.table(rows, ("call", "status", "took", "action", "what")):
+            click.echo(line)
+        more = len(trace.tool_calls) - len(rows)
+        click.echo(f"… and {more} more; delf runs events shows all") if more > 0 else None
+    if task.error:
+        click.echo(f"\n{click.style('error:', fg='red', bold=True)} {render.visible(task.error)}")
+    if ended is not None and ended.text.strip():
+        click.echo(f"\n{_lines(ended.text.strip())}")
+
+
+@runs.command("events")
+@click.argument("task_id", metavar="ID")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until it is over.")
+@as_json_option
+@click.pass_context
+def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> None:
+    """Write a task's events, a line each."""
+    began: float | None = None
+
+    async def write(journal: SqlJournal) -> None:
+        nonlocal began
+        name = await journal.resolve(task_id)
+        async for event in _events(journal, name, follow=follow):
+            began = event.at if began is None else began
+            record = render.json_text(encode(event)) if as_json else None
+            click.echo(record or render.event_line(event, began))
+            if follow:
+                sys.stdout.flush()
+
+    _with(_journal(ctx), write)
+
+
+@runs.command("code")
+@click.argument("task_id", metavar="ID")
+@as_json_option
+@click.pass_context
+def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
+    """Write the scripts that a task ran."""
+    task, found = _load(ctx, task_id)
+    scripts = [event for event in found if isinstance(event, ScriptGenerated)]
+    if as_json:
+        data = [{"attempt": item.attempt, "code": item.code} for item in scripts]
+        click.echo(render.json_text(data, indent=2))
+        return
+    if not scripts:
+        click.echo(f"task {task.task_id} has no script", err=True)
+    for number, item in enumerate(scripts, 1):
+        if len(scripts) > 1:
+            click.echo(f"{chr(10) if number > 1 else ''}# script {number} of {len(scripts)}")
+        click.echo(_lines(item.code.rstrip()))
+
+
+@runs.command("export")
+@click.argument("task_id", metavar="ID")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where to.")
+@click.pass_context
+def export(ctx: click.Context, task_id: str, out: Path | None) -> None:
+    """Write a task with all its events as one JSON document."""
+    task, found = _load(ctx, task_id)
+    document = {
+        "format": "delf-run",
+        "version": 1,
+        "task": render.task_data(task),
+        "events": [encode(event) for event in found],
+    }
+    text = render.json_text(document, indent=2)
+    if out is None:
+        click.echo(text)
+        return
+    try:
+        out.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise DelfError(f"{out} cannot be written: {error.strerror}") from error
+    click.echo(f"{out}: task {task.task_id}, {task.events:,} events", err=True)
+
+
+@runs.command("prune")
+@click.option(
+    "--older-than",
+    callback=_age,
+    metavar="AGE",
+    help="Remove tasks that ended so long ago.  [default: 30d, without --keep]",
+)
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the newest N tasks.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@as_json_option
+@click.pass_context
+def prune(
+    ctx: click.Context, older_than: float | None, keep: int | None, dry_run: bool, as_json: bool
+) -> None:
+    """Remove old tasks with all their events; never one that runs."""
+    age = _DEFAULT_AGE if older_than is None and keep is None else older_than
+    done = _with(_journal(ctx), lambda j: j.prune(age, keep or 0, dry_run=dry_run))
+    if as_json:
+        data = {"dry_run": dry_run, "tasks": list(done.tasks), "events": done.events}
+        click.echo(render.json_text(data, indent=2))
+        return
+    if dry_run:
+        for name in done.tasks:
+            click.echo(render.visible(name))
+    verb = "would be removed" if dry_run else "removed"
+    count = f"{len(done.tasks):,} task{'' if len(done.tasks) == 1 else 's'}"
+    click.echo(f"{count} with {done.events:,} events {verb}", err=dry_run)
+
+
+# -- what they share --------------------------------------------------------------------------
+
+
+def _journal(ctx: click.Context) -> SqlJournal:
+    """The journal that tasks started here are kept in."""
+    load: Callable[[], Any] | None = getattr(ctx.find_root().obj, "load_project", None)
+    if load is None:
+        return SqlJournal()
+    project = load()
+    options: Mapping[str, Any] = project.plugin_options.get(_PLUGIN, {})
+    names = ((name, f"DELF_JOURNAL_SQL_{name.upper()}") for name in JournalSettings.model_fields)
+    found = {name: project.environ.get(variable) for name, variable in names}
+    given = {name: value for name, value in found.items() if value}
+    return SqlJournal(**{**given, **options})
+
+
+def _with(journal: SqlJournal, work: Callable[[SqlJournal], Awaitable[T]]) -> T:
+    """Work with a journal, then close it."""
+
+    async def main() -> T:
+        try:
+            return await work(journal)
+        finally:
+            await journal.aclose()
+
+    return asyncio.run(main())
+
+
+def _load(ctx: click.Context, text: str) -> tuple[StoredTask, list[Event]]:
+    """A task and its events."""
+
+    async def load(journal: SqlJournal) -> tuple[StoredTask, list[Event]]:
+        name = await journal.resolve(text)
+        return await journal.task(name), list(await journal.read(name))
+
+    return _with(_journal(ctx), load)
+
+
+async def _events(journal: SqlJournal, name: str, *, follow: bool) -> AsyncGenerator[Event]:
+    """A task's events; with ``follow`` until it is over, or nobody works on it any more."""
+    live = journal.subscribe(name)
+    seen = 0
+    for event in await journal.read(name):
+        yield event
+        seen = event.seq
+        follow = follow and not isinstance(event, TaskFinished)
+    while follow:
+        state = (await journal.task(name)).state
+        try:
+            event = await asyncio.wait_for(anext(live), _LOOK_SECONDS)
+        except TimeoutError:
+            if state == "interrupted":
+                click.echo("interrupted: the process that worked on it is gone", err=True)
+                return
+            continue
+        if event.seq > seen:
+            yield event
+            seen = event.seq
+            follow = not isinstance(event, TaskFinished)
+
+
+def _lines(text: str) -> str:
+    """A text of several lines without characters that steer a terminal."""
+    return "\n".join(
+        line if line.isprintable() else "".join(map(_shown, line)) for line in text.split("\n")
+    )
+
+
+def _shown(character: str) -> str:
+    if character.isprintable() or character == "\t":
+        return character
+    return character.encode("unicode_escape").decode("ascii")

@@ -151,6 +151,14 @@ class SqlJournal:
         """
         return await self._read(lambda c: store.resolve_id(c, text))
 
+    async def task(self, task_id: str) -> StoredTask:
+        """What is known of one task.
+
+        Raises:
+            UnknownTaskError: When no such task is known.
+        """
+        return await self._read(lambda c: store.one_task(c, self._database.now(c), task_id))
+
     async def claim(self, task_id: str) -> None:
         """Make a task whose process is gone this one's own, to resume it.
 
@@ -299,4 +307,3 @@ class SqlJournal:
             watcher = self._watcher
         watcher.add(subscription)
         return subscription
-

@@ -22,53 +22,6 @@ COLUMNS: Final = "o.pid, o.birth, o.host, o.place, o.heartbeat"
 """What :func:`is_alive` asks of ``delf_owners AS o``."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Owner:
-    """This process as the owner of tasks.
-
-    Args:
-        pid: Its number.
-        birth: When it began, by the clock of its kernel: numbers are used again.
-        host: The machine's name, for people.
-        place: The machine, since it was started, and the space in which its numbers count.
-        key: Of this journal in this process.
-    """
-
-    pid: int = field(default_factory=os.getpid)
-    birth: str | None = field(default_factory=lambda: birth_of(os.getpid()))
-    host: str = field(default_factory=socket.gethostname)
-    place: str = field(default_factory=lambda: place())
-    key: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    def register(self, connection: Connection, database: Database) -> None:
-        """Write down that it lives; in a transaction."""
-        columns = ("owner", "pid", "birth", "host", "place", "heartbeat")
-        row = (self.key, self.pid, self.birth, self.host, self.place, database.now(connection))
-        self.leave(connection)
-        connection.insert("delf_owners", columns, [row])
-
-    def leave(self, connection: Connection) -> None:
-        """Its tasks are nobody's from now on."""
-        connection.execute("DELETE FROM delf_owners WHERE owner = :key", {"key": self.key})
-
-
-def is_alive(row: Mapping[str, Any], now: float) -> bool:
-    """Whether a process still runs.
-
-    On this machine the kernel knows; of others, only their heartbeat tells.
-
-    Args:
-        row: Its ``pid``, ``birth``, ``place`` and ``heartbeat``; no ``place`` where the
-            owner left.
-        now: The time by which heartbeats are compared.
-    """
-    if row["place"] is None:
-        return False
-    if row["place"] == place() and row["birth"] is not None:
-        return birth_of(row["pid"]) == row["birth"]
-    return now - row["heartbeat"] < SILENCE_SECONDS
-
-
 @functools.cache
 def place() -> str:
     """The machine, since it was started, and its space of process numbers."""
@@ -104,3 +57,50 @@ def _first_line(path: str) -> str | None:
         return Path(path).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
     except OSError:
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """This process as the owner of tasks.
+
+    Args:
+        pid: Its number.
+        birth: When it began, by the clock of its kernel: numbers are used again.
+        host: The machine's name, for people.
+        place: The machine, since it was started, and the space in which its numbers count.
+        key: Of this journal in this process.
+    """
+
+    pid: int = field(default_factory=os.getpid)
+    birth: str | None = field(default_factory=lambda: birth_of(os.getpid()))
+    host: str = field(default_factory=socket.gethostname)
+    place: str = field(default_factory=place)
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def register(self, connection: Connection, database: Database) -> None:
+        """Write down that it lives; in a transaction."""
+        columns = ("owner", "pid", "birth", "host", "place", "heartbeat")
+        row = (self.key, self.pid, self.birth, self.host, self.place, database.now(connection))
+        self.leave(connection)
+        connection.insert("delf_owners", columns, [row])
+
+    def leave(self, connection: Connection) -> None:
+        """Its tasks are nobody's from now on."""
+        connection.execute("DELETE FROM delf_owners WHERE owner = :key", {"key": self.key})
+
+
+def is_alive(row: Mapping[str, Any], now: float) -> bool:
+    """Whether a process still runs.
+
+    On this machine the kernel knows; of others, only their heartbeat tells.
+
+    Args:
+        row: Its ``pid``, ``birth``, ``place`` and ``heartbeat``; no ``place`` where the
+            owner left.
+        now: The time by which heartbeats are compared.
+    """
+    if row["place"] is None:
+        return False
+    if row["place"] == place() and row["birth"] is not None:
+        return birth_of(row["pid"]) == row["birth"]
+    return now - row["heartbeat"] < SILENCE_SECONDS

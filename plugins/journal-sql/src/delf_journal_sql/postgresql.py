@@ -89,12 +89,12 @@ class PostgresConnection:
         """Drop what was done."""
         begun, self._begun = self._begun, None
         if begun is not None:
-            with contextlib.suppress(self._database.errors):
+            with contextlib.suppress(*self._database.errors):
                 begun.rollback()
 
     def close(self) -> None:
         """Close it, or give it back to its pool."""
-        with contextlib.suppress(self._database.errors):
+        with contextlib.suppress(*self._database.errors):
             self._raw.close()
 
 
@@ -121,6 +121,7 @@ class PostgresDatabase:
         try:
             import psycopg
             import sqlalchemy as sa
+            from sqlalchemy.exc import ArgumentError, SQLAlchemyError
         except ImportError as error:
             raise OptionalDependencyError(
                 "a journal in PostgreSQL needs SQLAlchemy and psycopg",
@@ -128,14 +129,13 @@ class PostgresDatabase:
             ) from error
         try:
             url = sa.engine.make_url(f"postgresql+psycopg://{rest}")
-        except (sa.exc.ArgumentError, ValueError):
+        except (ArgumentError, ValueError):
             raise JournalSetupError("the URL of the journal cannot be read") from None
         shown = url.set(password=None).render_as_string().replace("+psycopg", "")
         self.name = shown
-        self.errors = (sa.exc.SQLAlchemyError, psycopg.Error, OSError)
+        self.errors: tuple[type[Exception], ...] = (SQLAlchemyError, psycopg.Error, OSError)
         self._texts: dict[str, sa.TextClause] = {}
         self._text = sa.text
-        self._error_types = (sa.exc.DBAPIError, psycopg)
         self._lock = threading.Lock()
         seconds = max(1, int(settings.lock_timeout * 1000))
         self._options: dict[str, Any] = {
@@ -222,9 +222,11 @@ class PostgresDatabase:
             return PostgresConnection(self, engine.connect())
 
     def _explain(self, error: Exception) -> Exception:
-        dbapi_error, psycopg = self._error_types
-        lost = isinstance(error, dbapi_error) and error.connection_invalidated
-        cause = error.orig if isinstance(error, dbapi_error) else error
+        import psycopg
+        from sqlalchemy.exc import DBAPIError
+
+        lost = isinstance(error, DBAPIError) and error.connection_invalidated
+        cause = error.orig if isinstance(error, DBAPIError) else error
         said = " ".join(str(cause).split())
         if isinstance(cause, psycopg.errors.UniqueViolation):
             return DuplicateRowError(said)

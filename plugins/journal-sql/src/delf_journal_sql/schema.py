@@ -79,7 +79,7 @@ def migrate(
             _refuse_newer(found, len(migrations), database)
             if not connection.has_table(_VERSIONS):
                 connection.execute(f"CREATE TABLE {_VERSIONS} (version INTEGER NOT NULL)")
-                connection.execute(f"INSERT INTO {_VERSIONS} VALUES (0)")
+                connection.execute(f"INSERT INTO {_VERSIONS} VALUES (0)")  # noqa: S608 - own name
             for step in migrations[found:]:
                 step(lambda sql: connection.execute(sql.format(**database.types)))
             connection.execute(f"UPDATE {_VERSIONS} SET version = :v", {"v": len(migrations)})  # noqa: S608 - own name

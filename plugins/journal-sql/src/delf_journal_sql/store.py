@@ -189,13 +189,31 @@ def find_tasks(
     return [task for task in found if state in (None, task.state)][:limit]
 
 
+def one_task(connection: Connection, now: float, task_id: str) -> StoredTask:
+    """What is known of one task.
+
+    Raises:
+        UnknownTaskError: When there is no such task.
+    """
+    rows = connection.execute(
+        f"SELECT {_TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
+        "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
+        {"id": task_id},
+    )
+    if not rows:
+        raise unknown(task_id)
+    return _stored(rows[0], now)
+
+
 def _literal(text: str) -> str:
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
 def _stored(row: SqlRow, now: float) -> StoredTask:
     task_id, task, origin, state, started, finished, duration, cost, error, events = row[:10]
-    owner = dict(zip(("pid", "birth", "host", "place", "heartbeat"), row[10:], strict=True))
+    owner: dict[str, Any] = dict(
+        zip(("pid", "birth", "host", "place", "heartbeat"), row[10:], strict=True)
+    )
     alive = state == "running" and is_alive(owner, now)
     return StoredTask(
         task_id=task_id,
@@ -266,9 +284,7 @@ def notes_from(connection: Connection, position: int, task_id: str | None = None
         {"pos": position, **({"task_id": task_id} if only else {})},
     )
     return [
-        Note(
-            position=pos, task_id=name, at=at, kind=kind, data=from_jsonable(json.loads(data))
-        )
+        Note(position=pos, task_id=name, at=at, kind=kind, data=from_jsonable(json.loads(data)))
         for pos, name, at, kind, data in rows
     ]
 

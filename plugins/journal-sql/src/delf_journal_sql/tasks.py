@@ -128,9 +128,7 @@ class Tasks:
 
     def _create(self, connection: Connection, packed: Packed) -> _Task:
         event = packed.event
-        task, origin = (
-            (event.task, event.origin) if isinstance(event, TaskStarted) else ("", "")
-        )
+        task, origin = (event.task, event.origin) if isinstance(event, TaskStarted) else ("", "")
         values: dict[str, Any] = {
             "id": event.task_id,
             "task": plain_text(task),

@@ -7,9 +7,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 from weakref import WeakSet
 
 from delf_journal_sql.database import Changes, Connection, Database
@@ -25,11 +25,8 @@ _AGAIN_SECONDS: Final = 0.5
 Fetch = Callable[[Connection, int, int], list[tuple[int, T]]]
 """Items after a position, at most so many, with their positions."""
 
-
-class Reader(Protocol):
-    """Runs what blocks in a thread with a connection for reading."""
-
-    async def __call__(self, function: Callable[[Connection], Any], /) -> Any: ...
+Reader = Callable[[Callable[[Connection], Any]], Awaitable[Any]]
+"""Runs what blocks in a thread, with a connection for reading."""
 
 
 class Subscription(Generic[T]):
@@ -74,14 +71,16 @@ class Subscription(Generic[T]):
             if self._position is None:
                 self._position = await asyncio.wrap_future(self._start)
             self._signal.clear()
-            position = self._position
-            items = await self._reader(lambda c: self._fetch(c, position, _AT_ONCE))
+            items = await self._reader(self._next)
             if items:
                 self._position = items[-1][0]
                 self._buffer.extend(item for _, item in items)
             else:
                 await self._signal.wait()
         return self._buffer.popleft()
+
+    def _next(self, connection: Connection) -> list[tuple[int, T]]:
+        return self._fetch(connection, self._position or 0, _AT_ONCE)
 
     async def aclose(self) -> None:
         """End it."""

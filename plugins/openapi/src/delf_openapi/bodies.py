@@ -144,9 +144,7 @@ def _flatten(
     if merged is None or merged.nullable:
         return None, None
     writable = {
-        name: part
-        for name, part in merged.properties.items()
-        if not _is_read_only(document, part)
+        name: part for name, part in merged.properties.items() if not _is_read_only(document, part)
     }
     if len(writable) > _MAX_FIELDS:
         return None, None

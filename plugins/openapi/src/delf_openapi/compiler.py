@@ -160,7 +160,9 @@ def _of_field(item: Field, body: Body, shapes: Shapes, document: Document) -> Ar
     required = item.required and body.required
     shown = safe_text(shapes, item.schema, "in", _ARGUMENT_CHARS)
     default = None if required else _default(found)
-    return Argument(item.arg, item.name, "body", shown, default, _doc(found.get("description"), found))
+    return Argument(
+        item.arg, item.name, "body", shown, default, _doc(found.get("description"), found)
+    )
 
 
 def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:

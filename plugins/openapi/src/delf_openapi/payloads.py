@@ -149,8 +149,10 @@ def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
 def _part(name: str, value: Any, schema: Mapping[str, Any], declared: Any, mark: str) -> bytes:
     filename: str | None = None
     media = declared.split(",")[0].strip() if isinstance(declared, str) else None
-    if isinstance(value, dict) and "content" in value and (
-        is_binary(schema) or isinstance(cast("Any", value)["content"], bytes)
+    if (
+        isinstance(value, dict)
+        and "content" in value
+        and (is_binary(schema) or isinstance(cast("Any", value)["content"], bytes))
     ):
         given = cast("dict[str, Any]", value)
         filename = str(given.get("filename") or name)

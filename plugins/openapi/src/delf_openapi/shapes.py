@@ -207,7 +207,9 @@ def _literals(values: list[Any]) -> str:
     shown: list[str] = []
     size = 0
     for value in plain:
-        text = ascii(value) if not isinstance(value, str) or not value.isprintable() else repr(value)
+        text = (
+            ascii(value) if not isinstance(value, str) or not value.isprintable() else repr(value)
+        )
         size += len(text) + 2
         if len(shown) >= _MAX_LITERALS or (shown and size > _MAX_LITERAL_CHARS):
             shown.append("...")
@@ -225,8 +227,10 @@ def _union(parts: list[str], *, nullable: bool) -> str:
             listed = [*listed[:_MAX_CHOICES], "..."]
         listed = ["Any"] if "Any" in listed else listed
         listed += none
-    if nullable and not any(p == "None" or p.endswith("| None") for p in listed) and (
-        listed != ["Any"]
+    if (
+        nullable
+        and not any(p == "None" or p.endswith("| None") for p in listed)
+        and (listed != ["Any"])
     ):
         listed.append("None")
     return " | ".join(listed)

@@ -294,9 +294,11 @@ def _check_enum(found: Mapping[str, Any], value: Any, path: str) -> None:
     if isinstance(value, (int, float, bool)) and str(value).lower() in values:
         return
     shown = ", ".join(repr(v) for v in values[:20]) + (", …" if len(values) > 20 else "")
-    close = did_you_mean(value, [v for v in values if isinstance(v, str)]) if (
-        isinstance(value, str)
-    ) else ""
+    close = (
+        did_you_mean(value, [v for v in values if isinstance(v, str)])
+        if (isinstance(value, str))
+        else ""
+    )
     raise Misfit(path, f"must be one of {shown}{close}")
 
 
@@ -319,7 +321,9 @@ def _check_text(found: Mapping[str, Any], value: str, path: str) -> None:
         raise Misfit(path, "must be a date, as 2026-01-31")
 
 
-_UUID: Final = re.compile(r"^(urn:uuid:)?\{?[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$")
+_UUID: Final = re.compile(
+    r"^(urn:uuid:)?\{?[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$"
+)
 # A group that repeats within what repeats can take for ever to fail.
 _SLOW: Final = re.compile(r"\((?:[^()\\]|\\.)*[+*}](?:[^()\\]|\\.)*\)\s*[+*{]")
 

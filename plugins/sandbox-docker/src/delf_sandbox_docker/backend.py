@@ -73,7 +73,7 @@ class DockerBackend:
         if transport not in get_args(Transport):
             raise ConfigurationError(f"transport is auto, stdio or socket, not {transport!r}")
         for name, value in (("cpu_limit", cpu_limit), ("pids_limit", pids_limit)):
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+            if type(value) not in (int, float) or value <= 0:
                 raise ConfigurationError(f"sandbox_config.{name} must be a number above 0")
         self.engine = Engine(engine)
         self._base_image = base_image
@@ -321,7 +321,9 @@ class DockerBackend:
     async def _provide(self, session: ContainerSession, spec: SessionSpec) -> None:
         """Put the input files into the workspace."""
         folder = session.container.folder
-        if spec.files and folder is None:
+        if not spec.files:
+            return
+        if folder is None:
             raise SandboxUnavailableError(
                 f"input files need a Docker engine on this machine, not {self.engine.url}"
             )

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from delf.errors import DelfError
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
@@ -198,10 +198,10 @@ class ContainerProcess:
     def _last_words(self) -> dict[str, Any]:
         lines = self._words.decode("utf-8", "replace").strip().splitlines()
         try:
-            said = json.loads(lines[-1]) if lines else {}
+            said: Any = json.loads(lines[-1]) if lines else {}
         except ValueError:
             return {}
-        return said if isinstance(said, dict) else {}
+        return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
 
     async def aclose(self) -> None:
         """Kill, wait until the engine has removed it, remove its folder."""

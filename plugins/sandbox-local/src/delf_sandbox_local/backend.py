@@ -15,13 +15,13 @@ from delf.protocols.sandbox import Availability, Available, Limits, SessionSpec,
 from delf.sandbox.session import WireSession
 from delf.sandbox.zipapp import guest_digest, guest_zipapp
 from delf.types import Isolation
-from delf_sandbox_local import seccomp
+from delf_sandbox_local import landlock, seccomp
 from delf_sandbox_local.forkserver import ForkServer
 from delf_sandbox_local.process import LocalProcess
 
 _START_SECONDS = 20.0
 _UNHURRIED_SECONDS = 0.05
-Kind = tuple[Limits, bool]
+Kind = tuple[Limits, bool, tuple[str, ...]]
 """What a process is started with; only sessions of the same kind can use it."""
 
 
@@ -61,13 +61,18 @@ class LocalBackend:
         """Works on every POSIX system."""
         if os.name != "posix":
             return Unavailable("this system has no POSIX processes", "use sandbox-docker")
-        filtered = "seccomp filter" if seccomp.supported() else "no seccomp filter here"
-        return Available(f"own process, resource limits, {filtered}")
+        abi = landlock.version()
+        measures = [
+            "own process and resource limits",
+            f"Landlock {abi}" if abi else "no Landlock here: files can be read",
+            "seccomp filter" if seccomp.supported() else "no seccomp filter here",
+        ]
+        return Available(", ".join(measures))
 
     async def open(self, spec: SessionSpec) -> WireSession:
         """A session in a process that no other task has used."""
         self._follow_loop()
-        kind = (spec.limits, bool(spec.libraries))
+        kind = _kind(spec)
         self._closed = False
         guest = self._take_idle(kind) or await self._start_for_caller(kind)
         self._open.add(guest)
@@ -83,7 +88,7 @@ class LocalBackend:
     async def warm_up(self, spec: SessionSpec) -> None:
         """Start processes ahead."""
         self._follow_loop()
-        self._refill((spec.limits, bool(spec.libraries)))
+        self._refill(_kind(spec))
 
     def visible_path(self, path: str) -> str:
         """The same path: the process shares the host's file system."""
@@ -156,8 +161,8 @@ class LocalBackend:
             self._server = server
             if dead is not None:
                 await dead.aclose()
-        limits, libraries = kind
-        process, wire = await server.fork(limits, libraries=libraries)
+        limits, libraries, files = kind
+        process, wire = await server.fork(limits, libraries=libraries, files=files)
         loop = asyncio.get_running_loop()
         _, guest = await loop.create_connection(
             lambda: _Tracked(process, limits.frame_bytes, self._open), sock=wire
@@ -186,6 +191,10 @@ class LocalBackend:
     async def _discard(self, guest: _Guest) -> None:
         self._open.discard(guest)
         await guest.aclose()
+
+
+def _kind(spec: SessionSpec) -> Kind:
+    return spec.limits, bool(spec.libraries), spec.files
 
 
 class _Tracked(_Guest):

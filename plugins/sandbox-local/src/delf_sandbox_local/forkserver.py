@@ -42,6 +42,7 @@ class ForkServer:
         self._guests: dict[int, LocalProcess] = {}
         self._early_ends: dict[int, int] = {}
         self._buffer = b""
+        self.namespaces = False
         self._turn = asyncio.Lock()
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._answer: asyncio.Future[dict[str, Any]] | None = None
@@ -72,12 +73,15 @@ class ForkServer:
         """Whether guests can still be asked for."""
         return self._control.fileno() >= 0
 
-    async def fork(self, limits: Limits, *, libraries: bool) -> tuple[LocalProcess, socket.socket]:
+    async def fork(
+        self, limits: Limits, *, libraries: bool, files: tuple[str, ...] = ()
+    ) -> tuple[LocalProcess, socket.socket]:
         """A fresh guest.
 
         Args:
             limits: What it may use.
             libraries: Whether it can see the installed packages.
+            files: Input files that it may read.
 
         Returns:
             Its process and the host's end of its wire.
@@ -94,6 +98,7 @@ class ForkServer:
             "template": self._process.pid,
             "libraries": _library_folders() if libraries else [],
             "scratch": scratch,
+            "readable": list(files),
         }
         try:
             pid = await self._ask(request, guest_end)
@@ -150,6 +155,7 @@ class ForkServer:
             else:
                 self._early_ends[pid] = status
         elif "ready" in message:
+            self.namespaces = bool(message["namespaces"])
             self._ready.set_result(None)
         elif self._answer is not None and not self._answer.done():
             self._answer.set_result(message)

@@ -12,9 +12,23 @@ import signal
 import sys
 from typing import Any
 
-from delf_sandbox_local import seccomp
+from delf_sandbox_local import landlock, seccomp
 
 _PR_SET_PDEATHSIG = 1
+_SYSTEM_FILES = (
+    "/dev/null",
+    "/dev/random",
+    "/dev/urandom",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/share/zoneinfo",
+)
+"""What the interpreter may still load when a script imports a module."""
 
 
 def die_with_parent(parent: int) -> None:
@@ -29,16 +43,20 @@ def die_with_parent(parent: int) -> None:
         os._exit(0)
 
 
-def confine(limits: dict[str, Any]) -> None:
+def confine(limits: dict[str, Any], readable: list[str], scratch: str) -> None:
     """Limit and confine this process for good.
 
     Args:
         limits: The fields of :class:`delf.protocols.sandbox.Limits`.
+        readable: Input files; the interpreter's own are added.
+        scratch: The folder that it may write in.
 
     Raises:
         OSError: When the system refuses.
     """
     _limit(limits)
+    if landlock.version():
+        landlock.restrict([*sys.path, *_SYSTEM_FILES, *readable], [scratch])
     if seccomp.supported():
         seccomp.install()
 

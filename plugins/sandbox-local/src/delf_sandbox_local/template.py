@@ -19,6 +19,7 @@ import struct
 import sys
 from typing import Any, NoReturn
 
+from delf_sandbox_local import namespaces
 from delf_sandbox_local.launcher import confine, die_with_parent
 
 _HEADER = struct.Struct(">I")
@@ -50,7 +51,9 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
         descriptor: The control socket.
         parent: The host's process id.
     """
-    die_with_parent(parent)
+    entered = namespaces.enter()
+    namespaces.drop_capabilities()
+    die_with_parent(parent)  # after the others: a change of credentials would forget it
     sys.path.insert(0, zipapp)
     __import__("delf.sandbox.guest.session")
     for name in _PRELOADED:
@@ -59,7 +62,7 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
     signal.signal(signal.SIGCHLD, _nothing)
     gc.freeze()
     with socket.socket(fileno=descriptor) as control:
-        _Template(control).serve()
+        _Template(control).serve(entered)
 
 
 class _Template:
@@ -76,9 +79,13 @@ class _Template:
         os.set_blocking(self._waker, False)
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
 
-    def serve(self) -> None:
-        """Work until the host is gone."""
-        self._tell({"ready": True})
+    def serve(self, entered: bool) -> None:
+        """Work until the host is gone.
+
+        Args:
+            entered: Whether this process has namespaces of its own.
+        """
+        self._tell({"ready": True, "namespaces": entered})
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
@@ -122,7 +129,7 @@ class _Template:
             sys.path += request["libraries"]
             from delf.sandbox.guest.session import serve_forever
 
-            confine(request["limits"])
+            confine(request["limits"], request["readable"], request["scratch"])
             serve_forever(wire, wire)
         except BaseException as error:  # the template's own code must not go on in a child
             sys.excepthook(type(error), error, error.__traceback__)

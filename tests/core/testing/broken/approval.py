@@ -66,8 +66,10 @@ class TestShowsTextOnly(Suite):
 
     class kind(ScriptedApprovals):
         async def decide(self, request):
-            "".join(str(value, "ascii") if isinstance(value, bytes) else "" for value in
-                    request.arguments.values())
+            "".join(
+                str(value, "ascii") if isinstance(value, bytes) else ""
+                for value in request.arguments.values()
+            )
             return await super().decide(request)
 
 

@@ -165,7 +165,11 @@ class TestSchemaOfAnother(Suite):
             import dataclasses
 
             return [dataclasses.replace(a, schema=dict) for a in await super().actions()] + [
-                dataclasses.replace((await super().actions())[0], name="more", schema=lambda: {"properties": {"x": {}}})
+                dataclasses.replace(
+                    (await super().actions())[0],
+                    name="more",
+                    schema=lambda: {"properties": {"x": {}}},
+                )
             ]
 
 

@@ -137,9 +137,9 @@ class TestNoValues(Suite):
 
     class kind(Backend):
         session = answering(
-            lambda outcome: dataclasses.replace(outcome, value=None)
-            if isinstance(outcome, Done)
-            else outcome
+            lambda outcome: (
+                dataclasses.replace(outcome, value=None) if isinstance(outcome, Done) else outcome
+            )
         )
 
 
@@ -178,7 +178,9 @@ class TestImportsAnything(Suite):
 
     class kind(Backend):
         async def open(self, spec):
-            return await super().open(dataclasses.replace(spec, modules=(*spec.modules, "subprocess")))
+            return await super().open(
+                dataclasses.replace(spec, modules=(*spec.modules, "subprocess"))
+            )
 
 
 class TestNoRerun(Suite):
@@ -389,9 +391,11 @@ class TestForgivesMemory(Suite):
 
     class kind(Backend):
         session = answering(
-            lambda outcome: Failed(kind="MemoryError", message="no")
-            if getattr(outcome, "limit", "") == "memory"
-            else outcome
+            lambda outcome: (
+                Failed(kind="MemoryError", message="no")
+                if getattr(outcome, "limit", "") == "memory"
+                else outcome
+            )
         )
 
 

@@ -1,0 +1,135 @@
+"""What an API answered: results for scripts, and errors that say what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from delf_openapi.bodies import kind_of
+from delf_openapi.compiler import responses_of
+from delf_openapi.document import Document
+from delf_openapi.failures import APIError, SpecError
+from delf_openapi.names import clean
+from delf_openapi.operations import Operation
+from delf_openapi.requests import Request
+from delf_openapi.shapes import Shapes, safe_text
+from delf_openapi.sources import loads
+
+_ERROR_CHARS: Final = 1500
+_SHAPE_CHARS: Final = 300
+_HIDDEN_HEADERS: Final = frozenset({"set-cookie", "www-authenticate", "authorization"})
+
+
+class Answer:
+    """A response, read whole.
+
+    Args:
+        status: The HTTP status.
+        reason: Its phrase.
+        headers: By name in lower case.
+        content: The body.
+    """
+
+    __slots__ = ("content", "headers", "reason", "status")
+
+    def __init__(
+        self, status: int, reason: str, headers: Mapping[str, str], content: bytes
+    ) -> None:
+        self.status = status
+        self.reason = reason
+        self.headers = {k.lower(): v for k, v in headers.items()}
+        self.content = content
+
+    @property
+    def media(self) -> str:
+        """Its media type, without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def body(self) -> Any:
+        """JSON as data, text as text, anything else as bytes, and nothing as None."""
+        if not self.content:
+            return None
+        media = self.media
+        if (kind_of(media) == "json" and media) or not media:
+            try:
+                return loads(self.content)
+            except (ValueError, RecursionError):
+                return self._text() if media else self.content
+        if media.startswith("text/") or kind_of(media) in ("text", "form"):
+            return self._text()
+        return self.content
+
+    def _text(self) -> str:
+        declared = self.headers.get("content-type", "").lower().partition("charset=")[2]
+        charset = declared.partition(";")[0].strip(" \"'") or "utf-8"
+        try:
+            return self.content.decode(charset, "replace")
+        except LookupError:
+            return self.content.decode("utf-8", "replace")
+
+    def whole(self) -> dict[str, Any]:
+        """Status, headers and body, for scripts that page through results."""
+        shown = {k: v for k, v in self.headers.items() if k not in _HIDDEN_HEADERS}
+        return {"status": self.status, "headers": shown, "body": self.body()}
+
+
+def failure(answer: Answer, request: Request, document: Document, operation: Operation) -> APIError:
+    """The error of an answer that is none of success."""
+    text = f"{request.label} answered {answer.status} {clean(answer.reason, 60)}".rstrip()
+    said = _said(answer, request)
+    if said:
+        text += f": {said}"
+    declared = _declared(answer.status, document, operation)
+    if declared:
+        text += f". The specification says of {answer.status}: {declared}"
+    hint: str | None = None
+    if answer.status == 401 and request.unmet:
+        hint = f"nothing is set for the security scheme {' or '.join(request.unmet)}"
+    shown = {k: v for k, v in answer.headers.items() if k not in _HIDDEN_HEADERS}
+    return APIError(text, status=answer.status, headers=shown, hint=hint)
+
+
+def _said(answer: Answer, request: Request) -> str:
+    body = answer.body()
+    if body is None or body == "":
+        return ""
+    if isinstance(body, bytes):
+        return f"{len(body):,} bytes of {clean(answer.media, 60) or 'an unknown type'}"
+    text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
+    return scrub(clean(text, _ERROR_CHARS), request)
+
+
+def scrub(text: str, request: Request) -> str:
+    """Text without the credentials of a request: some services repeat them."""
+    for value in [
+        *request.secret.values(),
+        *(p.partition("=")[2] for p in request.query.split("&")),
+    ]:
+        for part in {value, value.partition(" ")[2]}:
+            if len(part) >= 4:
+                text = text.replace(part, "•••")
+    return text
+
+
+def _declared(status: int, document: Document, operation: Operation) -> str:
+    responses = responses_of(operation.raw)
+    for key in (str(status), f"{str(status)[0]}XX", "DEFAULT"):
+        if key in responses:
+            break
+    else:
+        return ""
+    try:
+        response = document.resolve(responses[key])
+    except SpecError:
+        return ""
+    parts = [clean(response.get("description"), 160)]
+    content: Any = response.get("content")
+    if isinstance(content, dict):
+        for media, spec in cast("dict[str, Any]", content).items():
+            if kind_of(str(media)) == "json" and isinstance(spec, dict):
+                schema = cast("dict[str, Any]", spec).get("schema")
+                if schema is not None:
+                    parts.append(safe_text(Shapes(document), schema, "out", _SHAPE_CHARS))
+                break
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,366 @@
+"""``APITool``: a REST API whose actions are the operations of its specification."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from urllib.parse import urlsplit
+
+from delf.actions import Action, action_from_function
+from delf.connection import Connection, describe_actions
+from delf.errors import ToolRefusedError, did_you_mean
+from delf.settings import PluginSettings, SecretStr
+from delf.signatures import Parameter
+from delf.types import Permission
+from delf_openapi.answers import failure
+from delf_openapi.compiler import Argument, Entry
+from delf_openapi.names import clean, snake
+from delf_openapi.operations import read_operation
+from delf_openapi.requests import FULL, RequestBuilder
+from delf_openapi.selection import resolved_confirm
+from delf_openapi.settings import OpenAPISettings
+
+if TYPE_CHECKING:
+    from delf_openapi.discovery import Search
+    from delf_openapi.loading import API
+    from delf_openapi.sampling import Samples
+    from delf_openapi.transport import Transport
+
+_GUIDED_FROM: Final = 30
+_PLAIN_WORDS: Final = frozenset(
+    ["openapi", "swagger", "spec", "specification", "api", "json", "yaml", "yml", "latest", "main", "index", "schema", "docs", "v1", "v2", "v3", "www", "com", "org", "net", "io", "dev", "app", "co", "github", "raw", "localhost"]
+)
+
+
+class _Inspect:
+    """``inspect`` needs a specification on the class, and none on an instance."""
+
+    def __get__(self, instance: APITool | None, owner: type[APITool]) -> Callable[..., Any]:
+        if instance is not None:
+            return instance._inspected
+
+        def inspect(spec: Any = None, *, verbose: bool = False, **settings: Any) -> dict[str, Any]:
+            """The actions of a specification as data, without any credentials."""
+            if spec is None and not settings:
+                return describe_actions(owner.type_name(), owner.summary, (), verbose=verbose)
+            return owner(spec, **settings)._inspected(verbose=verbose)
+
+        return inspect
+
+
+class APITool(Connection):
+    """A REST API: one action for each operation of its OpenAPI or Swagger specification.
+
+    All settings are described in :class:`delf_openapi.settings.OpenAPISettings`.
+
+    Args:
+        spec: The specification: a file, a URL or a mapping.
+        name: The variable's name in scripts; taken from the specification's address when
+            omitted.
+        allow: Which operations are actions: names, operationIds, tags or patterns such as
+            ``GET /repos/*``. Without it the first 100; True for all.
+        confirm: Which a person is asked about, in the same words.
+        metadata: Anything the embedding program wants to keep with it.
+        settings: The fields of ``OpenAPISettings``; those left out come from
+            ``DELF_<NAME>_<FIELD>``.
+
+    Raises:
+        ConnectionConfigurationError: When a setting is invalid.
+    """
+
+    Settings: ClassVar[type[PluginSettings] | None] = OpenAPISettings
+    summary = "A REST API, from its OpenAPI specification."
+    inspect: ClassVar[Any] = _Inspect()
+
+    def __init__(
+        self,
+        spec: str | Path | Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        allow: Permission = None,
+        confirm: Permission = None,
+        metadata: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        self._tree = spec if isinstance(spec, Mapping) else None
+        if spec is not None and self._tree is None:
+            settings["spec"] = str(spec)
+        for key in ("headers", "params", "path_params", "credentials"):
+            if isinstance(settings.get(key), Mapping):
+                given = cast("Mapping[str, Any]", settings[key])
+                settings[key] = {str(k): _secret(v) for k, v in given.items()}
+        super().__init__(
+            name=name or _name_from(spec) or self.type_name(),
+            allow=allow,
+            confirm=confirm,
+            metadata=metadata,
+            **settings,
+        )
+        self._own: OpenAPISettings = self.settings
+        # The core's check knows names only: words are resolved when the operations are known.
+        self._wanted, self._asked = self.allow, self.confirm
+        self.allow = False if self._wanted is False else None
+        self._api: API | None = None
+        self._made: tuple[Action, ...] | None = None
+        self._loading: asyncio.Lock | None = None
+        self._builders: dict[str, RequestBuilder] = {}
+        self._transport: Transport | None = None
+        self._search: Search | None = None
+        self._samples: Samples | None = None
+
+    @classmethod
+    def type_name(cls) -> str:
+        """The name of this type of connection."""
+        return "openapi"
+
+    async def actions(self) -> Sequence[Action]:
+        """The operations as actions; the specification is loaded once, in a thread.
+
+        Raises:
+            ConnectionConfigurationError: When the specification cannot be used.
+            ConnectionUnavailableError: When it cannot be had.
+        """
+        if self._made is None:
+            await asyncio.to_thread(self._load)
+        return self._made or ()
+
+    async def aclose(self) -> None:
+        """Close all connections. The next call opens new ones."""
+        if self._transport is not None:
+            await self._transport.aclose()
+        if self._samples is not None:
+            await self._samples.aclose()
+
+    # -- loading ------------------------------------------------------------------------
+
+    def _load(self) -> API:
+        if self._api is not None and self._made is not None:
+            return self._api
+        from delf_openapi.loading import load_api
+
+        api = load_api(self.name, self._own, self._tree, self._wanted)
+        if self._own.cache and self._own.sample and api.key:
+            from delf_openapi.sampling import Samples
+
+            self._samples = Samples(self._own.cache_dir, api.key)
+            self._samples.apply(api.entries.values())
+        hidden = self._hidden(api)
+        self.confirm = resolved_confirm(self._asked, api.spots, api.entries, self.name)
+        self.summary = self._summarised(api)
+        guides = self._guides(api) if len(api.entries) > _GUIDED_FROM else ()
+        made = [self._action(api, entry, hidden) for entry in api.entries.values()]
+        self._api = api
+        self._made = (*guides, *made)
+        return api
+
+    def _summarised(self, api: API) -> str:
+        title = clean(api.info.get("title"), 60) or "A REST API"
+        text = f"{title}. Any call takes {FULL}=True for status, headers and body"
+        if api.left_out:
+            text += f"; {len(api.entries)} of {len(api.entries) + api.left_out} operations"
+        return f"{text}."
+
+    def _hidden(self, api: API) -> set[tuple[str, str]]:
+        """Parameters whose values were given in code, as place and name in lower case."""
+        from delf_openapi.security import secured_names
+
+        own = self._own
+        hidden = {("path", n.lower()) for n in own.path_params}
+        hidden |= {("query", n.lower()) for n in own.params}
+        hidden |= {("header", n.lower()) for n in own.headers}
+        return hidden | secured_names(api.document, own)
+
+    def _action(self, api: API, entry: Entry, hidden: set[tuple[str, str]]) -> Action:
+        shown: list[Argument] = []
+        covered: set[str] = set()
+        for argument in entry.arguments:
+            if (argument.place, argument.name.lower()) in hidden:
+                covered.add(argument.arg)
+            else:
+                shown.append(argument)
+        parameters = tuple(
+            Parameter(name=a.arg, type_text=a.type, default_text=a.default, doc=a.doc)
+            for a in shown
+        )
+        call = _Call(self, api, entry, frozenset(covered), shown)
+        return Action(
+            name=entry.spot.name,
+            permission=entry.spot.name,
+            effect=entry.effect,
+            summary=entry.summary,
+            parameters=parameters,
+            returns=entry.returns,
+            validate=call.validate,
+            call=call.call,
+            schema=call.schema,
+        )
+
+    # -- finding one's way --------------------------------------------------------------
+
+    def _guides(self, api: API) -> tuple[Action, ...]:
+        """``search`` and ``describe``, for an API that is too large to be shown whole."""
+        made: list[Action] = []
+        for name, function in (("search", self._find), ("describe", self._describe)):
+            free = name if name not in api.entries else f"{name}_actions"
+            made.append(action_from_function(function, name=free, effect="read"))
+        return tuple(made)
+
+    async def _find(self, words: str, limit: int = 20) -> list[dict[str, str]]:
+        """Actions of this API that fit some words: name, signature and summary, best first."""
+        found = await asyncio.to_thread(self.search, words, limit)
+        actions = {action.name: action for action in await self.actions()}
+        return [
+            {
+                "name": e.spot.name,
+                "signature": actions[e.spot.name].signature,
+                "summary": e.summary,
+            }
+            for e in found
+        ]
+
+    def search(self, words: str, limit: int = 20) -> list[Entry]:
+        """The actions that fit some words, best first.
+
+        Args:
+            words: What is looked for.
+            limit: The most actions.
+        """
+        from delf_openapi.discovery import Search
+
+        api = self._load()
+        if self._search is None:
+            self._search = Search(list(api.entries.values()))
+        return self._search.find(words, limit)
+
+    async def _describe(self, name: str) -> str:
+        """All about one action: every parameter, deep types, and errors."""
+        from delf_openapi.discovery import describe
+
+        api = self._load()
+        entry = api.entries.get(name)
+        if entry is None:
+            close = did_you_mean(name, api.entries)
+            raise ToolRefusedError(f"{self.name} has no action {name[:80]!r}{close}")
+        return await asyncio.to_thread(describe, api.document, entry)
+
+    def _inspected(self, *, verbose: bool = False) -> dict[str, Any]:
+        """The actions as data: names, or with ``verbose`` everything."""
+        api = self._load()
+        actions = [a for a in self._made or () if a.name in api.entries]
+        shown = describe_actions(self.name, self.summary, actions, verbose=verbose)
+        if verbose:
+            for item in shown["methods"]:
+                spot = api.entries[item["name"]].spot
+                item |= {"method": spot.method, "path": spot.path, "tags": list(spot.tags)}
+        title = clean(api.info.get("title"), 200)
+        return {**shown, "api": title, "left_out": api.left_out, "warnings": list(api.warnings)}
+
+    # -- calls --------------------------------------------------------------------------
+
+    def _builder(self, api: API, entry: Entry, call: _Call) -> RequestBuilder:
+        name = entry.spot.name
+        with api.lock:
+            builder = self._builders.get(name)
+            if builder is None:
+                builder = RequestBuilder(
+                    f"{self.name}.{name}",
+                    api.document,
+                    read_operation(api.document, entry.spot),
+                    self._own,
+                    call.expected(),
+                    call.hidden,
+                )
+                self._builders[name] = builder
+        return builder
+
+    async def _send(self, api: API, entry: Entry, call: _Call, given: dict[str, Any]) -> Any:
+        from delf_openapi.transport import Transport
+
+        if self._transport is None:
+            self._transport = Transport(self.name, self._own)
+        full = bool(given.pop(FULL, False)) if FULL not in call.names else False
+        builder = self._builder(api, entry, call)
+        request = builder.build(given)
+        answer = await self._transport.send(request)
+        if answer.status >= 400:
+            raise failure(answer, request, api.document, builder.operation)
+        if entry.undeclared and self._samples is not None and answer.content:
+            self._samples.note(entry.spot.name, answer.body())
+        return answer.whole() if full else answer.body()
+
+
+class _Call:
+    """What an action does when it is called."""
+
+    def __init__(
+        self,
+        tool: APITool,
+        api: API,
+        entry: Entry,
+        hidden: frozenset[str],
+        shown: Sequence[Argument],
+    ) -> None:
+        self._tool = tool
+        self._api = api
+        self._entry = entry
+        self.hidden = hidden
+        self._shown = shown
+
+    @property
+    def names(self) -> set[str]:
+        return {a.arg for a in self._shown}
+
+    def expected(self) -> str:
+        parts = [
+            f"{a.arg}: {a.type}" + (f" = {a.default}" if a.default is not None else "")
+            for a in self._shown
+        ]
+        text = f"{self._tool.name}.{self._entry.spot.name}({', '.join(parts)})"
+        return text if len(text) <= 1500 else f"{text[:1500]}…"
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return self._tool._builder(self._api, self._entry, self).check(arguments)  # noqa: SLF001
+
+    async def call(self, /, **given: Any) -> Any:
+        return await self._tool._send(self._api, self._entry, self, given)  # noqa: SLF001
+
+    def schema(self) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "properties": {
+                a.arg: {"description": f"{a.type}{f'; {a.doc}' if a.doc else ''}"}
+                for a in self._shown
+            },
+            "required": [a.arg for a in self._shown if a.default is None],
+            "additionalProperties": False,
+        }
+
+
+def _secret(value: Any) -> Any:
+    return value if isinstance(value, (str, SecretStr)) or value is None else str(value)
+
+
+def _name_from(spec: Any) -> str | None:
+    """A name for scripts from a specification's address or title; None when there is none."""
+    if isinstance(spec, Mapping):
+        info: Any = cast("Mapping[str, Any]", spec).get("info")
+        title: Any = (
+            cast("Mapping[str, Any]", info).get("title") if isinstance(info, Mapping) else ""
+        )
+        candidates = [str(title)[:40]]
+    elif spec is None:
+        return None
+    else:
+        parts = urlsplit(str(spec))
+        host = (parts.hostname or "") if parts.scheme in ("http", "https") else ""
+        stem = Path(parts.path if host else str(spec)).name.partition(".")[0]
+        candidates = [stem, *host.split(".")]
+    for candidate in candidates:
+        words = [w for w in snake(candidate).split("_") if w and w not in _PLAIN_WORDS]
+        name = "_".join(w for w in words if not re.fullmatch(r"v?\d+", w))
+        if name.isidentifier():
+            return name
+    return None

@@ -1,0 +1,142 @@
+"""From a specification's address to compiled operations, with or without the cache."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
+from delf.types import Permission
+from delf_openapi.cache import Cache
+from delf_openapi.compiler import Compiled, Entry, compile_spots
+from delf_openapi.document import Document, open_document
+from delf_openapi.operations import Spot, find_operations
+from delf_openapi.selection import as_words, choose
+from delf_openapi.settings import OpenAPISettings
+from delf_openapi.sources import Source, read, uri_of, without_gc
+
+_LOGGED: Final = 20
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class API:
+    """A specification that was loaded and compiled as far as it is needed.
+
+    Args:
+        document: The specification.
+        spots: All of its operations.
+        entries: The chosen ones, compiled.
+        warnings: What was left out, and why.
+        left_out: How many operations are not among the chosen only for their number.
+        key: What its version is called in the cache; None without it.
+    """
+
+    document: Document
+    spots: list[Spot]
+    entries: dict[str, Entry]
+    warnings: list[str]
+    left_out: int
+    key: str | None
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """What the specification says of the API as a whole."""
+        found = self.document.at("#").get("info")
+        return found if isinstance(found, dict) else {}
+
+
+def load_api(
+    name: str, settings: OpenAPISettings, tree: Mapping[str, Any] | None, allow: Permission
+) -> API:
+    """Load and compile.
+
+    Args:
+        name: The connection's name, for messages.
+        settings: Where the specification is, and limits.
+        tree: The specification, where it was given as a mapping.
+        allow: Which operations are wanted.
+
+    Raises:
+        ConnectionConfigurationError: When the specification cannot be used.
+        ConnectionUnavailableError: When it cannot be had.
+    """
+    if tree is None and not settings.spec:
+        raise ConnectionConfigurationError(
+            f"{name}: setting 'spec' is missing (or set DELF_{name.upper()}_SPEC)",
+            hint="spec is the file or URL of an OpenAPI specification",
+        )
+    with without_gc():
+        if settings.cache and tree is None:
+            return _load_cached(name, settings, allow)
+        source = Source("", tree=tree) if tree is not None else _read(settings)
+        document = open_document(source, settings.refs, settings.max_spec_bytes)
+        warnings: list[str] = []
+        spots, unseen = find_operations(document, warnings)
+        chosen, left_out = _choose(name, spots, allow, settings)
+        entries = compile_spots(document, chosen, warnings)
+    api = API(document, spots, entries, warnings, left_out + unseen, None)
+    _report(name, api, allow)
+    return api
+
+
+def _read(settings: OpenAPISettings) -> Source:
+    return read(uri_of(settings.spec or ""), settings.max_spec_bytes)
+
+
+def _load_cached(name: str, settings: OpenAPISettings, allow: Permission) -> API:
+    cache = Cache(settings.cache_dir)
+    uri = uri_of(settings.spec or "")
+    stored = cache.load(uri)
+    if stored is None:
+        try:
+            source = read(uri, settings.max_spec_bytes)
+        except ConnectionUnavailableError:
+            stored = cache.load(uri, stale=True)
+            if stored is None:
+                raise
+            _log.warning("%s: the specification cannot be had; what is kept of it is used", name)
+        else:
+            document = open_document(source, settings.refs, settings.max_spec_bytes)
+            warnings: list[str] = []
+            spots, unseen = find_operations(document, warnings)
+            compiled = Compiled(compile_spots(document, spots, warnings), warnings, spots, unseen)
+            stored = cache.store(uri, source.digest, document, compiled), document, compiled
+    key, document, compiled = stored
+    spots = [entry.spot for entry in compiled.entries.values()]
+    chosen, left_out = _choose(name, spots, allow, settings)
+    entries = {spot.name: compiled.entries[spot.name] for spot in chosen}
+    api = API(document, spots, entries, compiled.warnings, left_out + compiled.unseen, key)
+    _report(name, api, allow)
+    return api
+
+
+def _choose(
+    name: str, spots: list[Spot], allow: Permission, settings: OpenAPISettings
+) -> tuple[list[Spot], int]:
+    words = as_words(allow)
+    if words is not None:
+        return choose(spots, words, "allow", name), 0
+    if allow is True:
+        return spots, 0
+    most = settings.operations
+    return spots[:most], max(0, len(spots) - most)
+
+
+def _report(name: str, api: API, allow: Permission) -> None:
+    for warning in api.warnings[:_LOGGED]:
+        _log.warning("%s: %s", name, warning)
+    if len(api.warnings) > _LOGGED:
+        _log.warning("%s: and %d more", name, len(api.warnings) - _LOGGED)
+    if api.left_out and allow is None:
+        _log.warning(
+            "%s: the first %d operations are used and %d left out; allow=… chooses others",
+            name,
+            len(api.entries),
+            api.left_out,
+        )

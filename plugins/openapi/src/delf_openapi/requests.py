@@ -1,0 +1,342 @@
+"""Builds the request of a call: arguments checked, and each put where it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+from urllib.parse import quote, urlsplit
+
+from delf.errors import ConnectionConfigurationError, ToolRefusedError, did_you_mean
+from delf_openapi.bodies import Body, kind_of
+from delf_openapi.compiler import responses_of
+from delf_openapi.document import Document
+from delf_openapi.failures import SpecError
+from delf_openapi.operations import Operation, Param
+from delf_openapi.payloads import write_body
+from delf_openapi.security import Credentials, credentials_for
+from delf_openapi.servers import server_of
+from delf_openapi.settings import OpenAPISettings
+from delf_openapi.sources import origin_of
+from delf_openapi.styles import cookie_pairs, header_text, path_text, query_pairs, safe_header
+from delf_openapi.values import Checker, Misfit, plain
+
+FULL: Final = "full_response"
+"""The keyword that every call takes beside its own: status, headers and body come back."""
+
+_SAFE_PATH: Final = "/-._~%:@!$&'()*+,;="
+
+
+@dataclass(slots=True)
+class Request:
+    """A request, ready to be sent. Its repr shows no value that was given.
+
+    Args:
+        label: How messages call it: method and path template.
+        method: Of HTTP.
+        url: Without credentials.
+        headers: Without credentials.
+        content: The body.
+        secret: Headers that stay with the API's own origin.
+        query: Credentials that are added to the query.
+        oauth: The URL of a token that is to be had first.
+        unmet: Security schemes that nothing was given for.
+    """
+
+    label: str
+    method: str
+    url: str = field(repr=False)
+    headers: dict[str, str] = field(repr=False)
+    content: bytes | None = field(repr=False)
+    secret: dict[str, str] = field(repr=False)
+    query: str = field(repr=False)
+    oauth: str | None = None
+    unmet: tuple[str, ...] = ()
+
+
+class RequestBuilder:
+    """Checks the arguments of one operation and builds its requests.
+
+    Args:
+        where: The action's name, for messages.
+        document: The specification.
+        operation: The operation.
+        settings: What is the same for every call.
+        signature: How messages say what is expected.
+        hidden: Keywords that scripts cannot give, because they were given in code.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        document: Document,
+        operation: Operation,
+        settings: OpenAPISettings,
+        signature: str,
+        hidden: frozenset[str],
+    ) -> None:
+        self._where = where
+        self._document = document
+        self.operation = operation
+        self._settings = settings
+        self._signature = signature
+        self._params = {p.arg: p for p in operation.params if p.arg not in hidden}
+        self._hidden_params = [p for p in operation.params if p.arg in hidden]
+        self._hidden = hidden
+        self._checker = Checker(document)
+        body = operation.body
+        fields = body.fields if body is not None and body.fields is not None else ()
+        self._fields = {f.arg: f for f in fields if f.arg not in hidden}
+
+    # -- checking -----------------------------------------------------------------------
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as they are sent.
+
+        Raises:
+            ToolRefusedError: Naming each argument that does not fit, and the right signature.
+        """
+        problems: list[str] = []
+        given: dict[str, Any] = {}
+        body = self.operation.body
+        known = {*self._params, *self._fields, *self._body_names(body)}
+        for arg, value in arguments.items():
+            if arg == FULL and arg not in known:
+                given[arg] = bool(value)
+                continue
+            if arg not in known:
+                problems.append(f"unknown argument {arg!r}{did_you_mean(arg, known)}")
+                continue
+            try:
+                self._take(arg, value, given)
+            except Misfit as misfit:
+                problems.append(f"argument {misfit}")
+        bad = {p.split(maxsplit=2)[1].strip(":'") for p in problems}
+        for param in self._params.values():
+            if param.required and param.arg not in given and param.arg not in bad:
+                problems.append(f"missing argument {param.arg!r}")
+        if body is not None and not problems:
+            problems += self._check_body(body, given)
+        if problems:
+            shown = "; ".join(problems[:8])
+            raise ToolRefusedError(f"{self._where}: {shown}. Expected {self._signature}")
+        return given
+
+    def _body_names(self, body: Body | None) -> tuple[str, ...]:
+        names = (body.whole, body.extra) if body is not None else ()
+        return tuple(n for n in names if n is not None)
+
+    def _take(self, arg: str, value: Any, given: dict[str, Any]) -> None:
+        param = self._params.get(arg)
+        if param is not None:
+            if value is None:
+                return  # a parameter that is None is one that is left out
+            value = plain(value, arg)
+            given[arg] = self._checker.parameter(param.schema, value, arg)
+            self._try_to_write(param, given[arg])
+            return
+        item = self._fields.get(arg)
+        value = plain(value, arg)
+        if item is not None:
+            if value is None and not self._takes_none(item.schema):
+                return
+            if not (self._is_form() and isinstance(value, dict) and "content" in value):
+                self._checker.content(item.schema, value, arg)
+            given[arg] = value
+            return
+        body = self.operation.body
+        if body is not None and arg == body.extra:
+            if value is None:
+                return
+            if not isinstance(value, dict):
+                raise Misfit(arg, "must be a dict")
+        given[arg] = value
+
+    def _is_form(self) -> bool:
+        return self.operation.body is not None and self.operation.body.kind == "multipart"
+
+    def _takes_none(self, schema: Any) -> bool:
+        try:
+            self._checker.content(schema, None, "")
+        except Misfit:
+            return False
+        return True
+
+    def _try_to_write(self, param: Param, value: Any) -> None:
+        """What cannot be written is refused now, not when it was approved already."""
+        if param.place == "path":
+            path_text(param, value)
+        elif param.place == "header":
+            header_text(param, value)
+
+    def _check_body(self, body: Body, given: dict[str, Any]) -> list[str]:
+        """What is wrong with the body as a whole."""
+        if body.fields is None:
+            if body.whole not in given:
+                return [f"missing argument {body.whole!r}"] if body.required else []
+            if body.kind not in ("json", "form"):
+                return []
+            try:
+                self._checker.content(body.schema, given[body.whole], body.whole)
+            except Misfit as misfit:
+                return [f"argument {misfit}"]
+            return []
+        some = any(arg in given for arg in self._fields) or (body.extra or "") in given
+        if not some and not body.required:
+            return []
+        missing = [f.arg for f in self._fields.values() if f.required and f.arg not in given]
+        if missing:
+            return [f"missing argument {arg!r}" for arg in missing]
+        if body.kind == "multipart":
+            return []
+        try:
+            self._checker.content(body.schema, self._object(body, given), "the body")
+        except Misfit as misfit:
+            return [str(misfit).removeprefix("the body.")]
+        return []
+
+    # -- building -----------------------------------------------------------------------
+
+    def build(self, given: Mapping[str, Any]) -> Request:
+        """The request of a call with checked arguments.
+
+        Raises:
+            ToolRefusedError: When an argument would lead to another address.
+            ConnectionConfigurationError: When no server is known.
+        """
+        try:
+            return self._build(given)
+        except Misfit as misfit:
+            raise ToolRefusedError(f"{self._where}: argument {misfit}") from None
+
+    def _build(self, given: Mapping[str, Any]) -> Request:
+        operation, settings = self.operation, self._settings
+        constants = {k: v.get_secret_value() for k, v in settings.path_params.items()}
+        base = server_of(self._document, operation, settings.base_url, constants)
+        credentials = credentials_for(self._document, operation, settings)
+        path = self._path(given, constants)
+        query: list[tuple[str, str]] = []
+        headers: dict[str, str] = {}
+        cookies: list[tuple[str, str]] = []
+        raw = ""
+        for arg, param in self._params.items():
+            if arg not in given:
+                continue
+            value = given[arg]
+            if param.place == "query":
+                query += query_pairs(param, value)
+            elif param.place == "querystring":
+                raw = query_pairs(param, value)[0][1]
+            elif param.place == "header":
+                headers[param.name] = header_text(param, value)
+            elif param.place == "cookie":
+                cookies += cookie_pairs(param, value)
+        url = base + path
+        joined = "&".join([raw] * bool(raw) + [f"{k}={v}" for k, v in query])
+        url = f"{url}?{joined}" if joined else url
+        self._guard(url, base)
+        content, media = self._content(given)
+        headers["Accept"] = accepted(self._document, operation)
+        if media is not None:
+            headers["Content-Type"] = media
+        secret = self._secret_headers(credentials, cookies)
+        own = {name.lower() for name in secret}
+        return Request(
+            label=f"{operation.spot.method} {operation.spot.path}",
+            method=operation.spot.method,
+            url=url,
+            headers={k: v for k, v in headers.items() if k.lower() not in own},
+            content=content,
+            secret=secret,
+            query=self._secret_query(credentials),
+            oauth=credentials.oauth,
+            unmet=credentials.unmet,
+        )
+
+    def _path(self, given: Mapping[str, Any], constants: Mapping[str, str]) -> str:
+        path = operation_path(self.operation.spot.path)
+        for param in self.operation.params:
+            if param.place != "path":
+                continue
+            if param.arg in self._hidden:
+                text = quote(constants.get(param.name, ""), safe="-._~")
+            else:
+                text = path_text(param, given[param.arg])
+            # Every placeholder is replaced by what holds no brace, so none is replaced twice.
+            path = path.replace(f"{{{param.name}}}", text)
+        if any(part in (".", "..") for part in path.partition("?")[0].split("/")):
+            raise Misfit("path", "it would lead to another address")
+        return path
+
+    def _guard(self, url: str, base: str) -> None:
+        """The last word on where a request goes, whatever was put into its address."""
+        if origin_of(url) != origin_of(base) or urlsplit(url).fragment or "\\" in url:
+            raise ConnectionConfigurationError(f"{self._where}: its address leaves its server")
+
+    def _secret_headers(
+        self, credentials: Credentials, cookies: list[tuple[str, str]]
+    ) -> dict[str, str]:
+        constant = {k: v.get_secret_value() for k, v in self._settings.headers.items()}
+        given = {name.lower() for name in constant}
+        secret = {k: v for k, v in credentials.headers.items() if k.lower() not in given}
+        secret |= constant
+        pairs = [*cookies, *credentials.cookies.items()]
+        if pairs:
+            jar = "; ".join(f"{k}={v}" for k, v in pairs)
+            own = next((k for k in secret if k.lower() == "cookie"), None)
+            secret[own or "Cookie"] = f"{secret[own]}; {jar}" if own else jar
+        return {k: safe_header(k, v) for k, v in secret.items()}
+
+    def _secret_query(self, credentials: Credentials) -> str:
+        constant = {k: v.get_secret_value() for k, v in self._settings.params.items()}
+        pairs = {**credentials.query, **constant}.items()
+        return "&".join(f"{quote(k, safe='-._~')}={quote(v, safe='-._~')}" for k, v in pairs)
+
+    def _content(self, given: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
+        body = self.operation.body
+        if body is None:
+            return None, None
+        if body.fields is None:
+            if body.whole not in given:
+                return None, None
+            return write_body(self._document, body, given[body.whole])
+        value = self._object(body, given)
+        if not value and not body.required:
+            return None, None
+        return write_body(self._document, body, value)
+
+    def _object(self, body: Body, given: Mapping[str, Any]) -> dict[str, Any]:
+        value = {f.name: given[arg] for arg, f in self._fields.items() if arg in given}
+        more: Any = given.get(body.extra) if body.extra else None
+        return {**cast("dict[str, Any]", more), **value} if isinstance(more, dict) else value
+
+
+def operation_path(path: str) -> str:
+    """A path template with all but its placeholders quoted."""
+    parts: list[str] = []
+    # A fragment tells operations of one path apart in some specifications; it is never sent.
+    path = path.partition("#")[0]
+    for piece in path.replace("}", "}\0").replace("{", "\0{").split("\0"):
+        parts.append(piece if piece[:1] == "{" else quote(piece, safe=_SAFE_PATH + "?"))
+    return "".join(parts)
+
+
+def accepted(document: Document, operation: Operation) -> str:
+    """What a request says that it understands."""
+    kinds: dict[str, None] = {}
+    for status, response in responses_of(operation.raw).items():
+        if status[:1] != "2" and status != "DEFAULT":
+            continue
+        try:
+            content: Any = document.resolve(response).get("content")
+        except SpecError:
+            continue
+        if isinstance(content, dict):
+            kinds |= dict.fromkeys(str(k) for k in cast("dict[str, Any]", content))
+    plain_kinds = [k for k in kinds if k.isascii() and k.isprintable() and "," not in k]
+    json_kinds = [k for k in plain_kinds if kind_of(k) == "json" and "*" not in k]
+    if json_kinds:
+        best = "application/json" if "application/json" in json_kinds else json_kinds[0]
+        return f"{best}, */*;q=0.5"
+    exact = [k for k in plain_kinds if "*" not in k][:5]
+    return ", ".join([*exact, "*/*;q=0.5"]) if exact else "application/json, */*;q=0.5"

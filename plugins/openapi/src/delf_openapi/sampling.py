@@ -1,0 +1,128 @@
+"""Learns the shapes of responses that a specification does not declare. Values are not kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final, cast
+
+from delf_openapi.cache import Cache
+from delf_openapi.compiler import Entry
+from delf_openapi.document import Document, LoadedTrees
+from delf_openapi.shapes import Shapes, safe_text
+
+_MAX_DEPTH: Final = 4
+_MAX_KEYS: Final = 40
+_MAX_ITEMS: Final = 10
+_MAX_SAMPLES: Final = 20
+_CHARS: Final = 420
+
+
+class Samples:
+    """The shapes that were seen, by action.
+
+    Args:
+        folder: Of the cache.
+        key: The specification's version.
+    """
+
+    def __init__(self, folder: str | None, key: str) -> None:
+        self._cache = Cache(folder)
+        self._file = f"{key}.samples"
+        found = self._cache.read(self._file)
+        self._shapes: dict[str, Any] = (
+            cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        )
+        self._counts: dict[str, int] = {}
+        self._writing: asyncio.Task[None] | None = None
+        self._dirty = False
+
+    def apply(self, entries: Iterable[Entry]) -> None:
+        """Put what was learned into entries that say nothing of what they give."""
+        shapes = Shapes(Document(LoadedTrees("", {}, (), 0), (3, 1)))
+        for entry in entries:
+            schema = self._shapes.get(entry.spot.name)
+            if entry.undeclared and isinstance(schema, dict):
+                entry.returns = safe_text(shapes, schema, "out", _CHARS)
+
+    def note(self, name: str, value: Any) -> None:
+        """Learn from an answer; it is written in the background."""
+        count = self._counts.get(name, 0)
+        if count >= _MAX_SAMPLES or not isinstance(value, (dict, list)):
+            return
+        self._counts[name] = count + 1
+        merged = merge_shapes(self._shapes.get(name), shape_of(value))
+        if merged == self._shapes.get(name):
+            return
+        self._shapes[name] = merged
+        self._dirty = True
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    async def _write(self) -> None:
+        while self._dirty:
+            self._dirty = False
+            await asyncio.to_thread(self._cache.write, self._file, dict(self._shapes))
+
+    async def aclose(self) -> None:
+        """Wait for what is being written."""
+        if self._writing is not None and not self._writing.done():
+            await self._writing
+
+
+def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
+    """The schema of a value."""
+    if isinstance(value, bool):
+        return {"type": "boolean"}
+    kinds: dict[type, str] = {int: "integer", float: "number", str: "string", type(None): "null"}
+    kind = kinds.get(type(value))
+    if kind is not None:
+        return {"type": kind}
+    if depth >= _MAX_DEPTH:
+        return {"type": "array" if isinstance(value, list) else "object"}
+    if isinstance(value, list):
+        items: dict[str, Any] | None = None
+        for item in cast("list[Any]", value)[:_MAX_ITEMS]:
+            items = merge_shapes(items, shape_of(item, depth + 1))
+        return {"type": "array", "items": items} if items else {"type": "array"}
+    if isinstance(value, dict):
+        pairs = list(cast("dict[str, Any]", value).items())
+        # Keys of a mapping from ids are values, not names, and values are not kept.
+        if len(pairs) > _MAX_KEYS or not all(_is_name(k) for k, _ in pairs):
+            return {"type": "object"}
+        return {"type": "object", "properties": {k: shape_of(v, depth + 1) for k, v in pairs}}
+    return {}
+
+
+def _is_name(key: str) -> bool:
+    plain = key.replace("-", "_").replace(".", "_").replace("@", "").replace("$", "")
+    return len(key) <= 40 and plain.isidentifier() and sum(c.isdigit() for c in key) <= 3
+
+
+def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
+    """What two shapes have in common, and each of its own."""
+    if not isinstance(first, dict) or not first:
+        return second
+    old = cast("dict[str, Any]", first)
+    kinds = list(dict.fromkeys([*_kinds(old), *_kinds(second)]))
+    if "number" in kinds and "integer" in kinds:
+        kinds.remove("integer")
+    result: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
+    names = [*old.get("properties", {}), *second.get("properties", {})]
+    if names and len(set(names)) <= _MAX_KEYS:
+        result["properties"] = {
+            n: merge_shapes(
+                old.get("properties", {}).get(n), second.get("properties", {}).get(n, {})
+            )
+            for n in dict.fromkeys(names)
+        }
+    if "items" in old or "items" in second:
+        result["items"] = merge_shapes(old.get("items"), second.get("items", {}))
+    return result
+
+
+def _kinds(shape: dict[str, Any]) -> list[str]:
+    kind = shape.get("type")
+    if isinstance(kind, list):
+        return [str(k) for k in cast("list[Any]", kind)]
+    return [str(kind)] if kind else []

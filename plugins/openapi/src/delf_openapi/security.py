@@ -1,0 +1,168 @@
+"""Which credentials a request carries, by the security schemes of the specification."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import urljoin
+
+from delf_openapi.document import Document
+from delf_openapi.failures import SpecError
+from delf_openapi.operations import Operation
+from delf_openapi.settings import OpenAPISettings
+
+
+@dataclass(slots=True)
+class Credentials:
+    """What a request carries to prove who calls. Its repr shows nothing of it.
+
+    Args:
+        headers: By name.
+        query: Pairs for the query.
+        cookies: By name.
+        oauth: The URL of a token that is to be had first.
+        unmet: The names of schemes that nothing was given for.
+    """
+
+    headers: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    query: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    cookies: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    oauth: str | None = None
+    unmet: tuple[str, ...] = ()
+
+
+def credentials_for(
+    document: Document, operation: Operation, settings: OpenAPISettings
+) -> Credentials:
+    """The credentials of an operation: the first of its alternatives that can be met whole."""
+    schemes = _schemes(document)
+    needs: Any = operation.raw.get("security", document.at("#").get("security"))
+    if not isinstance(needs, list):
+        # Nothing is declared: what was given was given to be sent.
+        return _undeclared(settings)
+    unmet: list[str] = []
+    best: Credentials | None = None
+    for need in cast("list[Any]", needs):
+        if not isinstance(need, dict):
+            continue
+        names = list(cast("dict[str, Any]", need))
+        found = Credentials()
+        missing = [n for n in names if not _apply(document, n, schemes.get(n), settings, found)]
+        if missing:
+            unmet += missing
+        elif names or best is None:
+            best = found
+            if names:
+                return found
+    if best is not None:
+        return best
+    return Credentials(unmet=tuple(dict.fromkeys(unmet)))
+
+
+def _schemes(document: Document) -> dict[str, Any]:
+    components: Any = document.at("#").get("components")
+    if not isinstance(components, dict):
+        return {}
+    found: Any = cast("dict[str, Any]", components).get("securitySchemes")
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def secured_names(document: Document, settings: OpenAPISettings) -> set[tuple[str, str]]:
+    """Parameters that credentials take the place of, as place and name in lower case."""
+    names: set[tuple[str, str]] = set()
+    for name, raw in _schemes(document).items():
+        try:
+            scheme = document.resolve(raw)
+        except SpecError:
+            continue
+        if scheme.get("type") == "apiKey" and _value(name, settings.api_key, settings):
+            names.add((str(scheme.get("in")), str(scheme.get("name")).lower()))
+    return names
+
+
+def _undeclared(settings: OpenAPISettings) -> Credentials:
+    found = Credentials()
+    if settings.token:
+        found.headers["Authorization"] = f"Bearer {settings.token.get_secret_value()}"
+    elif settings.username is not None and settings.password:
+        found.headers["Authorization"] = _basic(settings)
+    elif settings.token_url and settings.client_id:
+        found.oauth = settings.token_url
+    return found
+
+
+def _value(name: str, fallback: Any, settings: OpenAPISettings) -> str | None:
+    given = settings.credentials.get(name, fallback)
+    return given.get_secret_value() if given is not None else None
+
+
+def _basic(settings: OpenAPISettings, pair: str | None = None) -> str:
+    if pair is None:
+        password = settings.password.get_secret_value() if settings.password else ""
+        pair = f"{settings.username or ''}:{password}"
+    return f"Basic {base64.b64encode(pair.encode()).decode('ascii')}"
+
+
+def _apply(
+    document: Document, name: str, raw: Any, settings: OpenAPISettings, found: Credentials
+) -> bool:
+    """Add what one scheme needs; False when nothing was given for it."""
+    try:
+        scheme: Mapping[str, Any] = document.resolve(raw)
+    except SpecError:
+        return False
+    kind = scheme.get("type")
+    if kind == "apiKey":
+        return _apply_key(name, scheme, settings, found)
+    if kind == "http":
+        return _apply_http(name, str(scheme.get("scheme", "")).lower(), settings, found)
+    if kind in ("oauth2", "openIdConnect"):
+        value = _value(name, settings.token, settings)
+        if value is not None:
+            found.headers["Authorization"] = f"Bearer {value}"
+            return True
+        url = settings.token_url or _token_url(document, scheme)
+        if url and settings.client_id and settings.client_secret:
+            found.oauth = url
+            return True
+        return False
+    return kind == "mutualTLS"
+
+
+def _apply_key(
+    name: str, scheme: Mapping[str, Any], settings: OpenAPISettings, found: Credentials
+) -> bool:
+    value = _value(name, settings.api_key, settings)
+    key = str(scheme.get("name", ""))
+    if value is None:
+        # Some say apiKey for a bearer token in the Authorization header.
+        if key.lower() != "authorization" or not settings.token:
+            return False
+        value = f"Bearer {settings.token.get_secret_value()}"
+    place = {"header": found.headers, "query": found.query, "cookie": found.cookies}
+    place.get(str(scheme.get("in")), found.headers)[key] = value
+    return True
+
+
+def _apply_http(name: str, scheme: str, settings: OpenAPISettings, found: Credentials) -> bool:
+    if scheme == "basic":
+        pair = _value(name, None, settings)
+        if pair is None and settings.username is None:
+            return False
+        found.headers["Authorization"] = _basic(settings, pair)
+        return True
+    value = _value(name, settings.token, settings)
+    if value is None:
+        return False
+    word = "Bearer" if scheme == "bearer" else scheme.capitalize()
+    found.headers["Authorization"] = f"{word} {value}"
+    return True
+
+
+def _token_url(document: Document, scheme: Mapping[str, Any]) -> str | None:
+    flows: Any = scheme.get("flows")
+    flow: Any = flows.get("clientCredentials") if isinstance(flows, dict) else None
+    url: Any = cast("dict[str, Any]", flow).get("tokenUrl") if isinstance(flow, dict) else None
+    return urljoin(document.trees.uri, url) if isinstance(url, str) and url else None

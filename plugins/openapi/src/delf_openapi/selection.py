@@ -1,0 +1,111 @@
+"""Which operations become actions: by name, operationId, tag, path or pattern."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from delf.errors import AgentConfirmationError, ConnectionConfigurationError, did_you_mean
+from delf.types import Permission
+from delf_openapi.operations import Spot
+
+_LISTED: Final = 30
+
+
+def choose(spots: Sequence[Spot], wanted: Sequence[str], which: str, where: str) -> list[Spot]:
+    """The operations that some words mean, in the order of the specification.
+
+    A word is an action's name, an operationId, a tag (``tag:pets`` where a name is equal), a
+    pattern of names (``repos_*``) or of paths (``/repos/*``, ``GET /repos/*``).
+
+    Args:
+        spots: All operations.
+        wanted: The words.
+        which: ``allow`` or ``confirm``, for messages.
+        where: The connection, for messages.
+
+    Raises:
+        ConnectionConfigurationError: When a word of ``allow`` means nothing.
+        AgentConfirmationError: When one of ``confirm`` does.
+    """
+    chosen: dict[str, None] = {}
+    words = _Words(spots)
+    for word in wanted:
+        found = words.find(word)
+        if not found:
+            raise _unknown(word, spots, which, where)
+        chosen.update(dict.fromkeys(found))
+    return [spot for spot in spots if spot.name in chosen]
+
+
+class _Words:
+    def __init__(self, spots: Sequence[Spot]) -> None:
+        self._spots = spots
+        self._names = {spot.name for spot in spots}
+        self._ids: dict[str, list[str]] = {}
+        self._tags: dict[str, list[str]] = {}
+        for spot in spots:
+            if spot.operation_id:
+                self._ids.setdefault(spot.operation_id, []).append(spot.name)
+            for tag in spot.tags:
+                self._tags.setdefault(tag.lower(), []).append(spot.name)
+
+    def find(self, word: str) -> Iterable[str]:
+        if word in self._names:
+            return [word]
+        if word in self._ids:
+            return self._ids[word]
+        tag = word.removeprefix("tag:").strip().lower()
+        if tag in self._tags:
+            return self._tags[tag]
+        return self._match(word)
+
+    def _match(self, word: str) -> list[str]:
+        method, _, path = word.rpartition(" ")
+        if path.startswith("/") or path == "*":
+            # A star crosses slashes; braces and brackets of a template are plain text.
+            pattern = re.compile(".*".join(re.escape(p) for p in path.split("*")), re.DOTALL)
+            methods = {m for m in re.split(r"[|,\s]+", method.upper()) if m}
+            return [
+                s.name
+                for s in self._spots
+                if (not methods or s.method in methods) and pattern.fullmatch(s.path)
+            ]
+        if "*" in word or "?" in word:
+            return [s.name for s in self._spots if fnmatch.fnmatchcase(s.name, word)]
+        return []
+
+
+def _unknown(
+    word: str, spots: Sequence[Spot], which: str, where: str
+) -> ConnectionConfigurationError | AgentConfirmationError:
+    kind = AgentConfirmationError if which == "confirm" else ConnectionConfigurationError
+    names = [spot.name for spot in spots]
+    tags = sorted({tag for spot in spots for tag in spot.tags})
+    ids = [spot.operation_id for spot in spots if spot.operation_id]
+    listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
+    tagged = f"; its tags: {', '.join(tags[:_LISTED])}" if tags else ""
+    return kind(
+        f"{which} of {where!r} names {word!r}, which is no operation, tag or pattern of it"
+        f"{did_you_mean(word, [*names, *tags, *ids])}",
+        hint=f"its actions: {listed}{tagged}",
+    )
+
+
+def as_words(value: Permission) -> tuple[str, ...] | None:
+    """The words of ``allow`` or ``confirm``; None for a switch."""
+    if value is None or isinstance(value, bool):
+        return None
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def resolved_confirm(
+    value: Permission, spots: Sequence[Spot], chosen: Mapping[str, object], where: str
+) -> Permission:
+    """``confirm`` with its words as names of actions."""
+    words = as_words(value)
+    if words is None:
+        return value
+    return tuple(s.name for s in choose(spots, words, "confirm", where) if s.name in chosen)

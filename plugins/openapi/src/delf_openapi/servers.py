@@ -1,0 +1,80 @@
+"""Where an operation's requests go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+from urllib.parse import quote, urljoin, urlsplit
+
+from delf.errors import ConnectionConfigurationError
+from delf_openapi.document import Document
+from delf_openapi.operations import Operation
+
+_MAX_VARIABLES: Final = 50
+
+
+def server_of(
+    document: Document, operation: Operation, base_url: str | None, values: Mapping[str, str]
+) -> str:
+    """The address that an operation's path is appended to, without a slash at its end.
+
+    Args:
+        document: The specification.
+        operation: Its own servers win over its path's, and those over the specification's.
+        base_url: Wins over all of them.
+        values: For the variables in addresses, by name.
+
+    Raises:
+        ConnectionConfigurationError: When no address is known.
+    """
+    if base_url:
+        return _checked(base_url)
+    root = document.at("#")
+    for holder in (operation.raw, operation.item, root):
+        servers = holder.get("servers")
+        if isinstance(servers, list) and servers:
+            found = _choose(cast("list[Any]", servers), values)
+            if found is not None:
+                return _checked(urljoin(document.trees.uri, found))
+    return _checked(urljoin(document.trees.uri, "/"))
+
+
+def _choose(servers: list[Any], values: Mapping[str, str]) -> str | None:
+    """The first server; one over TLS wins over one without."""
+    urls = [_filled(cast("dict[str, Any]", s), values) for s in servers if isinstance(s, dict)]
+    urls = [url for url in urls if url is not None]
+    if urls and urls[0].startswith("http://"):
+        secure = f"https://{urls[0][len('http://') :]}"
+        return secure if secure in urls else urls[0]
+    return urls[0] if urls else None
+
+
+def _filled(server: dict[str, Any], values: Mapping[str, str]) -> str | None:
+    url = server.get("url")
+    if not isinstance(url, str):
+        return None
+    variables: Any = server.get("variables")
+    listed = cast("dict[str, Any]", variables) if isinstance(variables, dict) else {}
+    for name, variable in list(listed.items())[:_MAX_VARIABLES]:
+        default: Any = cast("Any", variable).get("default") if isinstance(variable, dict) else None
+        value = values.get(name, default)
+        if value is not None:
+            url = url.replace(f"{{{name}}}", str(value))
+    return url
+
+
+def _checked(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in ("http", "https") or not parts.hostname or "{" in url:
+        raise ConnectionConfigurationError(
+            "the specification does not say where the API is"
+            + (f": {url.partition('?')[0][:120]!r} is no whole address" if "{" in url else ""),
+            hint="give base_url, or path_params for the {variables} of its server",
+        )
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    where = f"{parts.scheme}://{host}" + (f":{port}" if port is not None else "")
+    return where + quote(parts.path.rstrip("/"), safe="/-._~%:@!$&'()*+,;=")

@@ -1,0 +1,1 @@
+"""delf's sandbox on Monty, an interpreter of a Python subset written in Rust."""

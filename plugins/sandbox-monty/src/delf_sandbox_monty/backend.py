@@ -1,0 +1,166 @@
+"""The backend ``monty``: a pool of worker processes of the interpreter."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from delf.errors import SandboxUnavailableError
+from delf.protocols.sandbox import Availability, Available, SessionSpec, Unavailable
+from delf.types import Isolation
+from delf_sandbox_monty.session import MontySession
+
+WORKSPACE = "/workspace"
+SCRATCH = "/scratch"
+_MANY = 10**9
+_START_SECONDS = 30.0
+
+
+class MontyBackend:
+    """Implements :class:`delf.protocols.sandbox.SandboxBackend`.
+
+    Args:
+        max_sessions: How many worker processes may run at once; further sessions wait.
+    """
+
+    isolation: Isolation = "interpreter"
+
+    def __init__(self, *, max_sessions: int = 256) -> None:
+        self._max_sessions = max_sessions
+        self._names: dict[str, str] = {}
+        self._reset()
+
+    def _reset(self) -> None:
+        """What belongs to one event loop."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pool: Any = None
+        self._open: set[MontySession] = set()
+        self._opening = asyncio.Lock()
+
+    async def available(self) -> Availability:
+        """Works wherever its package does."""
+        try:
+            import pydantic_monty
+        except ImportError as error:
+            return Unavailable(f"pydantic-monty cannot be used here: {error}")
+        return Available(f"Monty {pydantic_monty.__version__}, a subset of Python")
+
+    async def open(self, spec: SessionSpec) -> MontySession:
+        """A session in a worker of its own."""
+        pool = await self._started()
+        folder = await asyncio.to_thread(self._make_folder, spec)
+        mounts: list[Any] = []
+        try:
+            mounts = _mounts(folder, spec)
+            checkout = pool.checkout(limits=_limits(spec), os_policy={"sleep_system_max": _MANY})
+            session = MontySession(
+                await _entered(checkout), spec, mounts, folder, self._open.discard
+            )
+        except BaseException:
+            for mount in mounts:
+                mount.close()
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self._open.add(session)
+        try:
+            await session.begin()
+        except BaseException:
+            await session.aclose()
+            raise
+        return session
+
+    async def warm_up(self, spec: SessionSpec) -> None:
+        """Start the pool."""
+        await self._started()
+
+    def visible_path(self, path: str) -> str:
+        """Below ``/workspace``, by the file's own name; files of one name get numbers.
+
+        Args:
+            path: Its absolute path on the host.
+        """
+        name = self._names.get(path)
+        if name is None:
+            taken = set(self._names.values())
+            own = Path(path)
+            name, number = own.name, 1
+            while name in taken:
+                number += 1
+                name = f"{own.stem}-{number}{own.suffix}"
+            self._names[path] = name
+        return f"{WORKSPACE}/{name}"
+
+    async def aclose(self) -> None:
+        """End every worker. Safe to call twice."""
+        if self._loop is not asyncio.get_running_loop():
+            self._reset()
+        for session in list(self._open):
+            await session.aclose()
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            await pool.__aexit__(None, None, None)
+
+    async def _started(self) -> Any:
+        """The pool of the running event loop."""
+        from pydantic_monty import AsyncMonty
+
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._reset()
+            self._loop = loop
+        async with self._opening:
+            if self._pool is None:
+                pool = AsyncMonty(max_processes=self._max_sessions, checkout_timeout=_START_SECONDS)
+                self._pool = await _entered(pool)
+        return self._pool
+
+    def _make_folder(self, spec: SessionSpec) -> Path:
+        """The session's folders: ``scratch``, and ``workspace`` with the input files."""
+        folder = Path(tempfile.mkdtemp(prefix="delf-monty-"))
+        try:
+            (folder / "scratch").mkdir()
+            (folder / "workspace").mkdir()
+            for path in spec.files:
+                name = Path(self.visible_path(path)).name
+                shutil.copyfile(path, folder / "workspace" / name)
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise SandboxUnavailableError(
+                f"the input files cannot be given to the sandbox: {error}"
+            ) from error
+        return folder
+
+
+async def _entered(manager: Any) -> Any:
+    """What an asynchronous context manager gives, when the interpreter can be started."""
+    try:
+        return await manager.__aenter__()
+    except (OSError, RuntimeError, TimeoutError) as error:
+        raise SandboxUnavailableError(f"Monty cannot be started: {error}") from error
+
+
+def _mounts(folder: Path, spec: SessionSpec) -> list[Any]:
+    """The folders that scripts can open; the first is where relative names are."""
+    from pydantic_monty import MountDir
+
+    limit = spec.limits.file_bytes
+    scratch = MountDir(
+        host_path=folder / "scratch",
+        virtual_path=SCRATCH,
+        mode="read-write",
+        write_bytes_limit=limit,
+    )
+    inputs = MountDir(host_path=folder / "workspace", virtual_path=WORKSPACE, mode="read-only")
+    return [scratch, inputs]
+
+
+def _limits(spec: SessionSpec) -> Any:
+    """The session's limits as Monty takes them; how often a script calls is not one."""
+    return {
+        "max_memory": spec.limits.memory_bytes,
+        "max_feed_duration_secs": max(spec.limits.cpu_seconds, 0.001),
+        "max_suspensions": _MANY,
+    }

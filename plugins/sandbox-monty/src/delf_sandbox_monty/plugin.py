@@ -1,0 +1,19 @@
+"""What this plugin brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from delf.hookspecs import hookimpl
+from delf.specs import SandboxSpec
+
+
+@hookimpl
+def delf_sandbox_backends() -> Iterable[SandboxSpec]:
+    """The backend ``monty``."""
+    yield SandboxSpec(
+        name="monty",
+        summary="An interpreter of a Python subset, written in Rust, without CPython's inside.",
+        factory="delf_sandbox_monty.backend:MontyBackend",
+        isolation="interpreter",
+    )

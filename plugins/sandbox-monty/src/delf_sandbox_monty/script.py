@@ -1,0 +1,114 @@
+"""Looks at a script before Monty runs it: what it forgot, and what Monty would take otherwise."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from delf.protocols.sandbox import Failed
+
+_NO_AWAIT = ("add_to_output_files", "rerun")
+"""Names that scripts may await or not; Monty's are plain functions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A script as Monty gets it.
+
+    Args:
+        code: Its text; every line is where the model wrote it.
+        source: What the model wrote.
+    """
+
+    code: str
+    source: str
+
+
+def prepare(source: str, tools: Mapping[str, Sequence[str]]) -> Prepared | Failed:
+    """The script for Monty, or why it cannot be run at all.
+
+    Args:
+        source: What the model wrote.
+        tools: The methods of each connection by its name; none for a plain tool.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+    except SyntaxError as error:
+        message = f"{error.msg} (line {error.lineno})"
+        kind = type(error).__name__
+        place = line_of(source, error.lineno)
+        return Failed(kind=kind, message=message, line=error.lineno, source=place)
+    except (ValueError, RecursionError, MemoryError) as error:
+        return Failed(kind="SyntaxError", message=f"the script cannot be read: {error}")
+    missed = list(_never_awaited(tree, tools))
+    if missed:
+        calls = ", ".join(f"{label} on line {line}" for label, line in missed[:5])
+        return Failed(
+            kind="NotAwaitedError",
+            message=f"never awaited, so never made: {calls}; write `await …`",
+            line=missed[0][1],
+            source=line_of(source, missed[0][1]),
+        )
+    code = _without_needless_awaits(source, tree)
+    if _forgot_main(tree):
+        code += "\nawait main()"
+    return Prepared(code, source)
+
+
+def line_of(source: str, number: int | None) -> str | None:
+    """A line's text.
+
+    Args:
+        source: The script.
+        number: From 1.
+    """
+    lines = source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    text = lines[number - 1].strip() if number and 0 < number <= len(lines) else ""
+    return text[:400] or None
+
+
+def _never_awaited(tree: ast.AST, tools: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, int]]:
+    """Calls of tools that stand alone as a statement, without ``await``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            match node.value.func:
+                case ast.Name(id=name) if name in tools and not tools[name]:
+                    yield f"{name}(…)", node.lineno
+                case ast.Attribute(value=ast.Name(id=name), attr=method) if tools.get(name):
+                    yield f"{name}.{method}(…)", node.lineno
+                case ast.Attribute(value=ast.Name(id="asyncio"), attr="gather"):
+                    yield "asyncio.gather(…)", node.lineno
+                case _:
+                    pass
+
+
+def _without_needless_awaits(source: str, tree: ast.AST) -> str:
+    """The text without the ``await`` before what cannot be awaited."""
+    places = [
+        (node.lineno, node.col_offset)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Await)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Name)
+        and node.value.func.id in _NO_AWAIT
+    ]
+    if not places:
+        return source
+    lines = source.encode().replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    for line, column in sorted(places, reverse=True):
+        text = lines[line - 1]
+        if text[column : column + 6] == b"await ":
+            lines[line - 1] = text[:column] + text[column + 6 :].lstrip(b" ")
+    return b"\n".join(lines).decode()
+
+
+def _forgot_main(tree: ast.Module) -> bool:
+    """Whether a script only defines ``async def main()`` and means to run it."""
+    mains = [n for n in tree.body if isinstance(n, ast.AsyncFunctionDef) and n.name == "main"]
+    if not mains or mains[-1].args.args or mains[-1].args.kwonlyargs:
+        return False
+    return not any(isinstance(node, ast.Name) and node.id == "main" for node in ast.walk(tree))

@@ -1,0 +1,374 @@
+"""A session with Monty's interpreter: one worker process, whose variables live on."""
+
+from __future__ import annotations
+
+import asyncio
+import decimal
+import logging
+import shutil
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path, PurePath
+from typing import Any, NoReturn, cast
+
+from delf.protocols.sandbox import (
+    CallAnswer,
+    CallRequest,
+    Crashed,
+    Done,
+    Failed,
+    LimitReached,
+    Outcome,
+    Raised,
+    Rerun,
+    ScriptHost,
+    SessionSpec,
+    Told,
+)
+from delf.sandbox.guest.output import FileSender, LimitReachedError
+from delf.values import UnsupportedValueError, dumps, loads
+from delf_sandbox_monty.script import prepare
+from delf_sandbox_monty.words import ALIASES, PREAMBLE, describe
+
+_log = logging.getLogger(__name__)
+
+_MAX_TEXT = 20_000
+_VARIABLES = """{n: (type(v).__name__, len(v) if type(v).__name__ in
+("list", "dict", "str", "tuple", "set", "bytes") else -1)
+for n, v in locals().items() if type(v).__name__ != "module"}"""
+_HIDDEN = frozenset({"_decimal", *ALIASES})
+_EXCEPTIONS: Mapping[str, type[Exception]] = {
+    name: getattr(decimal, alias) for name, alias in ALIASES.items()
+}
+
+
+class MontySession:
+    """Implements :class:`delf.protocols.sandbox.SandboxSession`.
+
+    Args:
+        checkout: The pool's session, entered.
+        spec: What it is opened with.
+        mounts: The folders that scripts can open, as Monty takes them.
+        folder: The host's folder behind them, removed with the session.
+        forget: Called when it is closed.
+    """
+
+    def __init__(
+        self,
+        checkout: Any,
+        spec: SessionSpec,
+        mounts: list[Any],
+        folder: Path,
+        forget: Callable[[MontySession], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._checkout = checkout
+        self._spec = spec
+        self._mounts = mounts
+        self._folder = folder
+        self._forget = forget
+        self._tools = {tool.name: tool.methods for tool in spec.tools}
+        self._sources: dict[str, str] = {}
+        self._feeds = 0
+        self._calls: set[asyncio.Task[CallAnswer]] = set()
+        self._running: asyncio.Task[Any] | None = None
+        self._host: ScriptHost | None = None
+        self._limit: LimitReached | None = None
+        self._rerun: tuple[str, str, tuple[str, ...]] | None = None
+        self._printed = 0
+        self._numbers = 0
+        self._chunks: list[bytes] = []
+        self._files = FileSender(self._take_chunk)
+        self._files.file_limit = spec.limits.file_bytes
+        self._files.total_limit = spec.limits.total_file_bytes
+        self._lookup = self._names()
+        self._closed = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether another script can run here."""
+        return not self._closed
+
+    async def begin(self) -> None:
+        """Give the interpreter the names of delf's exceptions."""
+        await self._feed(PREAMBLE)
+
+    async def execute(self, code: str, host: ScriptHost) -> Outcome:
+        """Run a whole script; see the protocol."""
+        if self._running is not None:
+            raise RuntimeError("a session runs one script at a time")
+        if not self.alive:
+            return Crashed(message="the sandbox is gone")
+        prepared = prepare(code, self._tools)
+        if isinstance(prepared, Failed):
+            return prepared
+        self._sources[f"<python-input-{self._feeds}>"] = code
+        self._limit = self._rerun = None
+        self._printed = 0
+        self._host = host
+        try:
+            outcome = await self._run(prepared.code)
+        except asyncio.CancelledError:
+            await self.aclose()
+            raise
+        finally:
+            self._host = None
+            self._cancel_calls()
+        if isinstance(outcome, (Done, Failed, Rerun)):
+            return await self._with_variables(outcome)
+        if not isinstance(outcome, LimitReached) or outcome.limit != "memory":
+            await self.aclose()
+        return outcome
+
+    async def _run(self, code: str) -> Outcome:
+        from pydantic_monty import MontyCrashedError, MontyError
+
+        self._running = asyncio.ensure_future(self._feed(code))
+        try:
+            await asyncio.wait({self._running})
+        except asyncio.CancelledError:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+            raise
+        finally:
+            running, self._running = self._running, None
+        if self._limit is not None:
+            return self._limit
+        error = asyncio.CancelledError() if running.cancelled() else running.exception()
+        if self._rerun is not None:
+            context, remaining, carry = self._rerun
+            return Rerun(context=context, remaining=remaining, carry=carry)
+        if error is None:
+            return Done(value=_plain(running.result()))
+        if isinstance(error, MontyCrashedError):
+            return Crashed(message=f"the interpreter is gone: {error}"[:1000])
+        if isinstance(error, MontyError):
+            limits = self._spec.limits
+            return describe(error, self._sources, self._tools, self._spec.modules, limits)
+        return Crashed(message=f"the interpreter is gone: {error}"[:1000])
+
+    async def _feed(self, code: str) -> Any:
+        self._feeds += 1
+        return await self._checkout.feed_run(
+            code,
+            external_lookup=self._lookup,
+            print_callback=self._take_print,
+            mount=self._mounts,
+        )
+
+    async def _with_variables(self, outcome: Done | Failed | Rerun) -> Outcome:
+        """The outcome with the variables alive, where the interpreter can tell."""
+        from dataclasses import replace
+
+        from pydantic_monty import MontyError
+
+        try:
+            found = await self._feed(_VARIABLES)
+        except MontyError:
+            return outcome
+        except RuntimeError:
+            self._closed = True
+            return outcome
+        return replace(outcome, variables=_described(found))
+
+    async def aclose(self) -> None:
+        """End the worker. Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self._forget(self)
+        self._cancel_calls()
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+        try:
+            await self._checkout.__aexit__(None, None, None)
+        except RuntimeError as error:
+            _log.debug("a worker ended before its session: %s", error)
+        for mount in self._mounts:
+            mount.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # -- what scripts can call ----------------------------------------------------------
+
+    def _names(self) -> dict[str, Any]:
+        from pydantic_monty import ClassInstance
+
+        names: dict[str, Any] = {
+            "add_to_output_files": self._add_file,
+            "rerun": self._ask_rerun,
+        }
+        for name, methods in self._tools.items():
+            if not methods:
+                names[name] = self._caller(name, "")
+                continue
+            members = {method: _as_method(self._caller(name, method)) for method in methods}
+            thing = type(name, (), members)()
+            names[name] = ClassInstance(thing, allowed_methods=set(methods))
+        return names
+
+    def _caller(self, connection: str, method: str) -> Callable[..., Any]:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return await self._call(connection, method, args, kwargs)
+
+        call.__name__ = method or connection
+        return call
+
+    async def _call(
+        self, connection: str, method: str, args: Collection[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Make a call on the host; what it raises is raised in the script."""
+        host = self._host
+        if host is None:
+            raise _EXCEPTIONS["ToolError"]("the script is over; no call can be made any more")
+        self._numbers += 1
+        plain_args, plain_kwargs = self._checked(list(args), dict(kwargs))
+        request = CallRequest(
+            call_id=self._numbers,
+            connection=connection,
+            method=method,
+            args=plain_args,
+            kwargs=plain_kwargs,
+        )
+        task = asyncio.ensure_future(host.call(request))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return self._unpack(await task)
+
+    def _checked(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments as plain values, if they may be passed."""
+        limit = self._spec.limits.frame_bytes
+        try:
+            data = dumps([_plain(args), _plain(kwargs)])
+            if len(data) <= limit:
+                return loads(data)
+            problem = f"the arguments are too large: {len(data):,} bytes of at most {limit:,}"
+        except UnsupportedValueError as error:
+            problem = str(error)
+        raise _EXCEPTIONS["ToolArgumentError"](problem)
+
+    def _unpack(self, answer: CallAnswer) -> Any:
+        if isinstance(answer, Raised):
+            raise _EXCEPTIONS.get(answer.kind, _EXCEPTIONS["ToolError"])(answer.message)
+        if isinstance(answer, Told):
+            return answer.message
+        limit = self._spec.limits.frame_bytes
+        try:
+            data = answer.encoded or dumps(answer.value)
+        except UnsupportedValueError as error:
+            problem = f"the result cannot be passed to the script: {error}"
+            raise _EXCEPTIONS["ToolError"](problem) from None
+        if len(data) > limit:
+            problem = f"the result is too large: {len(data):,} bytes, and at most {limit:,} can be"
+            raise _EXCEPTIONS["ToolError"](f"{problem} passed; ask for less")
+        return _for_monty(loads(data))
+
+    def _cancel_calls(self) -> None:
+        for task in self._calls:
+            task.cancel()
+
+    # -- what scripts say ---------------------------------------------------------------
+
+    def _take_print(self, _stream: str, text: str) -> None:
+        """The script printed. Called in a thread of the pool."""
+        host = self._host
+        if host is None or self._limit is not None:
+            return
+        self._printed += len(text)
+        limit = self._spec.limits.output_bytes
+        if self._printed > limit:
+            self._over("output", f"the script printed more than {limit:,} characters")
+        else:
+            clean = text.encode("utf-8", "replace").decode("utf-8")
+            self._loop.call_soon_threadsafe(host.printed, clean)
+
+    def _add_file(self, name: str, content: Any) -> None:
+        """``add_to_output_files``. Called in a thread of the pool."""
+        try:
+            self._files(name, _plain(content))
+        except LimitReachedError as error:
+            self._over(error.limit, error.message)
+            raise KeyboardInterrupt from None
+
+    def _take_chunk(self, name: str, last: bool, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        if not last:
+            return
+        data = b"".join(self._chunks)
+        self._chunks.clear()
+        host = self._host
+        if host is not None and self._limit is None:
+            asyncio.run_coroutine_threadsafe(_written(host, name, data), self._loop).result()
+
+    def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
+        names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
+        carried = tuple(name[:200] for name in names[:100])
+        self._rerun = str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], carried
+        raise KeyboardInterrupt("the script asked for another pass")
+
+    def _over(self, limit: str, message: str) -> None:
+        """End the script at a limit, whatever it would catch."""
+        self._limit = LimitReached(limit=limit, message=message)
+        running = self._running
+        if running is not None:
+            self._loop.call_soon_threadsafe(running.cancel)
+
+
+async def _written(host: ScriptHost, name: str, data: bytes) -> None:
+    host.wrote_file(name, data)
+
+
+def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    async def method(_self: object, *args: Any, **kwargs: Any) -> Any:
+        return await function(*args, **kwargs)
+
+    method.__name__ = function.__name__
+    return method
+
+
+def _described(found: Any) -> dict[str, str]:
+    """The variables in words. The interpreter's answer is the script's word, to be checked."""
+    if not isinstance(found, dict):
+        return {}
+    names: dict[str, str] = {}
+    for name, value in list(cast("dict[Any, Any]", found).items())[-60:]:
+        match value:
+            case (str(kind), int(size)) if not str(name).startswith("_") and name not in _HIDDEN:
+                names[str(name)[:200]] = kind[:100] + (f" of length {size}" if size >= 0 else "")
+            case _:
+                pass
+    return names
+
+
+def _plain(value: Any) -> Any:
+    """A value of Monty as one of Python: objects of the script become dicts or text."""
+    from pydantic_monty import MontyClassProxy
+
+    match value:
+        case MontyClassProxy():
+            return {str(name): _plain(item) for name, item in value.attributes.items()}
+        case list() | tuple() | set() | frozenset():
+            items = [_plain(item) for item in cast("Collection[Any]", value)]
+            return cast("type[list[Any]]", type(cast("object", value)))(items)
+        case dict():
+            pairs = cast("dict[Any, Any]", value).items()
+            return {_plain(key): _plain(item) for key, item in pairs}
+        case _ if type(value).__module__.startswith("pydantic_monty"):
+            return str(getattr(value, "name", value))
+        case _:
+            return value
+
+
+def _for_monty(value: Any) -> Any:
+    """A result as Monty can hold it: it has no UUIDs, and knows paths as text."""
+    match value:
+        case uuid.UUID() | PurePath():
+            return str(value)
+        case list() | tuple() | set() | frozenset():
+            items = [_for_monty(item) for item in cast("Collection[Any]", value)]
+            return cast("type[list[Any]]", type(cast("object", value)))(items)
+        case dict():
+            pairs = cast("dict[Any, Any]", value).items()
+            return {_for_monty(key): _for_monty(item) for key, item in pairs}
+        case _:
+            return value

@@ -1,0 +1,360 @@
+"""Sandboxes, prefilters, models, money."""
+
+import json
+
+import pytest
+
+from delf.config.schema import AgentConfig
+from delf.engine.journal import MemoryJournal
+from delf.engine.log import TaskLog
+from delf.engine.models import Asker, ModelPool
+from delf.engine.prefilters import choose_prefilter
+from delf.engine.sandboxes import choose_sandbox, make_limits
+from delf.engine.usage import Ledger, Price, Pricing, load_pricing
+from delf.errors import (
+    BudgetExceededError,
+    ConfigurationError,
+    LLMExecutionError,
+    PluginError,
+    SandboxUnavailableError,
+)
+from delf.llm import LLMConfig
+from delf.messages import ModelDelta, ModelReply, ModelRequest, Usage, system, user
+from delf.protocols.model import ModelContext
+from delf.protocols.sandbox import Available, Limits, Unavailable
+from delf.specs import ModelSpec, PrefilterSpec, SandboxSpec
+from delf.testing.hosts import TestHost
+
+MB = 1024 * 1024
+
+
+class Backend:
+    def __init__(self, state=None, **options):
+        self.state, self.options, self.closed = state or Available(), options, 0
+
+    async def available(self):
+        return self.state
+
+    async def aclose(self):
+        self.closed += 1
+
+
+class Strict:
+    def __init__(self, *, colour="red"):
+        self.colour = colour
+
+    async def available(self):
+        return Available()
+
+
+@pytest.fixture
+def host():
+    return TestHost([])
+
+
+def offer(host, name, isolation, state=None, factory=None):
+    backend = Backend(state)
+    spec = SandboxSpec(name=name, summary=name, factory="x:y", isolation=isolation)
+    host.provide(spec, factory or (lambda **options: backend))
+    return backend
+
+
+# -- sandboxes ------------------------------------------------------------------------------
+
+
+async def test_auto_takes_the_strongest_that_works(host):
+    offer(host, "weak", "process")
+    offer(host, "strong", "container")
+    broken = offer(host, "best", "vm", Unavailable("no KVM", "buy one"))
+    chosen = await choose_sandbox(host, AgentConfig(), {})
+    assert chosen.spec.name == "strong"
+    assert chosen.warning is None
+    assert broken.closed == 1
+
+
+async def test_a_weak_choice_is_told_with_what_was_passed_over(host):
+    offer(host, "weak", "process")
+    offer(host, "strong", "container", Unavailable("no daemon"))
+    chosen = await choose_sandbox(host, AgentConfig(), {})
+    assert chosen.warning == (
+        "scripts run in the sandbox 'weak', isolated by process only (strong: no daemon)"
+    )
+
+
+async def test_isolation_is_never_lowered_silently(host):
+    offer(host, "weak", "process")
+    offer(host, "strong", "container", Unavailable("no daemon"))
+    with pytest.raises(SandboxUnavailableError, match="no daemon; weak isolates by process only"):
+        await choose_sandbox(host, AgentConfig(min_isolation="container"), {})
+    with pytest.raises(SandboxUnavailableError, match="min_isolation is 'container'"):
+        await choose_sandbox(host, AgentConfig(sandbox="weak", min_isolation="container"), {})
+    with pytest.raises(SandboxUnavailableError, match="'strong' does not work here: no daemon"):
+        await choose_sandbox(host, AgentConfig(sandbox="strong"), {})
+
+
+async def test_no_sandbox_at_all(host):
+    with pytest.raises(SandboxUnavailableError, match="no sandbox is installed"):
+        await choose_sandbox(host, AgentConfig(), {})
+    with pytest.raises(PluginError):
+        await choose_sandbox(host, AgentConfig(sandbox="docker"), {})
+
+
+async def test_options_reach_the_backend_and_limits_do_not(host):
+    offer(host, "s", "process", factory=Strict)
+    config = AgentConfig(sandbox="s", sandbox_config={"memory_limit": "1g", "colour": "blue"})
+    assert (await choose_sandbox(host, config, {})).backend.colour == "blue"
+    with pytest.raises(ConfigurationError, match="size"):
+        await choose_sandbox(host, AgentConfig(sandbox="s", sandbox_config={"size": 1}), {})
+
+
+@pytest.mark.parametrize(
+    ("config", "field", "value"),
+    [
+        ({"memory_limit": "512m"}, "memory_bytes", 512 * MB),
+        ({"memory_limit": "1.5G"}, "memory_bytes", 1536 * MB),
+        ({"memory_limit": "2 GiB"}, "memory_bytes", 2048 * MB),
+        ({"memory_limit": 1000}, "memory_bytes", 1000),
+        ({"memory_mb": 64}, "memory_bytes", 64 * MB),
+        ({"memory_bytes": "1k"}, "memory_bytes", 1024),
+        ({"timeout": 2.5}, "cpu_seconds", 2.5),
+        ({"open_files": 9.0}, "open_files", 9),
+        ({"cpu_limit": "50%"}, "cpu_seconds", 60.0),
+        ({"image": "python"}, "processes", 0),
+    ],
+)
+def test_limits(config, field, value):
+    assert getattr(make_limits(config), field) == value
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"memory_limit": "lots"},
+        {"memory_limit": "-1m"},
+        {"memory_limit": "infm"},
+        {"memory_limit": "nan"},
+        {"memory_limit": ""},
+        {"memory_limit": None},
+        {"memory_limit": True},
+        {"cpu_seconds": "60"},
+        {"cpu_seconds": float("inf")},
+        {"cpu_seconds": float("nan")},
+        {"cpu_seconds": -1},
+        {"output_bytes": [1]},
+    ],
+)
+def test_limits_that_are_none_are_refused(config):
+    with pytest.raises(ConfigurationError, match=next(iter(config))):
+        make_limits(config)
+
+
+def test_no_limits_are_the_defaults():
+    assert make_limits({}) == Limits()
+
+
+# -- prefilters -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "actions", "served"),
+    [
+        ("auto", 9, None),
+        ("auto", 10, "filter"),
+        ("auto", 49, "filter"),
+        ("auto", 50, "search"),
+        ("off", 500, None),
+        ("filter", 1, "filter"),
+        ("search", 1, "search"),
+    ],
+)
+def test_when_tools_are_filtered(host, mode, actions, served):
+    for name in ("filter", "search"):
+        spec = PrefilterSpec(name=name, summary="s", factory="x:y", modes=(name,))
+        host.provide(spec, lambda name=name: name)
+    assert choose_prefilter(host, mode, actions) == served
+
+
+def test_without_a_plugin_auto_filters_nothing_and_a_wish_is_an_error(host):
+    assert choose_prefilter(host, "auto", 100) is None
+    with pytest.raises(PluginError, match="no plugin serves prefilter_mode 'semantic'"):
+        choose_prefilter(host, "semantic", 1)
+
+
+# -- models ---------------------------------------------------------------------------------
+
+
+class Model:
+    def __init__(self, config, context):
+        self.config, self.closed, self.asked = config, 0, []
+        self.error = None
+
+    async def complete(self, request):
+        self.asked.append(request)
+        if self.error:
+            raise self.error
+        return ModelReply(
+            text="hi",
+            model=self.config.model,
+            usage=Usage(input_tokens=10, output_tokens=5),
+            cost_usd=0.25,
+        )
+
+    async def stream(self, request):
+        yield ModelDelta("h")
+        yield ModelDelta("i")
+        yield await self.complete(request)
+
+    async def aclose(self):
+        self.closed += 1
+
+
+@pytest.fixture
+def pool(host):
+    host.provide(ModelSpec(name="fake", summary="s", factory="x:y", serves=("*",)), Model)
+    return ModelPool(host, ModelContext())
+
+
+def asker(pool, ledger=None, **options):
+    log = TaskLog("t", MemoryJournal(), [])
+    return Asker(
+        pool=pool,
+        ledger=ledger or Ledger(),
+        pricing=options.pop("pricing", Pricing()),
+        log=log,
+        **options,
+    )
+
+
+M = LLMConfig(model="m")
+REQUEST = ModelRequest(messages=(system("rules"), user("task")))
+
+
+async def test_a_model_is_opened_once_for_each_configuration(pool):
+    other = LLMConfig(model="m", api_key="k")
+    assert pool.get(M) is pool.get(LLMConfig(model="m"))
+    assert pool.get(other) is not pool.get(M)
+    models = [pool.get(M), pool.get(other)]
+    await pool.aclose()
+    assert [model.closed for model in models] == [1, 1]
+
+
+async def test_a_call_is_counted_and_recorded(pool):
+    ledger = Ledger()
+    it = asker(pool, ledger)
+    reply = await it.ask(M, REQUEST)
+    assert (reply.text, reply.cost_usd) == ("hi", 0.25)
+    assert (ledger.cost_usd, ledger.usage.total_tokens) == (0.25, 15)
+    assert [type(e).__name__ for e in it.log.events] == ["ModelCalled", "ModelReplied"]
+
+
+async def test_a_failed_call_is_recorded_and_raised(pool):
+    it = asker(pool)
+    pool.get(M).error = LLMExecutionError("no")
+    with pytest.raises(LLMExecutionError):
+        await it.ask(M, REQUEST)
+    assert [type(e).__name__ for e in it.log.events] == ["ModelCalled", "ModelFailed"]
+
+
+async def test_the_system_prompt_follows_the_rules_and_leads_without_them(pool):
+    it = asker(pool, system_prompt="be kind")
+    await it.ask(M, REQUEST)
+    await it.ask(M, ModelRequest(messages=(user("question"),)))
+    roles = [[m.role for m in request.messages] for request in pool.get(M).asked]
+    assert roles == [["system", "system", "user"], ["system", "user"]]
+    assert pool.get(M).asked[0].messages[0] == REQUEST.messages[0]
+
+
+async def test_a_stream_is_seen_in_pieces_and_ends_as_a_whole(pool):
+    pieces = []
+    reply = await asker(pool, stream=True, on_delta=pieces.append).ask(M, REQUEST)
+    assert (pieces, reply.text) == (["h", "i"], "hi")
+
+
+async def test_nothing_is_asked_over_the_budget(pool):
+    ledger = Ledger(0.3)
+    it = asker(pool, ledger)
+    await it.ask(M, REQUEST)
+    await it.ask(M, REQUEST)
+    with pytest.raises(BudgetExceededError, match=r"\$0.3 is used up \(\$0.500000 spent\)"):
+        await it.ask(M, REQUEST)
+    assert len(pool.get(M).asked) == 2
+    ledger.reset(1)
+    await it.ask(M, REQUEST)
+
+
+# -- money ----------------------------------------------------------------------------------
+
+
+def test_a_budget_needs_prices():
+    ledger = Ledger(1.0)
+    ledger.check()
+    ledger.add(Usage(), None)
+    with pytest.raises(BudgetExceededError, match="without a known price"):
+        ledger.check()
+    free = Ledger(1.0, allow_unpriced=True)
+    free.add(Usage(), None)
+    free.check()
+    Ledger().check()
+
+
+def test_a_price_counts_cached_tokens_apart():
+    price = Price(input=2.0, output=10.0, cached_input=1.0)
+    usage = Usage(input_tokens=1_000_000, cached_tokens=400_000, output_tokens=100_000)
+    assert price.cost(usage) == pytest.approx(1.2 + 0.4 + 1.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("gpt-4o", 4),
+        ("gpt-4o-mini", 3),
+        ("gpt-5", 2),
+        ("claude", 1),
+        ("gpt-4o-mini-2", 3),
+        ("GPT-5", 1),
+    ],
+)
+def test_the_most_specific_pattern_wins(model, expected):
+    names = {"*": 1, "gpt-*": 2, "gpt-4o-*": 3, "gpt-4o": 4}
+    pricing = Pricing(
+        {name: Price(input=value, output=0, cached_input=0) for name, value in names.items()}
+    )
+    assert pricing.find(model).input == expected
+
+
+def test_the_users_price_wins_over_the_providers():
+    reply = ModelReply(text="", model="m", usage=Usage(output_tokens=1_000_000), cost_usd=9.0)
+    assert Pricing({"m": Price(input=0, output=2, cached_input=0)}).cost(reply) == 2
+    assert Pricing({"n": Price(input=0, output=2, cached_input=0)}).cost(reply) == 9.0
+    assert Pricing().cost(ModelReply(text="", model="m")) is None
+
+
+def test_prices_come_from_the_first_file_that_is_there(tmp_path):
+    (tmp_path / "b.json").write_text(json.dumps({"m": {"input": 2, "output": 3}}))
+    pricing = load_pricing((tmp_path / "a.json", tmp_path / "b.json"))
+    assert pricing.find("m") == Price(input=2.0, output=3.0, cached_input=2.0)
+    assert load_pricing((tmp_path / "a.json",)).find("m") is None
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "must be an object"),
+        ('{"m": 3}', "m: 3 is no object"),
+        ('{"m": []}', "is no object"),
+        ('{"m": {"input": 1}}', "m: 'output' is missing"),
+        ('{"m": {"input": 1, "output": 1, "cache": 2}}', "m: unknown key 'cache'"),
+        ('{"m": {"input": "1", "output": 1}}', "m: '1' is no price"),
+        ('{"m": {"input": -1, "output": 1}}', "m: -1 is no price"),
+        ('{"m": {"input": true, "output": 1}}', "m: True is no price"),
+        ('{"m": {"input": NaN, "output": 1}}', "m: nan is no price"),
+        ("\xff", "cannot be read"),
+    ],
+)
+def test_a_bad_file_is_named_with_its_entry(tmp_path, content, said):
+    path = tmp_path / "pricing.json"
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        load_pricing((path,))
+    assert str(path) in str(caught.value)

@@ -1,0 +1,156 @@
+"""What can be wrong around a run: each is one clear line with a hint, and the right status."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from support.openai_server import OpenAIServer, Reply
+from support.program import delf, failure_lines, write_recording
+
+pytestmark = pytest.mark.timeout(90)  # some import a provider's library, on a busy machine
+KEY = {"OPENAI_API_KEY": "sk-sesame-0123456789"}
+
+
+def check(result, status: int, *words: str) -> None:
+    """One error, one hint, no traceback, nothing on stdout, no secret."""
+    assert result.returncode == status, result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert "sesame" not in result.stderr
+    error, hint = failure_lines(result.stderr)
+    assert error.startswith("error: ")
+    assert hint.startswith("hint: ")
+    for word in words:
+        assert word in f"{error}\n{hint}"
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_a_missing_key(tmp_path):
+    check(delf("run", "x", "--llm", "gpt-4o-mini", cwd=tmp_path), 2, "OPENAI_API_KEY")
+
+
+def test_a_missing_key_in_delf_toml(tmp_path):
+    (tmp_path / "delf.toml").write_text('[agent.llm]\nmodel = "m"\napi_key = "${TEAM_KEY}"\n')
+    check(delf("run", "x", cwd=tmp_path), 2, "TEAM_KEY", "delf.toml [agent]")
+
+
+def test_no_model(tmp_path):
+    check(delf("run", "x", cwd=tmp_path), 2, "no language model is configured", "--llm")
+
+
+def test_a_wrong_model_name(tmp_path):
+    refusal = Reply(
+        status=404, error="The model `gpt-9` does not exist", error_code="model_not_found"
+    )
+    with OpenAIServer(lambda _: refusal) as server:
+        flags = ["--llm", "gpt-9", "--base-url", server.base_url]
+        check(delf("run", "x", *flags, cwd=tmp_path, env=KEY), 1, "gpt-9")
+
+
+def test_a_model_that_nothing_serves(tmp_path):
+    result = delf("run", "x", "--llm", "recorded:nope.jsonl", cwd=tmp_path)
+    check(result, 2, "nope.jsonl")
+
+
+def test_a_refused_connection(tmp_path, free_port):
+    flags = ["--llm", "m", "--base-url", f"http://127.0.0.1:{free_port}/v1"]
+    result = delf("run", "x", *flags, cwd=tmp_path, env=KEY)
+    check(result, 1, "connection refused", str(free_port))
+
+
+@pytest.mark.parametrize(("status", "word"), [(429, "429"), (500, "500"), (401, "key")])
+def test_a_provider_that_refuses(tmp_path, status, word):
+    with OpenAIServer(lambda _: Reply(status=status)) as server:
+        flags = ["--llm", "m", "--base-url", server.base_url]
+        result = delf("run", "x", *flags, cwd=tmp_path, env=KEY)
+    check(result, 1, word)
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mysql"])
+def test_a_dead_database(tmp_path, free_port, kind):
+    llm = write_recording(tmp_path / "r.jsonl", "print(1)")
+    env = {"DELF_SQL_URL": f"{kind}://u:sesame@127.0.0.1:{free_port}/shop"}
+    result = delf("run", "x", "--llm", llm, "-c", "sql", cwd=tmp_path, env=env)
+    check(result, 1, str(free_port))
+
+
+def test_a_database_file_that_is_not_there(tmp_path):
+    llm = write_recording(tmp_path / "r.jsonl", "print(1)")
+    env = {"DELF_SQL_URL": "sqlite:///nope.db"}
+    result = delf("run", "x", "--llm", llm, "-c", "sql", cwd=tmp_path, env=env)
+    check(result, 2, "nope.db")
+
+
+def test_a_database_that_is_not_named(tmp_path):
+    result = delf("run", "x", "--llm", "m", "-c", "sql", cwd=tmp_path)
+    check(result, 2, "DELF_SQL_URL")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("[agent\n", ["delf.toml, line 1", "TOML"]),
+        ("[agent]\ntimout = 5\n", ["timout", "did you mean 'timeout'?"]),
+        ('[agent]\nllm = "m"\ntimeout = "soon"\n', ["delf.toml [agent] timeout"]),
+        ('[connections.shop]\ntype = "sqk"\n[agent]\nllm = "m"\n', ["did you mean 'sql'?"]),
+        (b"\xff\xfe", ["UTF-8"]),
+    ],
+)
+def test_a_malformed_delf_toml(tmp_path: Path, content, words):
+    data = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / "delf.toml").write_bytes(data)
+    result = delf("run", "x", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    for word in words:
+        assert word in result.stderr
+    assert failure_lines(result.stderr)[0].startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [
+        (["--sandbox", "loca"], "did you mean 'local'?"),
+        (["--set", "agent.timout=3"], "did you mean 'timeout'?"),
+        (["--set", "nothing"], "KEY=VALUE"),
+        (["-c", "sqk"], "did you mean 'sql'?"),
+        (["-c", "gmail"], "pip install delf-plugin-gmail"),
+        (["--no-plugins"], "pip install"),
+    ],
+)
+def test_wrong_flags(tmp_path, flags, word):
+    llm = write_recording(tmp_path / "r.jsonl", "print(1)")
+    result = delf("run", "x", "--llm", llm, *flags, cwd=tmp_path)
+    assert result.returncode in (1, 2)
+    assert (result.returncode == 2) or flags == ["--no-plugins"]
+    assert word in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    result = delf("run", "x", "--llm", "recorded:nope.jsonl", "--debug", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "Traceback" in result.stderr
+    assert "error: there is no recording" in result.stderr
+
+
+def test_a_working_directory_that_is_gone(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    import subprocess
+
+    from support.program import DELF, environment
+
+    script = f"rmdir '{gone}' && exec '{DELF}' run x --llm m"
+    result = subprocess.run(
+        ["/bin/sh", "-c", script], cwd=gone, env=environment(), capture_output=True, text=True
+    )
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,262 @@
+"""``delf run`` in pipes: what goes where, and how it ends."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.openai_server import OpenAIServer
+from support.program import DELF, delf, environment, failure_lines, write_recording
+
+TOOLS = '''
+import asyncio
+from delf import tool
+
+@tool(effect="read", confirm=False)
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+@tool(effect="irreversible")
+def send(to: str) -> str:
+    """Send."""
+    with open("sent.txt", "a") as file:
+        file.write(to + "\\n")
+    return "sent"
+'''
+EVENT_FIELDS = {"type", "v", "task_id", "seq", "at", "data"}
+RESPONSE_FIELDS = {"text", "status", "error", "cost_usd", "duration_ms", "files", "trace"}
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    return tmp_path
+
+
+def model(here: Path, *scripts: str, **reply: object) -> str:
+    return write_recording(here / "answers.jsonl", *scripts, **reply)
+
+
+def test_the_answer_alone_is_on_stdout(here):
+    llm = model(here, "print('| sum |\\n|---|\\n|', await add(2, 3), '|')", cost_usd=0.001)
+    result = delf("run", "add", "--tools", "tools.py", "--llm", llm, cwd=here)
+    assert result.returncode == 0
+    assert result.stdout == "| sum |\n|---|\n| 5 |\n"
+    assert "warning: scripts run in the sandbox 'local'" in result.stderr
+    assert "done · " in result.stderr
+    assert "$0.0010 · 1 model call · 1 tool call" in result.stderr
+    assert "\x1b" not in result.stdout + result.stderr
+
+
+def test_the_task_can_come_from_stdin(here):
+    llm = model(here, "print('ok')")
+    result = delf("run", "-", "--llm", llm, "--json", cwd=here, stdin="\ufeffSag «hallo»\n")
+    assert json.loads(result.stdout)["trace"]["task"] == "Sag «hallo»"
+    assert delf("run", "-", "--llm", llm, cwd=here, stdin=b"\xff\xfe").returncode == 2
+    assert delf("run", "-", "--llm", llm, cwd=here).returncode == 2
+
+
+def test_json_is_one_object(here):
+    llm = model(here, "await add(1, 2)\nprint(await add(float('nan') if 0 else 3, 4))")
+    result = delf("run", "x", "--tools", "tools.py", "--llm", llm, "--json", cwd=here)
+    assert result.stdout.count("\n") == 1
+    data = json.loads(result.stdout)
+    assert set(data) == RESPONSE_FIELDS
+    assert (data["text"], data["status"], data["error"]) == ("7", True, None)
+    assert [call["status"] for call in data["trace"]["tool_calls"]] == ["ok", "ok"]
+
+
+def test_json_of_a_failed_task_and_of_one_that_never_started(here):
+    llm = model(here, "1 / 0", "1 / 0")
+    result = delf("run", "x", "--llm", llm, "--json", cwd=here)
+    data = json.loads(result.stdout)
+    assert (result.returncode, data["status"]) == (1, False)
+    assert "ZeroDivisionError" in data["error"]
+    result = delf("run", "x", "-c", "nope", "--llm", llm, "--json", cwd=here)
+    data = json.loads(result.stdout)
+    assert (result.returncode, data["status"]) == (2, False)
+    assert set(data) == RESPONSE_FIELDS
+
+
+def test_events_are_lines_as_they_happen(here):
+    llm = model(here, "print(await add(1, 2))")
+    result = delf("run", "x", "--tools", "tools.py", "--llm", llm, "--events", cwd=here)
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert all(set(event) == EVENT_FIELDS for event in events)
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert (events[0]["type"], events[-1]["type"]) == ("TaskStarted", "TaskFinished")
+
+
+def test_events_come_before_the_task_is_over(here):
+    (here / "tools.py").write_text(
+        "import os\nfrom delf import tool\n\n"
+        "@tool(effect='read', confirm=False)\ndef wait() -> int:\n    '''Wait.'''\n"
+        "    with open('go') as file:\n        return len(file.read())\n"
+    )
+    fifo = here / "go"
+    subprocess.run(["mkfifo", fifo], check=True)
+    llm = model(here, "print(await wait())")
+    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--events"]
+    with subprocess.Popen(
+        command, cwd=here, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        for line in process.stdout:
+            if json.loads(line)["type"] == "CallStarted":
+                break
+        fifo.write_text("go")  # until now the tool waits
+        assert process.stdout.read()
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("flags", [["--events"], []])
+def test_a_reader_that_goes_away_is_no_failure(here, flags):
+    llm = model(here, "for n in range(200): await add(n, n)\nprint('x' * 1_000_000)")
+    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, *flags]
+    with subprocess.Popen(
+        command, cwd=here, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        said = process.stderr.read().decode()
+        assert process.wait(20) == 141
+    assert failure_lines(said) == []
+
+
+def test_files(here):
+    llm = model(here, "await add_to_output_files('sums.csv', [{'a': 1}])\nprint('made')")
+    result = delf("run", "x", "--llm", llm, "--out", "out", cwd=here)
+    if result.returncode:  # the helper is a plain function in some versions of the guest
+        llm = model(here, "add_to_output_files('sums.csv', [{'a': 1}])\nprint('made')")
+        result = delf("run", "x", "--llm", llm, "--out", "out", cwd=here)
+    path = here / "out/sums.csv"
+    assert result.stdout == "made\n"
+    assert path.read_text().split() == ["a", "1"]
+    assert f"file: sums.csv → {path}" in result.stderr
+
+
+def test_input_files(here):
+    (here / "notes.txt").write_text("forty-two")
+    llm = model(here, "print(await files.read('notes.txt'))")
+    result = delf("run", "x", "--llm", llm, "--file", "notes.txt", cwd=here)
+    missing = delf("run", "x", "--llm", llm, "--file", "nope.txt", cwd=here)
+    assert missing.returncode == 2
+    assert "nope.txt" in missing.stderr
+    assert result.returncode in (0, 1)
+
+
+def test_scripts_and_calls_on_request(here):
+    llm = model(here, "print(await add(2, 3, desc='adding up'))")
+    arguments = ["run", "x", "--tools", "tools.py", "--llm", llm]
+    plain = delf(*arguments, cwd=here)
+    assert "await add" not in plain.stderr
+    told = delf(*arguments, "--show-code", "-v", cwd=here)
+    assert "# script 1\nprint(await add(2, 3, desc='adding up'))" in told.stderr
+    assert "→ 1 add: adding up" in told.stderr
+    assert "← 1 ok" in told.stderr
+    assert told.stdout == plain.stdout == "5\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "sent", "words"),
+    [
+        (["--approve", "all"], True, ""),
+        (["--approve", "none"], False, "every action that needs approval is denied"),
+        ([], False, "there is no terminal to ask on"),
+        (["--set", "agent.approval_mode=approve_all"], True, ""),
+        (["--set", "agent.approval_mode=approve_all", "--approve", "none"], False, "denied"),
+    ],
+)
+def test_approval_without_a_terminal(here, flags, sent, words):
+    script = "try:\n    print(await send('ada'))\nexcept ApprovalRejected as no:\n    print(no)"
+    llm = model(here, script)
+    result = delf("run", "x", "--tools", "tools.py", "--llm", llm, *flags, cwd=here)
+    assert result.returncode == 0
+    assert words in result.stdout
+    assert (here / "sent.txt").exists() is sent
+
+
+def test_connections_of_delf_toml_are_used_by_default(here, sqlite_database):
+    sqlite_database.run("CREATE TABLE t (x); INSERT INTO t VALUES (41)")
+    (here / "delf.toml").write_text(
+        f'[connections.shop]\ntype = "sql"\nurl = "{sqlite_database.url}"\n'
+        '[connections.other]\ntype = "sql"\nurl = "${NOPE}"\n'
+    )
+    llm = model(here, "print(await shop.query('SELECT x + 1 AS x FROM t'))")
+    result = delf("run", "x", "--llm", llm, cwd=here)
+    assert result.returncode == 2
+    assert "NOPE is not set" in result.stderr
+    result = delf("run", "x", "--llm", llm, "-c", "shop", cwd=here)
+    assert result.stdout == "[{'x': 42}]\n"
+
+
+def test_a_type_from_its_environment(here, sqlite_database):
+    sqlite_database.run("CREATE TABLE t (x); INSERT INTO t VALUES (1)")
+    llm = model(here, "print(await sql.query('SELECT x FROM t'))")
+    env = {"DELF_SQL_URL": sqlite_database.url}
+    result = delf("run", "x", "--llm", llm, "-c", "sql", "-c", "sql", cwd=here, env=env)
+    assert result.stdout == "[{'x': 1}]\n"
+
+
+def test_another_file_in_place_of_the_nearest(here):
+    llm = model(here, "print('ok')")
+    (here / "other.toml").write_text(f'[agent]\nllm = "{llm}"\n')
+    for arguments in (
+        ["--config", "other.toml", "run", "x"],
+        ["run", "x", "--config", "other.toml"],
+    ):
+        assert delf(*arguments, cwd=here).stdout == "ok\n"
+    missing = delf("run", "x", "--config", "nope.toml", cwd=here)
+    assert missing.returncode == 2
+    assert "nope.toml does not exist" in missing.stderr
+
+
+def test_the_timeout(here):
+    llm = model(here, "await asyncio.sleep(60)")
+    result = delf("run", "x", "--llm", llm, "--timeout", "0.5", cwd=here)
+    assert result.returncode == 1
+    assert failure_lines(result.stderr)[0].startswith("error: Timeout")
+    data = delf("run", "x", "--llm", model(here, "print(1)"), "--json", cwd=here)
+    assert data.returncode == 0
+
+
+def test_a_tool_that_cannot_be_stopped_does_not_hold_the_program(here):
+    (here / "tools.py").write_text(
+        "import time\nfrom delf import tool\n\n@tool(effect='read', confirm=False)\n"
+        "def slow() -> None:\n    '''Slow.'''\n    time.sleep(600)\n"
+    )
+    llm = model(here, "await slow()")
+    result = delf("run", "x", "--tools", "tools.py", "--llm", llm, "--timeout", "1", cwd=here)
+    assert result.returncode == 1
+    assert "Timeout" in result.stderr
+
+
+def test_what_a_failed_script_had_printed_is_not_the_answer(here):
+    llm = model(here, "print('half')\n1 / 0", "print('of it')\n1 / 0")
+    result = delf("run", "x", "--llm", llm, cwd=here)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "printed before it failed" in result.stderr
+    assert "error: the script failed: ZeroDivisionError" in result.stderr
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("stream", [False, True])
+def test_record_and_replay(here, stream):
+    env = {"OPENAI_API_KEY": "k"}
+    with OpenAIServer(["```python\nprint('from the server')\n```"]) as server:
+        flags = ["--base-url", server.base_url, "--llm", "m", "--record", "new.jsonl"]
+        flags += ["--stream"] if stream else []
+        first = delf("run", "say something", *flags, cwd=here, env=env)
+        assert bool(server.requests[0].json.get("stream")) is stream
+    assert first.stdout == "from the server\n"
+    again = delf("run", "say something", "--llm", "recorded:new.jsonl", cwd=here)
+    assert again.stdout == first.stdout
+    other = delf("run", "say another thing", "--llm", "recorded:new.jsonl", cwd=here)
+    assert other.returncode == 1
+    assert "record again" in other.stderr
+
+
+def test_an_answer_that_stdout_cannot_write(here):
+    llm = model(here, "print('tea: \\u8336')")
+    result = delf("run", "x", "--llm", llm, cwd=here, env={"PYTHONIOENCODING": "latin-1"})
+    assert (result.returncode, result.stdout) == (0, "tea: \\u8336\n")

@@ -1,0 +1,53 @@
+import pytest
+
+from delf.testing import PluginContract, SandboxContract
+from delf.testing.contracts import sandbox_calls
+from delf.testing.contracts.bench import Bench, done, failed
+from delf.testing.scripts import RecordingScriptHost
+from delf_sandbox_monty.backend import MontyBackend
+
+
+class TestMonty(SandboxContract):
+    cpython = False
+    confines = frozenset({"files"})
+    crash = None
+
+    @pytest.fixture
+    def backend(self):
+        return MontyBackend()
+
+    async def test_values_cross_both_ways(self, backend, monkeypatch):
+        kept = sandbox_calls.VALUES[:-1]  # Monty has no UUIDs: scripts see text
+        monkeypatch.setattr(sandbox_calls, "VALUES", kept)
+        await super().test_values_cross_both_ways(backend)
+
+    async def test_files_are_handed_over(self, backend):
+        code = """
+add_to_output_files("a.txt", "Grüße")
+await add_to_output_files("folder/b.bin", b"\\x00\\xff" * 1048576)
+add_to_output_files("c.csv", [{"a": 1, "b": "x,y"}])
+add_to_output_files("empty.txt", "")
+"""
+        async with Bench(backend) as bench:
+            run = await bench.open()
+            done(await self.within(run(code)))
+        assert run.host.files == {
+            "a.txt": "Grüße".encode(),
+            "folder/b.bin": b"\x00\xff" * 1048576,
+            "c.csv": b'a,b\n1,"x,y"\n',
+            "empty.txt": b"",
+        }
+
+    async def test_a_script_can_cancel_a_call(self, backend):
+        """It has no tasks of its own, and says so."""
+        host = RecordingScriptHost({"wait": lambda: 1})
+        async with Bench(backend) as bench:
+            code = "import asyncio\ntask = asyncio.ensure_future(wait())\ntask.cancel()"
+            outcome = failed(await self.within(bench.run(code, host)))
+        assert "subset of Python without asyncio.ensure_future" in outcome.message
+        assert outcome.line == 2
+
+
+class TestPlugin(PluginContract):
+    name = "sandbox-monty"
+    offers = {"sandbox": ["monty"]}

@@ -1,0 +1,223 @@
+"""Documentation pages as programs: every block of Python runs, what it shows is compared.
+
+A page is a project. Its blocks are taken in order:
+
+- A block whose first line is ``# path/to/file`` is that file. ``src`` is on ``sys.path``;
+  files under ``tests`` are run with pytest at the end; one with
+  ``[project.entry-points.delf]`` is installed.
+- Any other ``python`` block is executed, in one namespace for the page.
+- In a ``console`` block, lines that start with ``$ delf`` are run, in the page's folder.
+- A ``text`` block right after one of these is what it printed; ``…`` stands for anything.
+
+Where code asks a real model, it does: over HTTP, from a server on loopback that answers with
+the page's own comments, in order, none left out and none asked for twice::
+
+    <!-- model answers
+    print(await stock("desk"))
+    -->
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from delf.testing import install_plugin, script
+from support.openai_server import OpenAIServer
+from support.workspace import ROOT
+
+_FENCE: Final = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ANSWER: Final = re.compile(r"^<!-- model answers\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
+_FILE: Final = re.compile(r"^# ([\w./-]+\.(?:py|toml))$")
+_RUNNER: Final = Path(__file__).with_name("page_runner.py")
+SECONDS: Final = 60
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block.
+
+    Args:
+        language: What stands after the fence.
+        code: Its text.
+        line: The line of its fence.
+        shows: What it prints, if the page says so.
+    """
+
+    language: str
+    code: str
+    line: int
+    shows: str | None = None
+
+    @property
+    def file(self) -> str | None:
+        """The file that it is, if it is one."""
+        found = _FILE.match(self.code.partition("\n")[0])
+        return found[1] if found else None
+
+
+def blocks_of(text: str) -> Iterator[Block]:
+    """The fenced blocks of a page; what they print is a part of them."""
+    found = list(_FENCE.finditer(text))
+    for match, after in zip(found, [*found[1:], None], strict=True):
+        if match[1] == "text":
+            continue
+        shows = None
+        if after is not None and after[1] == "text" and not text[match.end() : after.start()].strip():
+            shows = after[2]
+        yield Block(match[1], match[2], text.count("\n", 0, match.start()) + 1, shows)
+
+
+def answers_of(text: str) -> list[str]:
+    """What the model answers on a page."""
+    return [script(match[1]) for match in _ANSWER.finditer(text)]
+
+
+class PageError(AssertionError):
+    """A page does not do what it says."""
+
+
+def run_page(page: Path, folder: Path) -> None:
+    """Run a page.
+
+    Args:
+        page: The Markdown file.
+        folder: An empty folder to run it in.
+
+    Raises:
+        PageError: With the line of the block.
+    """
+    text = page.read_text(encoding="utf-8")
+    name = page.relative_to(ROOT)
+    answers = answers_of(text)
+    with ExitStack() as stack:
+        server = stack.enter_context(OpenAIServer(answers)) if answers else None
+        environ = _environ(folder, server)
+        blocks = list(blocks_of(text))
+        for block in blocks:
+            if block.file is not None:
+                _write(block, folder)
+        code = [b for b in blocks if b.language == "python" and b.file is None]
+        _run_python(name, code, folder, environ)
+        for block in blocks:
+            if block.language == "console":
+                _run_console(name, block, folder, environ)
+        if (folder / "tests").is_dir():
+            _run_tests(name, folder, environ)
+        if server is not None and len(server.requests) != len(answers):
+            asked = f"the model was asked {len(server.requests)} times"
+            raise PageError(f"{name}: {asked}, and the page has {len(answers)} answers")
+
+
+def _environ(folder: Path, server: OpenAIServer | None) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("DELF_", "OPENAI_"))}
+    kept |= {"PYTHONPATH": str(folder / "src"), "HOME": str(folder), "NO_COLOR": "1"}
+    kept |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"}
+    if server is not None:
+        kept |= {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-of-the-docs"}
+    return kept
+
+
+def _write(block: Block, folder: Path) -> None:
+    assert block.file is not None
+    path = folder / block.file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(block.code, encoding="utf-8")
+    if path.parent.parent == folder / "src":
+        (path.parent / "__init__.py").touch()
+        (path.parent / "py.typed").touch()
+    if block.language == "toml" and "[project.entry-points.delf]" in block.code:
+        project = tomllib.loads(block.code)["project"]
+        for plugin, target in project["entry-points"]["delf"].items():
+            install_plugin(
+                folder / "src",
+                plugin,
+                module=target,
+                requires=project.get("dependencies"),
+                keywords=project.get("keywords", ()),
+                summary=project.get("description", "From a page."),
+            )
+
+
+def _run_python(
+    page: Path, blocks: list[Block], folder: Path, environ: dict[str, str]
+) -> None:
+    if not blocks:
+        return
+    given = json.dumps([{"code": b.code, "where": f"{page}:{b.line}"} for b in blocks])
+    result = subprocess.run(
+        [sys.executable, _RUNNER],
+        cwd=folder,
+        env=environ,
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    if result.returncode != 0:
+        raise PageError(f"{page} does not run:\n{result.stderr}")
+    printed = json.loads(result.stdout)
+    for block, output in zip(blocks, printed, strict=True):
+        _compare(page, block, output)
+
+
+def _run_console(page: Path, block: Block, folder: Path, environ: dict[str, str]) -> None:
+    printed = ""
+    for line in block.code.splitlines():
+        command = line.removeprefix("$ ")
+        if not line.startswith("$ delf"):
+            continue
+        words = shlex.split(command)
+        result = subprocess.run(
+            words,
+            cwd=folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        if result.returncode != 0:
+            said = result.stdout + result.stderr
+            raise PageError(f"{page}:{block.line}: {command!r} fails:\n{said}")
+        printed += result.stdout
+    _compare(page, block, printed)
+
+
+def _run_tests(page: Path, folder: Path, environ: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--asyncio-mode=auto"]
+    options = ["-o", "asyncio_default_fixture_loop_scope=function"]
+    plugins = ["--disable-plugin-autoload", "-p", "pytest_asyncio.plugin", "-p", "delf.testing.pytest_plugin"]
+    result = subprocess.run(
+        [*command, *plugins, *options, "--import-mode=importlib", "-W", "error", "tests"],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    if result.returncode != 0:
+        raise PageError(f"{page}: its tests fail:\n{result.stdout}{result.stderr}")
+
+
+def _compare(page: Path, block: Block, printed: str) -> None:
+    if block.shows is None:
+        return
+    pattern = ".*?".join(re.escape(part) for part in block.shows.strip().split("…"))
+    if not re.fullmatch(pattern, printed.strip(), re.DOTALL):
+        raise PageError(
+            f"{page}:{block.line} says that it prints\n{block.shows}\nand it prints\n{printed}"
+        )

@@ -1,0 +1,100 @@
+"""A loopback HTTP server that shows requests as they came, byte for byte."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Seen:
+    """A request as it came."""
+
+    method: str
+    target: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    @property
+    def path(self) -> str:
+        return self.target.partition("?")[0]
+
+    @property
+    def query(self) -> str:
+        return self.target.partition("?")[2]
+
+    def header(self, name: str) -> str | None:
+        return next((v for k, v in self.headers if k.lower() == name.lower()), None)
+
+
+@dataclass
+class Reply:
+    """What is answered."""
+
+    status: int = 200
+    body: bytes = b"{}"
+    headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
+
+
+@dataclass
+class RawServer:
+    """A running server.
+
+    Args:
+        answer: Makes the reply to a request; an empty JSON object when None.
+    """
+
+    answer: Callable[[Seen], Reply] | None = None
+    seen: list[Seen] = field(default_factory=list[Seen])
+    url: str = ""
+
+    @property
+    def last(self) -> Seen:
+        return self.seen[-1]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                first, *lines = head.strip().split("\r\n")
+                method, target, _ = first.split(" ")
+                pairs = [line.partition(":") for line in lines]
+                headers = [(k, v.strip().encode("latin-1").decode("utf-8", "replace")) for k, _, v in pairs]
+                size = next((int(v) for k, v in headers if k.lower() == "content-length"), 0)
+                seen = Seen(method, target, headers, await reader.readexactly(size))
+                self.seen.append(seen)
+                reply = self.answer(seen) if self.answer else Reply()
+                fields = {**reply.headers, "Content-Length": str(len(reply.body))}
+                lines = [f"HTTP/1.1 {reply.status} Status", *(f"{k}: {v}" for k, v in fields.items())]
+                writer.write("\r\n".join([*lines, "", ""]).encode("utf-8"))
+                writer.write(b"" if method == "HEAD" else reply.body)
+                await writer.drain()
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def raw_server(answer: Callable[[Seen], Reply] | None = None) -> AsyncIterator[RawServer]:
+    """A server on a free port of loopback."""
+    server = RawServer(answer)
+    tasks: set[Any] = set()
+
+    async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        tasks.add(task)
+        # The end of a server cancels it, of which asyncio would make a complaint.
+        with contextlib.suppress(asyncio.CancelledError):
+            await server.serve(reader, writer)
+        tasks.discard(task)
+
+    listening = await asyncio.start_server(on_connection, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    try:
+        yield server
+    finally:
+        listening.close()
+        for task in list(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
