@@ -1,11 +1,17 @@
-"""The documentation: links lead somewhere, Python examples compile."""
+"""The documentation: links lead somewhere, examples run, tables say what the code does."""
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
+from delf import errors, values
+from delf.sandbox.guest import frames
+from support.pages import PageError, run_page
+from support.tables import PAGE as CONFIGURATION
+from support.tables import with_tables
 from support.workspace import ROOT
 
 pytestmark = pytest.mark.docs
@@ -32,3 +38,99 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_python_examples_compile(page: Path) -> None:
     for example in PYTHON.findall(page.read_text()):
         compile(example, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+RUNNABLE = [page for page in PAGES if page.parent == ROOT or page.is_relative_to(ROOT / "docs")]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_run(page: Path, tmp_path: Path) -> None:
+    run_page(page, tmp_path)
+
+
+AGENT = """
+from delf import Agent
+with Agent(llm="gpt-4o-mini") as agent:
+    print(agent.run("Say hello.").text)
+"""
+HELLO = "<!-- model answers\nprint('hello')\n-->\n"
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("```python\n1 / 0\n```\n", "ZeroDivisionError"),
+        ("```python\nprint(1)\n```\n\n```text\n2\n```\n", "says that it prints"),
+        ("```console\n$ delf toast\n```\n", "'delf toast' fails"),
+        (f"```python{AGENT}```\n", "asked 1 times, and the page has 0 answers"),
+        (f"{HELLO}```python\nprint(1)\n```\n", "asked 0 times, and the page has 1 answers"),
+        ("```python\n# tests/test_a.py\ndef test_a(): assert 0\n```\n", "its tests fail"),
+        ('```toml\n[project.entry-points.delf]\nx = "no.where"\n```\n', "is failed"),
+    ],
+    ids=["error", "output", "command", "unanswered", "unasked", "test", "plugin"],
+)
+def test_a_page_that_lies_is_found(
+    text: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("support.pages.ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    with pytest.raises(PageError, match=problem):
+        run_page(page, tmp_path / "folder")
+
+
+@pytest.mark.timeout(60)
+def test_a_real_model_is_asked_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("support.pages.ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(f"{HELLO}```python{AGENT}```\n\n```text\nhello\n```\n")
+    run_page(page, tmp_path / "folder")
+
+
+def test_the_fields_of_the_agent_are_those_of_the_code() -> None:
+    text = CONFIGURATION.read_text(encoding="utf-8")
+    assert with_tables(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
+
+
+def test_every_error_has_a_paragraph() -> None:
+    page = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
+    written = dict(re.findall(r"^## (\S+ \w+)\n(.+?)(?=\n## |\Z)", page, re.MULTILINE | re.DOTALL))
+    known = {
+        f"{cls.code} {name}"
+        for name, cls in vars(errors).items()
+        if inspect.isclass(cls) and issubclass(cls, errors.DelfError)
+    }
+    assert set(written) == known
+    short = [heading for heading, text in written.items() if len(text.split()) < 8]
+    assert not short
+
+
+def test_the_frames_are_those_of_the_code() -> None:
+    page = (ROOT / "docs/wire.md").read_text(encoding="utf-8")
+    doc = inspect.getdoc(frames) or ""
+    for direction in ("host to guest", "guest to host"):
+        shown = re.search(rf"<!-- frames: {direction} -->\n```json\n(.*?)```", page, re.DOTALL)
+        (coded,) = re.findall(
+            rf"^{direction.capitalize()}::\n\n(.*?)(?=\n\S|\Z)", doc, re.MULTILINE | re.DOTALL
+        )
+        assert shown is not None
+        assert shown[1].strip() == inspect.cleandoc(coded).strip()
+
+
+def test_the_tags_are_those_of_the_code() -> None:
+    page = (ROOT / "docs/wire.md").read_text(encoding="utf-8")
+    table = page.partition("<!-- tags -->")[2].partition("\n\n")[0]
+    named: set[str] = set()
+    for row in table.splitlines()[3:]:
+        named |= set(re.findall(r"`(\w+)`", row.split("|")[1]))
+    assert named == set(values._DECODERS)
+
+
+def test_the_index_names_every_page() -> None:
+    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert {link for link in LINK.findall(index) if "/../" not in f"/{link}"} == pages - {
+        "index.md"
+    }

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import logging
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from openapi_core import Config, OpenAPI
 from openapi_core.datatypes import RequestParameters
+from openapi_schema_validator import OAS30Validator, OAS30WriteValidator, OAS31Validator, oas30_format_checker, oas31_format_checker
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012
 from werkzeug.datastructures import Headers, ImmutableMultiDict
+from werkzeug.formparser import MultiPartParser
+from werkzeug.http import parse_options_header
 
 from delf.errors import DelfError
 from delf_openapi import APITool
@@ -19,14 +28,15 @@ from delf_openapi.operations import Operation, read_operation
 from support.openapi_values import Giver
 from support.raw_http import Reply, Seen, raw_server
 
+TRIES = 8
 CONFIG = Config(spec_validator_cls=None)  # pyright: ignore[reportArgumentType]
 
 
 class Arrived:
     """A request as openapi-core wants to see it."""
 
-    def __init__(self, seen: Seen, host: str, base: str) -> None:
-        query = ImmutableMultiDict(parse_qsl(seen.query, keep_blank_values=True))
+    def __init__(self, seen: Seen, host: str, query_pairs: list[tuple[str, str]]) -> None:
+        query = ImmutableMultiDict(query_pairs)
         cookies = dict(
             pair.strip().split("=", 1) for pair in (seen.header("cookie") or "").split(";") if "=" in pair
         )
@@ -34,10 +44,12 @@ class Arrived:
             query=query, header=Headers(seen.headers), cookie=ImmutableMultiDict(cookies)
         )
         self.host_url = host
-        self.path = seen.path
+        # Decoded, as frameworks hand it over, but for the slash that is part of a value.
+        self.path = "%2F".join(unquote(part) for part in seen.path.split("%2F"))
         self.path_pattern = None
         self.method = seen.method.lower()
-        self.content_type = seen.header("content-type") or ""
+        kind = seen.header("content-type") or ""
+        self.content_type = "application/json" if kind.endswith("+json") else kind
         self.body = seen.body or None
 
 
@@ -48,6 +60,7 @@ class Verdict:
     operations: int = 0
     requests: int = 0
     valid: int = 0
+    unfit: list[str] = field(default_factory=list)  # no value was found that fits the schemas
     failures: list[tuple[str, str]] = field(default_factory=list)
 
     @property
@@ -58,41 +71,222 @@ class Verdict:
         return Counter(reason[:90] for _, reason in self.failures)
 
 
-def arguments_of(giver: Giver, operation: Operation, full: bool) -> dict[str, Any]:
-    """Arguments for a call: the required ones, and with ``full`` some of the others."""
+def arguments_of(giver: Giver, operation: Operation, judge: Judge, full: bool) -> dict[str, Any] | None:
+    """Arguments for a call: the required ones, and with ``full`` some of the others.
+
+    None when no values were found that fit the schemas: some contradict themselves.
+    """
     given: dict[str, Any] = {}
     for param in operation.params:
         if param.required or (full and giver.random.random() < 0.6):
-            given[param.arg] = giver.give(param.schema)
+            value = giver.give(param.schema)
+            if not judge.fits(param.schema, value):
+                return None
+            given[param.arg] = value
     body = operation.body
     if body is None:
         return given
     if body.fields is None:
         if body.required or full:
-            given[body.whole or "body"] = (
-                b"\x00\x01bytes" if body.kind == "binary" else giver.give(body.schema)
-            )
+            value = b"\x00\x01bytes" if body.kind == "binary" else giver.give(body.schema)
+            if body.kind == "json" and not judge.fits(body.schema, value):
+                return None
+            given[body.whole or "body"] = value
+        return given
+    if not full and not body.required:
         return given
     whole = giver.give(body.schema)
-    for item in body.fields:
-        if item.name in whole and (full or body.required):
-            if item.required or full:
-                given[item.arg] = whole[item.name]
-        elif item.required and body.required:
-            given[item.arg] = giver.give(item.schema)
-    return given
+    kept = {f.name: whole[f.name] for f in body.fields if f.name in whole and (full or f.required)}
+    if not judge.fits(body.schema, kept):
+        kept = {f.name: whole[f.name] for f in body.fields if f.name in whole}
+        if not judge.fits(body.schema, kept):
+            return None
+    return given | {f.arg: kept[f.name] for f in body.fields if f.name in kept}
 
 
-def judge_for(tree: dict[str, Any], operation: Operation, host: str) -> Any:
-    """A validator of one operation's requests. Servers and security are not its matter here."""
-    spot = operation.spot
-    item = {k: v for k, v in operation.item.items() if k not in ("servers",)}
-    raw = {k: v for k, v in operation.raw.items() if k not in ("servers", "security", "callbacks")}
-    item[spot.method.lower()] = raw
-    small = {k: v for k, v in tree.items() if k not in ("paths", "servers", "security", "webhooks")}
-    small["paths"] = {spot.path.partition("#")[0]: item}
-    small["servers"] = [{"url": host}]
-    return OpenAPI.from_dict(small, config=CONFIG)
+class Judge:
+    """Judges the requests of one operation. Servers and security are not its matter here.
+
+    openapi-core does the work. What it has no notion of is taken out of its specification and
+    judged here by jsonschema: bracketed names (``deepObject`` with lists, forms like Stripe's).
+    What it takes for granted is told to it: that a ``readOnly`` parameter may be sent, that
+    ``*/*`` was JSON, and that a file's bytes are a string (3.1).
+    """
+
+    def __init__(self, giver: Giver, operation: Operation, host: str) -> None:
+        self.giver = giver
+        self.host = host
+        tree = giver.tree
+        spot = operation.spot
+        item = {k: v for k, v in operation.item.items() if k != "servers"}
+        item["parameters"] = []
+        left_out = ("servers", "security", "callbacks")
+        raw = {k: v for k, v in operation.raw.items() if k not in left_out}
+        self.deep: list[dict[str, Any]] = []
+        raw["parameters"] = self._parameters(operation)
+        self.form: dict[str, Any] | None = None
+        self.multipart: dict[str, Any] | None = None
+        if raw.get("requestBody"):
+            raw["requestBody"] = self._body(raw["requestBody"])
+            if raw["requestBody"] is None:
+                del raw["requestBody"]
+        item[spot.method.lower()] = raw
+        head = ("paths", "servers", "security", "webhooks")
+        small = {k: v for k, v in tree.items() if k not in head}
+        small["paths"] = {spot.path.partition("#")[0]: item}
+        small["servers"] = [{"url": host}]
+        self.core = OpenAPI.from_dict(small, config=CONFIG)
+        dialect = OAS30Validator if str(tree.get("openapi")).startswith("3.0") else OAS31Validator
+        resource = DRAFT202012.create_resource(tree)
+        registry: Any = Registry()
+        root: dict[str, Any] = {"registry": registry, "_resolver": registry.resolver_with_root(resource)}
+        self.validator = lambda schema: dialect(schema, **root)
+        writer = OAS30WriteValidator if dialect is OAS30Validator else OAS31Validator
+        checker = oas30_format_checker if dialect is OAS30Validator else oas31_format_checker
+        self.strict = lambda schema: writer(schema, **root, format_checker=checker)
+
+    def fits(self, schema: Any, value: Any) -> bool:
+        """Whether a value fits a schema, by jsonschema. A parameter may be read-only."""
+        if not isinstance(value, (dict, list)) and isinstance(schema, dict):
+            schema = {k: v for k, v in self.giver.flat(schema).items() if k != "readOnly"}
+        try:
+            return self.strict(schema).is_valid(value)
+        except re.error:  # a pattern that only JavaScript reads
+            return False
+
+    def _parameters(self, operation: Operation) -> list[dict[str, Any]]:
+        merged: dict[tuple[str, str], dict[str, Any]] = {}
+        for holder in (operation.item, operation.raw):
+            for raw in holder.get("parameters") or []:
+                found = self.giver.resolve(raw)
+                merged[found["in"], found["name"]] = found
+        kept: list[dict[str, Any]] = []
+        for found in merged.values():
+            if found.get("style") == "deepObject" or self._is_nested(found):
+                self.deep.append(found)
+                continue
+            if isinstance(found.get("schema"), dict):
+                schema = dict(self.giver.resolve(found["schema"]))
+                for word in ("readOnly", "default"):  # some defaults are none of their own enum
+                    schema.pop(word, None)
+                found = {**found, "schema": schema}
+            kept.append(found)
+        return kept
+
+    def _is_nested(self, found: dict[str, Any]) -> bool:
+        """Lists of objects in a query: the specification leaves open how they are written."""
+        schema = self.giver.flat(found.get("schema"))
+        items = self.giver.flat(schema.get("items")) if found["in"] == "query" else {}
+        return items.get("type") == "object"
+
+    def _body(self, raw: Any) -> Any:
+        found = dict(self.giver.resolve(raw))
+        content = dict(found["content"])
+        for media in list(content):  # openapi-core reads JSON by this name only
+            if media in ("*/*", "application/*") or media.endswith("+json"):
+                content.setdefault("application/json", content.pop(media))
+        form = content.get("application/x-www-form-urlencoded")
+        if form and len(content) == 1 and "deepObject" in json.dumps(form.get("encoding") or {}):
+            self.form = form["schema"]
+            return None
+        multipart = content.get("multipart/form-data")
+        if multipart and len(content) == 1:
+            self.multipart = multipart["schema"]
+            return None
+        return {**found, "content": content}
+
+    def judge(self, seen: Seen) -> None:
+        """Raise when the request does not fit."""
+        pairs = parse_qsl(seen.query, keep_blank_values=True)
+        names = tuple(found["name"] for found in self.deep)
+        rest = [(k, v) for k, v in pairs if k.partition("[")[0] not in names]
+        self.core.validate_request(Arrived(seen, self.host, rest))
+        tree = nested([pair for pair in pairs if pair not in rest])
+        for found in self.deep:
+            value = tree.get(found["name"])
+            if value is not None:
+                text = isinstance(value, str) and value[:1] in "[{"
+                self._check(found["schema"], json.loads(value) if text else value)
+            elif found.get("required"):
+                raise ValueError(f"{found['name']} is missing")
+        if self.form is not None:
+            kind = seen.header("content-type")
+            if seen.body and kind != "application/x-www-form-urlencoded":
+                raise ValueError(f"a form as {kind}")
+            body = parse_qsl(seen.body.decode(), keep_blank_values=True, strict_parsing=bool(seen.body))
+            self._check(self.form, nested(body))
+
+        if self.multipart is not None and seen.body:
+            self._check(self.multipart, self._parts(seen, self.multipart))
+
+    def _parts(self, seen: Seen, schema: Any) -> dict[str, Any]:
+        """The parts of a multipart body, read by werkzeug."""
+        kind, options = parse_options_header(seen.header("content-type"))
+        assert kind == "multipart/form-data"
+        parser = MultiPartParser()
+        boundary = options["boundary"].encode()
+        form, files = parser.parse(io.BytesIO(seen.body), boundary, len(seen.body))
+        properties = self.giver.flat(schema).get("properties") or {}
+        result: dict[str, Any] = {}
+        for name in dict.fromkeys([*form, *files]):
+            values: list[Any] = [*form.getlist(name), *(f.read().decode() for f in files.getlist(name))]
+            inner = self.giver.flat(properties.get(name, {}))
+            is_list = inner.get("type") == "array" or any(
+                self.giver.flat(c).get("type") == "array" for c in inner.get("oneOf", ())
+            )
+            values = [self._part(inner.get("items", inner) if is_list else inner, v) for v in values]
+            result[name] = values if is_list else values[0]
+        return result
+
+    def _part(self, schema: Any, text: str) -> Any:
+        if text[:1] in "{[" and not self.validator(schema).is_valid(text):
+            with contextlib.suppress(ValueError):
+                return json.loads(text)
+        return self._typed(schema, text)
+
+    def _check(self, schema: Any, value: Any) -> None:
+        typed = self._typed(schema, value)
+        self.validator(schema).validate(typed)
+
+    def _typed(self, schema: Any, value: Any) -> Any:
+        """Text as what its schema says; of several the first that fits."""
+        found = self.giver.flat(schema)
+        for word in ("anyOf", "oneOf"):
+            for choice in found.get(word) or ():
+                typed = self._typed(choice, value)
+                if self.validator(choice).is_valid(typed):
+                    return typed
+        if isinstance(value, dict):
+            if found.get("type") == "array":
+                numbers = sorted(value, key=int)
+                assert [int(n) for n in numbers] == list(range(len(numbers)))
+                return [self._typed(found.get("items", {}), value[n]) for n in numbers]
+            inner = found.get("properties") or {}
+            extra = found.get("additionalProperties")
+            other = extra if isinstance(extra, dict) else {}
+            return {k: self._typed(inner.get(k, other), v) for k, v in value.items()}
+        kind = found.get("type")
+        try:
+            if kind == "integer":
+                return int(value)
+            if kind == "number":
+                return float(value)
+        except ValueError:
+            return value
+        return {"true": True, "false": False}.get(value, value) if kind == "boolean" else value
+
+
+def nested(pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    """``a[b][0]=1`` as nested mappings."""
+    result: dict[str, Any] = {}
+    for name, value in pairs:
+        keys = [name.partition("[")[0], *re.findall(r"\[([^\]]*)\]", name)]
+        place = result
+        for key in keys[:-1]:
+            place = place.setdefault(key, {})
+        assert keys[-1] not in place, f"{name} twice"
+        place[keys[-1]] = value
+    return result
 
 
 async def judge_spec(
@@ -120,13 +314,16 @@ async def judge_spec(
         for name in names:
             verdict.operations += 1
             operation = read_operation(api.document, api.entries[name].spot)
-            judge = judge_for(tree, operation, server.url)
+            judge = Judge(Giver(tree, seed), operation, server.url)
             for number in range(rounds + 1):
-                giver = Giver(tree, (seed, name, number))
+                tries = (Giver(tree, (seed, name, number, attempt)) for attempt in range(TRIES))
+                made = (arguments_of(giver, operation, judge, number > 0) for giver in tries)
+                given = next((g for g in made if g is not None), None)
+                if given is None:
+                    verdict.unfit.append(name)
+                    continue
                 verdict.requests += 1
-                given: dict[str, Any] = {}
                 try:
-                    given = arguments_of(giver, operation, number > 0)
                     action = actions[name]
                     await action.call(**action.validate(given))
                 except DelfError as error:
@@ -136,7 +333,7 @@ async def judge_spec(
                     verdict.failures.append((name, f"crash: {type(error).__name__}: {error}"))
                     continue
                 try:
-                    judge.validate_request(Arrived(server.last, server.url, ""))
+                    judge.judge(server.last)
                 except Exception as error:
                     cause = error.__cause__ or error.__context__ or error
                     detail = getattr(cause, "schema_errors", None)

@@ -26,7 +26,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,7 @@ from support.workspace import ROOT
 _FENCE: Final = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ANSWER: Final = re.compile(r"^<!-- model answers\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
 _FILE: Final = re.compile(r"^# ([\w./-]+\.(?:py|toml))$")
+_ENTRY_POINTS: Final = "[project.entry-points.delf]"
 _RUNNER: Final = Path(__file__).with_name("page_runner.py")
 SECONDS: Final = 60
 
@@ -63,17 +64,23 @@ class Block:
     def file(self) -> str | None:
         """The file that it is, if it is one."""
         found = _FILE.match(self.code.partition("\n")[0])
+        if found is None and self.language == "toml" and _ENTRY_POINTS in self.code:
+            return "pyproject.toml"
         return found[1] if found else None
 
 
 def blocks_of(text: str) -> Iterator[Block]:
     """The fenced blocks of a page; what they print is a part of them."""
     found = list(_FENCE.finditer(text))
-    for match, after in zip(found, [*found[1:], None], strict=True):
+    for match, after in zip(found, [*found, None][1:], strict=True):
         if match[1] == "text":
             continue
         shows = None
-        if after is not None and after[1] == "text" and not text[match.end() : after.start()].strip():
+        if (
+            after is not None
+            and after[1] == "text"
+            and not text[match.end() : after.start()].strip()
+        ):
             shows = after[2]
         yield Block(match[1], match[2], text.count("\n", 0, match.start()) + 1, shows)
 
@@ -101,31 +108,31 @@ def run_page(page: Path, folder: Path) -> None:
     name = page.relative_to(ROOT)
     answers = answers_of(text)
     with ExitStack() as stack:
-        server = stack.enter_context(OpenAIServer(answers)) if answers else None
+        server = stack.enter_context(OpenAIServer(answers))
         environ = _environ(folder, server)
         blocks = list(blocks_of(text))
         for block in blocks:
             if block.file is not None:
                 _write(block, folder)
         code = [b for b in blocks if b.language == "python" and b.file is None]
+        if any(_ENTRY_POINTS in block.code for block in blocks):
+            _check_plugins(name, folder, environ)
         _run_python(name, code, folder, environ)
         for block in blocks:
             if block.language == "console":
                 _run_console(name, block, folder, environ)
         if (folder / "tests").is_dir():
             _run_tests(name, folder, environ)
-        if server is not None and len(server.requests) != len(answers):
+        if len(server.requests) != len(answers):
             asked = f"the model was asked {len(server.requests)} times"
             raise PageError(f"{name}: {asked}, and the page has {len(answers)} answers")
 
 
-def _environ(folder: Path, server: OpenAIServer | None) -> dict[str, str]:
+def _environ(folder: Path, server: OpenAIServer) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("DELF_", "OPENAI_"))}
     kept |= {"PYTHONPATH": str(folder / "src"), "HOME": str(folder), "NO_COLOR": "1"}
     kept |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"}
-    if server is not None:
-        kept |= {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-of-the-docs"}
-    return kept
+    return kept | {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-of-the-docs"}
 
 
 def _write(block: Block, folder: Path) -> None:
@@ -136,7 +143,7 @@ def _write(block: Block, folder: Path) -> None:
     if path.parent.parent == folder / "src":
         (path.parent / "__init__.py").touch()
         (path.parent / "py.typed").touch()
-    if block.language == "toml" and "[project.entry-points.delf]" in block.code:
+    if _ENTRY_POINTS in block.code:
         project = tomllib.loads(block.code)["project"]
         for plugin, target in project["entry-points"]["delf"].items():
             install_plugin(
@@ -149,22 +156,24 @@ def _write(block: Block, folder: Path) -> None:
             )
 
 
-def _run_python(
-    page: Path, blocks: list[Block], folder: Path, environ: dict[str, str]
-) -> None:
+def _check_plugins(page: Path, folder: Path, environ: dict[str, str]) -> None:
+    """The plugins of a page are installed; they have to load."""
+    result = _run(["delf", "plugins", "--json"], folder, environ)
+    wanted = {path.stem.split("-")[0] for path in (folder / "src").glob("*.dist-info")}
+    rows = json.loads(result.stdout)
+    for row in rows:
+        name = (row["distribution"] or "").replace("-", "_")
+        if name in wanted and row["state"] != "loaded":
+            raise PageError(
+                f"{page}: its plugin {row['name']!r} is {row['state']}: {row['reason']}"
+            )
+
+
+def _run_python(page: Path, blocks: list[Block], folder: Path, environ: dict[str, str]) -> None:
     if not blocks:
         return
     given = json.dumps([{"code": b.code, "where": f"{page}:{b.line}"} for b in blocks])
-    result = subprocess.run(
-        [sys.executable, _RUNNER],
-        cwd=folder,
-        env=environ,
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    result = _run([sys.executable, _RUNNER], folder, environ, given)
     if result.returncode != 0:
         raise PageError(f"{page} does not run:\n{result.stderr}")
     printed = json.loads(result.stdout)
@@ -178,17 +187,7 @@ def _run_console(page: Path, block: Block, folder: Path, environ: dict[str, str]
         command = line.removeprefix("$ ")
         if not line.startswith("$ delf"):
             continue
-        words = shlex.split(command)
-        result = subprocess.run(
-            words,
-            cwd=folder,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        result = _run(shlex.split(command), folder, environ)
         if result.returncode != 0:
             said = result.stdout + result.stderr
             raise PageError(f"{page}:{block.line}: {command!r} fails:\n{said}")
@@ -197,20 +196,42 @@ def _run_console(page: Path, block: Block, folder: Path, environ: dict[str, str]
 
 
 def _run_tests(page: Path, folder: Path, environ: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--asyncio-mode=auto"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--asyncio-mode=auto",
+    ]
     options = ["-o", "asyncio_default_fixture_loop_scope=function"]
-    plugins = ["--disable-plugin-autoload", "-p", "pytest_asyncio.plugin", "-p", "delf.testing.pytest_plugin"]
-    result = subprocess.run(
-        [*command, *plugins, *options, "--import-mode=importlib", "-W", "error", "tests"],
+    plugins = [
+        "--disable-plugin-autoload",
+        "-p",
+        "pytest_asyncio.plugin",
+        "-p",
+        "delf.testing.pytest_plugin",
+    ]
+    options += ["--import-mode=importlib", "-W", "error", "tests"]
+    result = _run([*command, *plugins, *options], folder, environ)
+    if result.returncode != 0:
+        raise PageError(f"{page}: its tests fail:\n{result.stdout}{result.stderr}")
+
+
+def _run(
+    command: Sequence[str | Path], folder: Path, environ: dict[str, str], given: str = ""
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
         cwd=folder,
         env=environ,
+        input=given,
         capture_output=True,
         text=True,
         timeout=SECONDS,
         check=False,
     )
-    if result.returncode != 0:
-        raise PageError(f"{page}: its tests fail:\n{result.stdout}{result.stderr}")
 
 
 def _compare(page: Path, block: Block, printed: str) -> None:

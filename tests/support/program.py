@@ -36,7 +36,7 @@ def delf(
         timeout=timeout,
     )
     return subprocess.CompletedProcess(
-        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode(errors="replace")
     )
 
 

@@ -23,9 +23,7 @@ async def make_backend(docker_engine):
     def make(**options):
         options = {"pool_size": 0, **options}
         made.append(
-            DockerBackend(
-                engine=docker_engine.url, base_image=docker_engine.base_image, **options
-            )
+            DockerBackend(engine=docker_engine.url, base_image=docker_engine.base_image, **options)
         )
         return made[-1]
 

@@ -65,29 +65,17 @@ class TaskLog:
     async def _write(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:
         seq = len(self.events) + 1
         event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
-        keeping = asyncio.ensure_future(self._keep(event))
         try:
-            await asyncio.shield(keeping)
+            await self._journal.append(event)
         except asyncio.CancelledError:
-            await _settled(keeping)  # its number is used: no other event may have it
+            self._show(event)  # it is kept nevertheless: no other event may have its number
             raise
+        self._show(event)
 
-    async def _keep(self, event: Event) -> None:
-        await self._journal.append(event)
+    def _show(self, event: Event) -> None:
         self.events.append(event)
         for listener in self._listeners:
             try:
                 listener(event)
             except Exception:
                 _log.exception("a listener failed on %s", type(event).__name__)
-
-
-async def _settled(work: asyncio.Future[None]) -> None:
-    """Wait until something is done, however often the one who waits is cancelled."""
-    while not work.done():
-        try:
-            await asyncio.wait({work})
-        except asyncio.CancelledError:
-            continue
-    if not work.cancelled() and (error := work.exception()) is not None:
-        _log.warning("an event was not kept: %s", error)

@@ -23,7 +23,11 @@ class Journal(Protocol):
     """Keeps events in order, once each, before anyone acts on them."""
 
     async def append(self, event: Event) -> None:
-        """Keep an event. When this returns, it is kept."""
+        """Keep an event. When this returns, it is kept.
+
+        Whoever waits may be cancelled: an event that was begun to be kept is kept all the
+        same, before those that are appended later.
+        """
         ...
 
     async def read(self, task_id: str, after: int = 0) -> Sequence[Event]:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from delf.events import Event
 from delf.values import to_jsonable
 from delf_journal_sql import store
-from delf_journal_sql.codec import pack, take_out
+from delf_journal_sql.codec import Packed, pack, take_out
 from delf_journal_sql.database import Connection, open_database, transaction
 from delf_journal_sql.errors import ConnectionLostError
 from delf_journal_sql.schema import migrate
@@ -73,11 +73,18 @@ class SqlJournal:
         packed = pack(event)
         if len(packed.data) > self._settings.blob_bytes:
             whole, limit = packed, self._settings.blob_bytes
-            packed = await self._in_thread(lambda: take_out(whole, limit))
+            try:
+                packed = await self._in_thread(lambda: take_out(whole, limit))
+            except asyncio.CancelledError:
+                self._append(take_out(whole, limit))  # before those that are appended later
+                raise
+        await self._append(packed)
+
+    def _append(self, packed: Packed) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         operation = Append(packed, loop, loop.create_future())
         self._put(operation)
-        await operation.done
+        return operation.done
 
     async def read(self, task_id: str, after: int = 0) -> Sequence[Event]:
         """A task's events with ``seq`` greater than ``after``, in order.

@@ -247,7 +247,8 @@ def merge_object(
         result.additional = result.additional or merged.additional
     for word in ("anyOf", "oneOf"):
         choices: Any = found.get(word)
-        if isinstance(choices, list) and not all(_only_requires(c) for c in choices):
+        listed = cast("list[Any]", choices) if isinstance(choices, list) else []
+        if not all(_only_requires(choice) for choice in listed):
             return None
     if found.get("additionalProperties") is False:
         result.additional = False

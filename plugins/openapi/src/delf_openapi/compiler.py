@@ -120,7 +120,7 @@ def effect_of(spot: Spot, raw: Mapping[str, Any]) -> Effect:
     """What an operation does to the world, by its method and its name."""
     told = raw.get("x-delf-effect")
     if told in ("read", "write", "irreversible"):
-        return cast("Effect", told)
+        return told
     if spot.method == "DELETE":
         return "irreversible"
     words = snake(spot.operation_id or "").split("_")
@@ -213,7 +213,7 @@ def return_type(document: Document, raw: Mapping[str, Any], shapes: Shapes) -> t
         schema = spec.get("schema")
         kind = kind_of(str(media))
         if kind == "json":
-            if schema is None or schema == {} or schema == {"type": "object"}:
+            if schema is None or schema in ({}, {"type": "object"}):
                 return False, "Any" if not schema else "dict"
             return True, safe_text(shapes, schema, "out", _RETURN_CHARS)
         if kind == "text":

@@ -15,19 +15,16 @@ from delf.errors import ToolRefusedError, did_you_mean
 from delf.settings import PluginSettings, SecretStr
 from delf.signatures import Parameter
 from delf.types import Permission
-from delf_openapi.answers import failure
+from delf_openapi.calls import Call, Caller
 from delf_openapi.compiler import Argument, Entry
 from delf_openapi.names import clean, snake
-from delf_openapi.operations import read_operation
-from delf_openapi.requests import FULL, RequestBuilder
+from delf_openapi.requests import FULL
 from delf_openapi.selection import resolved_confirm
 from delf_openapi.settings import OpenAPISettings
 
 if TYPE_CHECKING:
     from delf_openapi.discovery import Search
     from delf_openapi.loading import API
-    from delf_openapi.sampling import Samples
-    from delf_openapi.transport import Transport
 
 _GUIDED_FROM: Final = 30
 _PLAIN_WORDS: Final = frozenset(
@@ -40,13 +37,13 @@ class _Inspect:
 
     def __get__(self, instance: APITool | None, owner: type[APITool]) -> Callable[..., Any]:
         if instance is not None:
-            return instance._inspected
+            return instance.inspected
 
         def inspect(spec: Any = None, *, verbose: bool = False, **settings: Any) -> dict[str, Any]:
             """The actions of a specification as data, without any credentials."""
             if spec is None and not settings:
                 return describe_actions(owner.type_name(), owner.summary, (), verbose=verbose)
-            return owner(spec, **settings)._inspected(verbose=verbose)
+            return owner(spec, **settings).inspected(verbose=verbose)
 
         return inspect
 
@@ -101,15 +98,14 @@ class APITool(Connection):
         )
         self._own: OpenAPISettings = self.settings
         # The core's check knows names only: words are resolved when the operations are known.
-        self._wanted, self._asked = self.allow, self.confirm
+        self._wanted: Permission = self.allow
+        self._asked: Permission = self.confirm
         self.allow = False if self._wanted is False else None
         self._api: API | None = None
         self._made: tuple[Action, ...] | None = None
         self._loading: asyncio.Lock | None = None
-        self._builders: dict[str, RequestBuilder] = {}
-        self._transport: Transport | None = None
+        self._caller = Caller(self.name, self._own)
         self._search: Search | None = None
-        self._samples: Samples | None = None
 
     @classmethod
     def type_name(cls) -> str:
@@ -129,10 +125,7 @@ class APITool(Connection):
 
     async def aclose(self) -> None:
         """Close all connections. The next call opens new ones."""
-        if self._transport is not None:
-            await self._transport.aclose()
-        if self._samples is not None:
-            await self._samples.aclose()
+        await self._caller.aclose()
 
     # -- loading ------------------------------------------------------------------------
 
@@ -145,8 +138,9 @@ class APITool(Connection):
         if self._own.cache and self._own.sample and api.key:
             from delf_openapi.sampling import Samples
 
-            self._samples = Samples(self._own.cache_dir, api.key)
-            self._samples.apply(api.entries.values())
+            samples = Samples(self._own.cache_dir, api.key)
+            samples.apply(api.entries.values())
+            self._caller.samples = samples
         hidden = self._hidden(api)
         self.confirm = resolved_confirm(self._asked, api.spots, api.entries, self.name)
         self.summary = self._summarised(api)
@@ -185,7 +179,7 @@ class APITool(Connection):
             Parameter(name=a.arg, type_text=a.type, default_text=a.default, doc=a.doc)
             for a in shown
         )
-        call = _Call(self, api, entry, frozenset(covered), shown)
+        call = Call(self._caller, api, entry, frozenset(covered), shown)
         return Action(
             name=entry.spot.name,
             permission=entry.spot.name,
@@ -246,7 +240,7 @@ class APITool(Connection):
             raise ToolRefusedError(f"{self.name} has no action {name[:80]!r}{close}")
         return await asyncio.to_thread(describe, api.document, entry)
 
-    def _inspected(self, *, verbose: bool = False) -> dict[str, Any]:
+    def inspected(self, *, verbose: bool = False) -> dict[str, Any]:
         """The actions as data: names, or with ``verbose`` everything."""
         api = self._load()
         actions = [a for a in self._made or () if a.name in api.entries]
@@ -257,86 +251,6 @@ class APITool(Connection):
                 item |= {"method": spot.method, "path": spot.path, "tags": list(spot.tags)}
         title = clean(api.info.get("title"), 200)
         return {**shown, "api": title, "left_out": api.left_out, "warnings": list(api.warnings)}
-
-    # -- calls --------------------------------------------------------------------------
-
-    def _builder(self, api: API, entry: Entry, call: _Call) -> RequestBuilder:
-        name = entry.spot.name
-        with api.lock:
-            builder = self._builders.get(name)
-            if builder is None:
-                builder = RequestBuilder(
-                    f"{self.name}.{name}",
-                    api.document,
-                    read_operation(api.document, entry.spot),
-                    self._own,
-                    call.expected(),
-                    call.hidden,
-                )
-                self._builders[name] = builder
-        return builder
-
-    async def _send(self, api: API, entry: Entry, call: _Call, given: dict[str, Any]) -> Any:
-        from delf_openapi.transport import Transport
-
-        if self._transport is None:
-            self._transport = Transport(self.name, self._own)
-        full = bool(given.pop(FULL, False)) if FULL not in call.names else False
-        builder = self._builder(api, entry, call)
-        request = builder.build(given)
-        answer = await self._transport.send(request)
-        if answer.status >= 400:
-            raise failure(answer, request, api.document, builder.operation)
-        if entry.undeclared and self._samples is not None and answer.content:
-            self._samples.note(entry.spot.name, answer.body())
-        return answer.whole() if full else answer.body()
-
-
-class _Call:
-    """What an action does when it is called."""
-
-    def __init__(
-        self,
-        tool: APITool,
-        api: API,
-        entry: Entry,
-        hidden: frozenset[str],
-        shown: Sequence[Argument],
-    ) -> None:
-        self._tool = tool
-        self._api = api
-        self._entry = entry
-        self.hidden = hidden
-        self._shown = shown
-
-    @property
-    def names(self) -> set[str]:
-        return {a.arg for a in self._shown}
-
-    def expected(self) -> str:
-        parts = [
-            f"{a.arg}: {a.type}" + (f" = {a.default}" if a.default is not None else "")
-            for a in self._shown
-        ]
-        text = f"{self._tool.name}.{self._entry.spot.name}({', '.join(parts)})"
-        return text if len(text) <= 1500 else f"{text[:1500]}…"
-
-    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return self._tool._builder(self._api, self._entry, self).check(arguments)  # noqa: SLF001
-
-    async def call(self, /, **given: Any) -> Any:
-        return await self._tool._send(self._api, self._entry, self, given)  # noqa: SLF001
-
-    def schema(self) -> dict[str, Any]:
-        return {
-            "type": "object",
-            "properties": {
-                a.arg: {"description": f"{a.type}{f'; {a.doc}' if a.doc else ''}"}
-                for a in self._shown
-            },
-            "required": [a.arg for a in self._shown if a.default is None],
-            "additionalProperties": False,
-        }
 
 
 def _secret(value: Any) -> Any:

@@ -64,10 +64,10 @@ class LoadedTrees:
     def _load(self, uri: str) -> None:
         if uri in self._failed:
             raise self._failed[uri]
+        if len(self.documents) >= _MAX_DOCUMENTS:
+            raise SpecError(f"the specification refers to over {_MAX_DOCUMENTS} documents")
         try:
             self._check(uri)
-            if len(self.documents) >= _MAX_DOCUMENTS:
-                raise SpecError(f"the specification refers to over {_MAX_DOCUMENTS} documents")
             tree = parse(read(uri, self._limit))
         except SpecError as error:
             self._failed[uri] = error

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
 from delf.types import Permission
@@ -48,7 +48,7 @@ class API:
     def info(self) -> Mapping[str, Any]:
         """What the specification says of the API as a whole."""
         found = self.document.at("#").get("info")
-        return found if isinstance(found, dict) else {}
+        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def load_api(

@@ -118,7 +118,8 @@ def find_operations(document: Document, warnings: list[str]) -> tuple[list[Spot]
                 name = f"{base}_{counts[base]}"
         taken.add(name)
         listed: Any = operation.get("tags")
-        tags = tuple(t for t in listed if isinstance(t, str)) if isinstance(listed, list) else ()
+        words = cast("list[Any]", listed) if isinstance(listed, list) else []
+        tags = tuple(t for t in words if isinstance(t, str))
         spots.append(Spot(name, method.upper(), path, tokens, identity, tags))
     return spots, more
 
@@ -126,7 +127,7 @@ def find_operations(document: Document, warnings: list[str]) -> tuple[list[Spot]
 def _walk(
     document: Document, warnings: list[str]
 ) -> Iterator[tuple[str, str, tuple[str, ...], dict[str, Any]]]:
-    paths = document.at("#").get("paths") or {}
+    paths = cast("dict[Any, Any]", document.at("#").get("paths") or {})
     for path, raw in paths.items():
         if not isinstance(path, str) or not path.startswith("/"):
             continue  # an extension
@@ -162,9 +163,9 @@ def read_operation(document: Document, spot: Spot) -> Operation:
     raw: dict[str, Any] = item
     for token in spot.tokens[2:]:
         raw = raw[token]
+    if "x-delf-broken" in raw:
+        raise SpecError(str(raw["x-delf-broken"]), pointer=pointer_of(spot.tokens))
     try:
-        if "x-delf-broken" in raw:
-            raise SpecError(str(raw["x-delf-broken"]))
         params, taken = _read_params(document, spot, item, raw)
         body = None
         if raw.get("requestBody") is not None:

@@ -36,7 +36,7 @@ def write_body(
     if body.kind == "form":
         if not isinstance(value, dict):
             raise Misfit(body.whole or "body", "must be a dict")
-        pairs = form_pairs(document, body, cast("dict[str, Any]", value))
+        pairs = form_pairs(body, cast("dict[str, Any]", value))
         return "&".join(f"{k}={v}" for k, v in pairs).encode("ascii"), body.media
     if body.kind == "multipart":
         if not isinstance(value, dict):
@@ -77,7 +77,7 @@ def _encoding(body: Body, name: str) -> Mapping[str, Any]:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
-def form_pairs(document: Document, body: Body, value: dict[str, Any]) -> Pairs:
+def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
     """The pairs of a form, quoted.
 
     Nested values follow their declared style; without one they are nested in brackets where
@@ -133,7 +133,8 @@ def _multipart(document: Document, body: Body, value: dict[str, Any], mark: str)
         several = isinstance(content, list) and not (
             isinstance(declared, str) and kind_of(declared) == "json"
         )
-        for item in _list(content) if several else [content]:
+        items: list[Any] = _list(content) if several else [content]
+        for item in items:
             own = _resolved(document, schema.get("items", {})) if several else schema
             parts.append(_part(name, item, own, declared, mark))
     return b"".join(parts) + f"--{mark}--\r\n".encode()

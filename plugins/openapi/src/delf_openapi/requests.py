@@ -112,9 +112,11 @@ class RequestBuilder:
             except Misfit as misfit:
                 problems.append(f"argument {misfit}")
         bad = {p.split(maxsplit=2)[1].strip(":'") for p in problems}
-        for param in self._params.values():
-            if param.required and param.arg not in given and param.arg not in bad:
-                problems.append(f"missing argument {param.arg!r}")
+        problems += [
+            f"missing argument {p.arg!r}"
+            for p in self._params.values()
+            if p.required and p.arg not in given and p.arg not in bad
+        ]
         if body is not None and not problems:
             problems += self._check_body(body, given)
         if problems:
@@ -283,8 +285,8 @@ class RequestBuilder:
         pairs = [*cookies, *credentials.cookies.items()]
         if pairs:
             jar = "; ".join(f"{k}={v}" for k, v in pairs)
-            own = next((k for k in secret if k.lower() == "cookie"), None)
-            secret[own or "Cookie"] = f"{secret[own]}; {jar}" if own else jar
+            own = next((k for k in secret if k.lower() == "cookie"), "Cookie")
+            secret[own] = f"{secret[own]}; {jar}" if own in secret else jar
         return {k: safe_header(k, v) for k, v in secret.items()}
 
     def _secret_query(self, credentials: Credentials) -> str:
@@ -313,12 +315,12 @@ class RequestBuilder:
 
 def operation_path(path: str) -> str:
     """A path template with all but its placeholders quoted."""
-    parts: list[str] = []
     # A fragment tells operations of one path apart in some specifications; it is never sent.
     path = path.partition("#")[0]
-    for piece in path.replace("}", "}\0").replace("{", "\0{").split("\0"):
-        parts.append(piece if piece[:1] == "{" else quote(piece, safe=_SAFE_PATH + "?"))
-    return "".join(parts)
+    pieces = path.replace("}", "}\0").replace("{", "\0{").split("\0")
+    return "".join(
+        piece if piece[:1] == "{" else quote(piece, safe=_SAFE_PATH + "?") for piece in pieces
+    )
 
 
 def accepted(document: Document, operation: Operation) -> str:

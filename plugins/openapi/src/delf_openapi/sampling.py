@@ -75,11 +75,11 @@ def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
     if isinstance(value, bool):
         return {"type": "boolean"}
     kinds: dict[type, str] = {int: "integer", float: "number", str: "string", type(None): "null"}
-    kind = kinds.get(type(value))
+    kind = kinds.get(cast("type[Any]", type(value)))
     if kind is not None:
         return {"type": kind}
     if depth >= _MAX_DEPTH:
-        return {"type": "array" if isinstance(value, list) else "object"}
+        return {"type": "array"} if isinstance(value, list) else {"type": "object"}
     if isinstance(value, list):
         items: dict[str, Any] | None = None
         for item in cast("list[Any]", value)[:_MAX_ITEMS]:

@@ -163,6 +163,7 @@ def _apply_http(name: str, scheme: str, settings: OpenAPISettings, found: Creden
 
 def _token_url(document: Document, scheme: Mapping[str, Any]) -> str | None:
     flows: Any = scheme.get("flows")
-    flow: Any = flows.get("clientCredentials") if isinstance(flows, dict) else None
+    listed = cast("dict[str, Any]", flows) if isinstance(flows, dict) else {}
+    flow = listed.get("clientCredentials")
     url: Any = cast("dict[str, Any]", flow).get("tokenUrl") if isinstance(flow, dict) else None
     return urljoin(document.trees.uri, url) if isinstance(url, str) and url else None

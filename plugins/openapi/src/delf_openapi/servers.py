@@ -41,8 +41,8 @@ def server_of(
 
 def _choose(servers: list[Any], values: Mapping[str, str]) -> str | None:
     """The first server; one over TLS wins over one without."""
-    urls = [_filled(cast("dict[str, Any]", s), values) for s in servers if isinstance(s, dict)]
-    urls = [url for url in urls if url is not None]
+    found = [_filled(cast("dict[str, Any]", s), values) for s in servers if isinstance(s, dict)]
+    urls = [url for url in found if url is not None]
     if urls and urls[0].startswith("http://"):
         secure = f"https://{urls[0][len('http://') :]}"
         return secure if secure in urls else urls[0]

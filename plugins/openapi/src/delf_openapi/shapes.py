@@ -171,8 +171,9 @@ class Shapes:
         for name in order:
             part = properties[name]
             if isinstance(part, dict):
-                hidden = part.get("readOnly" if mode == "in" else "writeOnly")
-                if hidden is True or cast("Any", part).get("deprecated") is True:
+                inner = cast("dict[str, Any]", part)
+                hidden = inner.get("readOnly" if mode == "in" else "writeOnly")
+                if hidden is True or inner.get("deprecated") is True:
                     continue
             if len(shown) >= most:
                 shown.append("...")

@@ -8,7 +8,7 @@ import ipaddress
 import json
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -170,7 +170,7 @@ def is_private(host: str) -> bool:
 
 
 @contextmanager
-def without_gc() -> Iterator[None]:
+def without_gc() -> Generator[None]:
     """Millions of new containers, none of them garbage: collecting would only cost time."""
     was = gc.isenabled()
     gc.disable()
@@ -322,7 +322,8 @@ def _expanded(node: Any, known: dict[int, int], depth: int) -> int:
         raise SpecError("the specification is nested too deeply, or contains itself")
     found = known.get(id(cast("object", node)))
     if found is None:
-        parts: Any = node.values() if isinstance(node, dict) else node
+        mapping = isinstance(node, dict)
+        parts: Any = cast("dict[str, Any]", node).values() if mapping else node
         found = 1 + sum(_expanded(part, known, depth + 1) for part in parts)
         known[id(cast("object", node))] = found
     return found

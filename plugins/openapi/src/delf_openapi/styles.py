@@ -79,6 +79,14 @@ def _quoted(value: Any, safe: str = _UNRESERVED) -> str:
     return quote(text_of(value), safe=safe)
 
 
+def _is_nested(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = list(cast("dict[str, Any]", value).values())
+    if not isinstance(value, list):
+        return False
+    return any(isinstance(part, (dict, list)) for part in cast("list[Any]", value))
+
+
 def _document(value: Any) -> str:
     return json.dumps(without_bytes(value), ensure_ascii=False, separators=(",", ":"))
 
@@ -87,7 +95,8 @@ def query_pairs(param: Param, value: Any) -> Pairs:
     """A value of a query parameter as pairs, both sides quoted."""
     safe = _RESERVED if param.reserved else _UNRESERVED
     name = quote(param.name, safe=_UNRESERVED)
-    if param.media is not None:
+    # How values within values are written the specification leaves open: as JSON.
+    if param.media is not None or (param.style != "deepObject" and _is_nested(value)):
         return [(name, quote(_document(value), safe=_UNRESERVED))]
     return styled_pairs(name, value, param.style, explode=param.explode, safe=safe)
 

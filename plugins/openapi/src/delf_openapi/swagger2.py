@@ -50,7 +50,7 @@ def _servers(tree: dict[str, Any], schemes: Any) -> list[dict[str, Any]]:
     host = tree.get("host")
     if not isinstance(host, str) or not host:
         return [{"url": base}]
-    listed: list[Any] = schemes if isinstance(schemes, list) else []
+    listed = cast("list[Any]", schemes) if isinstance(schemes, list) else []
     names = [s for s in ("https", "http") if s in listed] or (["https"] if not listed else [])
     return [{"url": f"{name}://{host}{base if base != '/' else ''}"} for name in names]
 
@@ -68,7 +68,9 @@ def _path_item(document: Document, tree: dict[str, Any], item: Any) -> Any:
         operation = found.get(method)
         if isinstance(operation, dict):
             try:
-                result[method] = _operation(document, tree, operation, shared)
+                result[method] = _operation(
+                    document, tree, cast("dict[str, Any]", operation), shared
+                )
             except (SpecError, TypeError, AttributeError) as error:
                 # The compiler reads the original, finds the same fault and says where.
                 result[method] = {**operation, "x-delf-broken": str(error)}
@@ -82,7 +84,8 @@ def _operation(
     form: list[dict[str, Any]] = []
     body: dict[str, Any] | None = None
     merged: dict[tuple[Any, Any], dict[str, Any]] = {}
-    for raw in [*shared, *(operation.get("parameters") or [])]:
+    listed: list[Any] = [*shared, *(operation.get("parameters") or [])]
+    for raw in listed:
         item = document.resolve(raw)
         merged[item.get("name"), item.get("in")] = item
     for item in merged.values():

@@ -9,7 +9,8 @@ import enum
 import math
 import re
 import uuid
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -65,7 +66,7 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {str(k): plain(v, f"{path}.{k}", depth + 1) for k, v in items}
-    if isinstance(value, (Sequence, Set)):
+    if isinstance(value, (Sequence, AbstractSet)):
         parts = cast("Sequence[Any]", value)
         return [plain(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(parts)]
     raise Misfit(path, f"a value of the type {type(value).__name__} cannot be sent")
@@ -122,9 +123,12 @@ class Checker:
         if not kinds or depth > 3:
             return value
         if isinstance(value, list):
-            items = found.get("items", {})
-            return [self._loosen(items, item, depth + 1) for item in cast("list[Any]", value)]
-        if kinds == {"array"} and not isinstance(value, dict):
+            items: Any = found.get("items", {})
+            listed = cast("list[Any]", value)
+            return [self._loosen(items, item, depth + 1) for item in listed]
+        if isinstance(value, dict):
+            return cast("Any", value)
+        if kinds == {"array"}:
             return [self._loosen(found.get("items", {}), value, depth + 1)]
         if isinstance(value, bool):
             return value if "boolean" in kinds or "string" not in kinds else str(value).lower()
@@ -175,7 +179,7 @@ class Checker:
     def _check_type(self, found: Mapping[str, Any], value: Any, path: str) -> None:
         kind: Any = found.get("type")
         kinds = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
-        if kind is None or any(_is_of(k, value, found) for k in kinds):
+        if kind is None or any(_is_of(k, value) for k in kinds):
             return
         names = [{**_KINDS, **_KINDS_MORE}.get(k, "None") for k in kinds]
         raise Misfit(path, f"must be {' or '.join(names)}, not {_name_of(value)}")
@@ -262,7 +266,7 @@ def _from_text(text: str, kinds: set[str]) -> Any:
     return text
 
 
-def _is_of(kind: Any, value: Any, found: Mapping[str, Any]) -> bool:
+def _is_of(kind: Any, value: Any) -> bool:
     if kind == "string":
         return isinstance(value, (str, bytes))
     if kind == "boolean":
@@ -281,7 +285,8 @@ def _is_of(kind: Any, value: Any, found: Mapping[str, Any]) -> bool:
 def _name_of(value: Any) -> str:
     names = {str: "text", int: "a whole number", float: "a number", bool: "True or False"}
     more = {list: "a list", dict: "a dict", bytes: "bytes", type(None): "None"}
-    return {**names, **more}.get(type(value), type(value).__name__)
+    kind = cast("type[Any]", type(value))
+    return {**names, **more}.get(kind, kind.__name__)
 
 
 def _check_enum(found: Mapping[str, Any], value: Any, path: str) -> None:
@@ -343,8 +348,10 @@ def _expression(pattern: str) -> re.Pattern[str] | None:
 
 
 def _check_number(found: Mapping[str, Any], value: float, path: str) -> None:
-    low, high = found.get("minimum"), found.get("maximum")
-    over, under = found.get("exclusiveMinimum"), found.get("exclusiveMaximum")
+    low: Any = found.get("minimum")
+    high: Any = found.get("maximum")
+    over: Any = found.get("exclusiveMinimum")
+    under: Any = found.get("exclusiveMaximum")
     if _is_number(low) and (value < low or (over is True and value == low)):
         raise Misfit(path, f"must be {'more than' if over is True else 'at least'} {low}")
     if _is_number(high) and (value > high or (under is True and value == high)):

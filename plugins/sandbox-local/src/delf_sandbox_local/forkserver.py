@@ -6,19 +6,18 @@ import asyncio
 import dataclasses
 import json
 import os
-import shutil
 import socket
 import struct
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import Limits
 from delf_sandbox_local.process import LocalProcess
+from delf_sandbox_local.scratch import ScratchFolders, remove_folder
 
 _BOOT = (
     "import sys; sys.path.insert(0, {source!r}); "
@@ -42,6 +41,7 @@ class ForkServer:
         self._guests: dict[int, LocalProcess] = {}
         self._early_ends: dict[int, int] = {}
         self._buffer = b""
+        self._scratch = ScratchFolders()
         self.namespaces = False
         self._turn = asyncio.Lock()
         self._ready: asyncio.Future[None] = self._loop.create_future()
@@ -89,9 +89,14 @@ class ForkServer:
         Raises:
             SandboxUnavailableError: When it cannot be had.
         """
-        async with asyncio.timeout(_START_SECONDS):
-            await asyncio.shield(self._ready)
-        scratch = tempfile.mkdtemp(prefix="delf-scratch-")
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await asyncio.shield(self._ready)
+        except TimeoutError:
+            raise SandboxUnavailableError(
+                f"the sandbox's template process did not start within {_START_SECONDS:g} s"
+            ) from None
+        scratch = self._scratch.make()
         host_end, guest_end = socket.socketpair()
         request = {
             "limits": dataclasses.asdict(limits),
@@ -104,7 +109,7 @@ class ForkServer:
             pid = await self._ask(request, guest_end)
         except BaseException:
             host_end.close()
-            shutil.rmtree(scratch, ignore_errors=True)
+            remove_folder(scratch)
             raise
         finally:
             guest_end.close()
@@ -199,6 +204,7 @@ class ForkServer:
             self._process.stderr.close()
         for guest in self._guests.values():
             guest.abandon()
+        self._scratch.remove()
 
     async def aclose(self) -> None:
         """Kill everything and wait until it is gone. Safe to call twice."""
@@ -209,6 +215,7 @@ class ForkServer:
             self._lost()
         if self._process.stderr is not None:
             self._process.stderr.close()
+        self._scratch.remove()
 
 
 def _library_folders() -> list[str]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
-from pathlib import Path
 
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
+from delf_sandbox_local.scratch import remove_folder
 
 _GRACE_SECONDS = 0.2
 
@@ -97,13 +96,13 @@ class LocalProcess:
         self._freed = True
         self.kill()
         await asyncio.shield(self._ended)
-        _remove(self.scratch)
+        remove_folder(self.scratch)
 
     def abandon(self) -> None:
         """Free what is held where nothing can be awaited any more; the process is dead."""
         self._freed = True
         self._close_handle()
-        _remove(self.scratch)
+        remove_folder(self.scratch)
 
     def _close_handle(self) -> None:
         if self._handle is not None:
@@ -116,10 +115,3 @@ def _open_handle(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
         return None
-
-
-def _remove(folder: str) -> None:
-    try:
-        Path(folder).rmdir()
-    except OSError:
-        shutil.rmtree(folder, ignore_errors=True)

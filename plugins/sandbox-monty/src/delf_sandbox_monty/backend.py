@@ -55,7 +55,11 @@ class MontyBackend:
         mounts: list[Any] = []
         try:
             mounts = _mounts(folder, spec)
-            checkout = pool.checkout(limits=_limits(spec), os_policy={"sleep_system_max": _MANY})
+            checkout = pool.checkout(
+                limits=_limits(spec),
+                os_policy={"sleep_system_max": _MANY},
+                assert_message_annotations=False,
+            )
             session = MontySession(
                 await _entered(checkout), spec, mounts, folder, self._open.discard
             )

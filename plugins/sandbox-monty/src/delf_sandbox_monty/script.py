@@ -53,7 +53,7 @@ def prepare(source: str, tools: Mapping[str, Sequence[str]]) -> Prepared | Faile
             line=missed[0][1],
             source=line_of(source, missed[0][1]),
         )
-    code = _without_needless_awaits(source, tree)
+    code = _rewritten(source, tree)
     if _forgot_main(tree):
         code += "\nawait main()"
     return Prepared(code, source)
@@ -86,24 +86,32 @@ def _never_awaited(tree: ast.AST, tools: Mapping[str, Sequence[str]]) -> Iterato
                     pass
 
 
-def _without_needless_awaits(source: str, tree: ast.AST) -> str:
-    """The text without the ``await`` before what cannot be awaited."""
-    places = [
-        (node.lineno, node.col_offset)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Await)
-        and isinstance(node.value, ast.Call)
-        and isinstance(node.value.func, ast.Name)
-        and node.value.func.id in _NO_AWAIT
-    ]
-    if not places:
+def _rewritten(source: str, tree: ast.AST) -> str:
+    """The text with small changes for what Monty has in another way; lines stay as they are."""
+    edits = sorted(_edits(tree), reverse=True)
+    if not edits:
         return source
     lines = source.encode().replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-    for line, column in sorted(places, reverse=True):
+    for line, column, old, new in edits:
         text = lines[line - 1]
-        if text[column : column + 6] == b"await ":
-            lines[line - 1] = text[:column] + text[column + 6 :].lstrip(b" ")
+        if text[column : column + len(old)] == old:
+            lines[line - 1] = text[:column] + new + text[column + len(old) :]
     return b"\n".join(lines).decode()
+
+
+def _edits(tree: ast.AST) -> Iterator[tuple[int, int, bytes, bytes]]:
+    """Changes as line, column, what stands there and what is to stand there."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Await(value=ast.Call(func=ast.Name(id=name))) if name in _NO_AWAIT:
+                yield node.lineno, node.col_offset, b"await ", b""
+            case ast.Call(func=ast.Name(id="next") as func, args=[ast.GeneratorExp() as arg, *_]):
+                # Monty's generator expressions are lists, which next() refuses.
+                alone = (arg.lineno, arg.col_offset) == (func.end_lineno, func.end_col_offset)
+                yield arg.lineno, arg.col_offset, b"", b"(iter" if alone else b"iter("
+                yield arg.end_lineno or arg.lineno, arg.end_col_offset or 0, b"", b")"
+            case _:
+                pass
 
 
 def _forgot_main(tree: ast.Module) -> bool:

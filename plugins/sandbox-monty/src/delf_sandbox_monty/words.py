@@ -24,14 +24,12 @@ MODULES: Final = frozenset(
         "decimal",
         "functools",
         "hashlib",
-        "heapq",
         "itertools",
         "json",
         "math",
         "pathlib",
         "random",
         "re",
-        "statistics",
         "time",
         "tomllib",
         "typing",
@@ -132,6 +130,8 @@ def _explain(
         return "ImportError", refusal(found[1], have)
     if kind == "AttributeError" and (found := _ATTRIBUTE.search(text)) and found[1] in tools:
         name, method = found.groups()
+        if method in tools[name]:
+            return "AttributeError", f"{_SUBSET}: call {name}.{method}(…) where it is used"
         return "ToolNotAllowed", f"there is no {name}.{method}; it has: {', '.join(tools[name])}"
     if kind == "AttributeError" and (found := _MODULE_ATTRIBUTE.search(text)):
         advice = _MISSING_NAMES.get(found[2], "write it another way")

@@ -1,0 +1,62 @@
+"""Working folders of guests: below one folder of this process, which is always removed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+
+_NAME = re.compile(r"delf-scratch-(\d+)-\w+")
+
+
+class ScratchFolders:
+    """Makes working folders.
+
+    They are removed with :meth:`remove`, at the end of the process at the latest; what a
+    process left that was killed is removed by the next one of the same user.
+    """
+
+    def __init__(self) -> None:
+        _sweep(Path(tempfile.gettempdir()))
+        self._base = tempfile.mkdtemp(prefix=f"delf-scratch-{os.getpid()}-")
+        self._finalizer = weakref.finalize(self, shutil.rmtree, self._base, ignore_errors=True)
+
+    def make(self) -> str:
+        """A new folder."""
+        return tempfile.mkdtemp(dir=self._base)
+
+    def remove(self) -> None:
+        """Remove all of them. Safe to call twice."""
+        self._finalizer()
+
+
+def remove_folder(folder: str) -> None:
+    """Remove one folder, whatever a script put into it."""
+    try:
+        Path(folder).rmdir()
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the folders of processes that are gone."""
+    for path in parent.glob("delf-scratch-*"):
+        found = _NAME.fullmatch(path.name)
+        try:
+            if found and path.lstat().st_uid == os.getuid() and not _alive(int(found.group(1))):
+                shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            continue
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

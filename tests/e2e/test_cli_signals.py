@@ -1,0 +1,137 @@
+"""A run that is stopped from outside: everything that it started is gone."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from support.program import DELF, environment, failure_lines, write_recording
+
+SCRIPTS = {
+    "sleeps": "import asyncio\nprint(await started())\nawait asyncio.sleep(600)",
+    "spins": "print(await started())\nwhile True: pass",
+    "calls": "await started()\nawait hold()",
+    "blocks": "await started()\nawait block()",
+}
+TOOLS = """
+import asyncio, time
+from delf import tool
+
+@tool(effect="read", confirm=False)
+def started() -> None:
+    '''Started.'''
+
+@tool(effect="read", confirm=False)
+async def hold() -> None:
+    '''Hold.'''
+    try:
+        await asyncio.sleep(600)
+    finally:
+        open("cleaned", "w").close()
+
+@tool(effect="read", confirm=False)
+def block() -> None:
+    '''Block.'''
+    time.sleep(600)
+"""
+
+
+@contextmanager
+def running(here: Path, script: str) -> Iterator[subprocess.Popen[str]]:
+    """A run whose script has begun."""
+    (here / "tools.py").write_text(TOOLS)
+    llm = write_recording(here / "answers.jsonl", SCRIPTS[script])
+    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--events"]
+    with subprocess.Popen(
+        command,
+        cwd=here,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        wanted = {"calls": "hold", "blocks": "block"}.get(script, "started")
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["type"] == "CallStarted" and event["data"]["action"] == wanted:
+                break
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def children(process: subprocess.Popen[str]) -> list[int]:
+    tasks = Path(f"/proc/{process.pid}/task")
+    return [int(p) for t in tasks.iterdir() for p in (t / "children").read_text().split()]
+
+
+def scratch_folders() -> set[str]:
+    return {name for name in os.listdir("/tmp") if name.startswith("delf-scratch-")}
+
+
+@pytest.mark.parametrize("script", list(SCRIPTS))
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_everything(tmp_path, script, number, status):
+    with running(tmp_path, script) as process:
+        sandboxes = children(process)
+        assert sandboxes
+        process.send_signal(number)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == status
+    assert not [pid for pid in sandboxes if Path(f"/proc/{pid}").exists()]
+    assert failure_lines(said) == ["interrupted"]
+    assert script != "calls" or (tmp_path / "cleaned").exists()
+
+
+def test_the_last_event_says_so(tmp_path):
+    with running(tmp_path, "sleeps") as process:
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=20)
+    last = json.loads(rest.splitlines()[-1])
+    assert (last["type"], last["data"]["status"]) == ("TaskFinished", False)
+
+
+def test_even_a_kill_leaves_no_sandbox(tmp_path):
+    with running(tmp_path, "spins") as process:
+        sandboxes = children(process)
+        process.kill()
+        process.wait(20)
+        for pid in sandboxes:
+            try:
+                descriptor = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            import select
+
+            assert select.select([descriptor], [], [], 10)[0], f"{pid} runs on"
+            os.close(descriptor)
+
+
+def test_an_ignored_hangup_stays_ignored(tmp_path):
+    (tmp_path / "tools.py").write_text(TOOLS)
+    llm = write_recording(tmp_path / "answers.jsonl", SCRIPTS["sleeps"])
+    command = ["nohup", DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--events"]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        for line in process.stdout:
+            if json.loads(line)["type"] == "CallStarted":
+                break
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+    assert process.returncode == 143

@@ -1,0 +1,213 @@
+"""``delf`` on a terminal: progress, answer, approval."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from support.program import DELF, environment, write_recording
+from support.terminal import TerminalProcess
+
+SEND = "? help\n> "
+TOOLS = '''
+from delf import tool
+
+@tool(effect="irreversible")
+def send(to: str, text: str = "") -> str:
+    """Send."""
+    with open("sent.txt", "a") as file:
+        file.write(f"{to}: {text}\\n")
+    return "sent"
+'''
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    return tmp_path
+
+
+def start(here: Path, *scripts: str, flags: tuple[str, ...] = (), **options) -> TerminalProcess:
+    llm = write_recording(here / "answers.jsonl", *scripts)
+    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, *flags]
+    return TerminalProcess(command, env=environment(), cwd=here, **options)
+
+
+def sent(here: Path) -> list[str]:
+    path = here / "sent.txt"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+TABLE = (
+    "print('# Title\\n\\nsome **bold** words\\nnext line\\n\\n| a | b |\\n|---|---|\\n| 1 | 2 |')"
+)
+
+
+def test_progress_then_the_answer_as_markdown_then_cost_and_time(here):
+    with start(here, TABLE) as terminal:
+        assert terminal.wait() == 0
+        text = terminal.text
+    assert "delf · " in text
+    assert "**bold**" not in text
+    assert "|---|" not in text
+    assert re.search(r"bold words\s*\n\s*next line", text)
+    assert text.index("Title") < text.index("done · ")
+    assert "\x1b[1m" in terminal.raw or "\x1b[1" in terminal.raw
+
+
+def test_plain_text_keeps_its_lines(here):
+    with start(here, "print('first  line\\nsecond_line_\\n    third')") as terminal:
+        assert terminal.wait() == 0
+    assert "first  line\nsecond_line_\n    third\n" in terminal.text
+
+
+def test_an_answer_cannot_steer_the_terminal(here):
+    script = "print('a' + chr(27) + ']0;owned' + chr(7) + 'b' + chr(0x9b) + '2J')"
+    with start(here, script) as terminal:
+        assert terminal.wait() == 0
+    assert "]0;owned\x07" not in terminal.raw
+    assert "a\\x1b]0;owned\\x07b\\x9b2J" in terminal.text
+
+
+def test_only_the_answer_is_in_a_redirected_stdout(here):
+    with start(here, TABLE, stdout=here / "out.md", flags=("--show-code", "-v")) as terminal:
+        assert terminal.wait() == 0
+    assert (here / "out.md").read_text().startswith("# Title\n\nsome **bold** words\n")
+    assert "script 1" in terminal.text
+    assert "# Title\n" not in terminal.text
+
+
+def test_progress_is_gone_afterwards_and_the_cursor_is_back(here):
+    with start(here, "print('ok')") as terminal:
+        assert terminal.wait() == 0
+    assert terminal.raw.count("\x1b[?25l") == terminal.raw.count("\x1b[?25h") >= 1
+    assert terminal.raw.rindex("\x1b[?25h") > terminal.raw.rindex("\x1b[?25l")
+
+
+def test_approve(here):
+    with start(here, "print(await send('ada', text='hi', desc='say hi'))") as terminal:
+        shown = terminal.expect(SEND)
+        assert "approval needed · send · irreversible, it cannot be undone" in shown
+        assert "the script says: say hi" in shown
+        assert "to = 'ada'" in shown
+        assert sent(here) == []
+        terminal.send("a\n")
+        assert terminal.wait() == 0
+    assert sent(here) == ["ada: hi"]
+
+
+def test_progress_does_not_write_into_a_question(here):
+    with start(here, "print(await send('ada'))") as terminal:
+        terminal.expect("? help\n> ")
+        before = terminal.raw
+        terminal.send("v\n")
+        terminal.expect("? help\n> ")
+        between = terminal.raw[len(before) :]
+        assert "running the script" not in between
+        assert "\x1b[2K" not in between
+        terminal.send("a\n")
+        assert terminal.wait() == 0
+
+
+def test_reject_with_a_reason_that_the_script_reads(here):
+    script = "try:\n    await send('ada')\nexcept ApprovalRejected as no:\n    print('told:', no)"
+    with start(here, script) as terminal:
+        terminal.expect(SEND)
+        terminal.send("r\n")
+        terminal.expect("reason (may be empty): ")
+        terminal.send("not today\n")
+        assert terminal.wait() == 0
+    assert "told: send was rejected: not today" in terminal.text
+    assert sent(here) == []
+
+
+def test_edit_goes_through_the_gate_again(here):
+    script = "try:\n    print(await send('ada'))\nexcept ApprovalRejected as no:\n    print(no)"
+    for typed, wanted in (("bob", ["bob: "]), ("*", ["bob: "])):
+        with start(here, script) as terminal:
+            terminal.expect(SEND)
+            terminal.send("e\n")
+            terminal.expect("when done: ")
+            terminal.send("*\n" if typed == "*" else "to\n")
+            terminal.expect("= ")
+            terminal.send('{"nobody": 1}\n' if typed == "*" else "bob\n")
+            terminal.expect("when done: ")
+            terminal.send("\n")
+            terminal.expect(SEND)
+            terminal.send("a\n")
+            assert terminal.wait() == 0
+        assert sent(here) == wanted
+    assert "the edited arguments do not fit" in terminal.text
+
+
+def test_remembered_for_the_task(here):
+    script = "for _ in range(3):\n    await send('ada')\nawait send('bob')"
+    with start(here, script) as terminal:
+        terminal.expect(SEND)
+        terminal.send("t\n")
+        assert "to = 'bob'" in terminal.expect(SEND)
+        terminal.send("a\n")
+        assert terminal.wait() == 0
+    assert sent(here) == ["ada: "] * 3 + ["bob: "]
+
+
+def test_several_at_once_are_asked_one_after_another(here):
+    script = "await asyncio.gather(*(send(f'p{n}') for n in range(3)))"
+    with start(here, script) as terminal:
+        for number in range(3):
+            shown = terminal.expect(SEND)
+            assert shown.count("approval needed") == 1
+            assert f"to = 'p{number}'" in shown
+            terminal.send("a\n")
+        assert terminal.wait() == 0
+    assert sorted(sent(here)) == ["p0: ", "p1: ", "p2: "]
+
+
+def test_ctrl_d_rejects(here):
+    script = "try:\n    await send('ada')\nexcept ApprovalRejected as no:\n    print('told:', no)"
+    with start(here, script) as terminal:
+        terminal.expect(SEND)
+        terminal.send("\x04")
+        assert terminal.wait() == 0
+    assert "told: send was rejected" in terminal.text
+
+
+@pytest.mark.parametrize("asking", [True, False])
+def test_ctrl_c_interrupts(here, asking):
+    script = "await send('ada')" if asking else "print(1)\nawait asyncio.sleep(60)"
+    with start(here, script, flags=("-v",)) as terminal:
+        terminal.expect(SEND if asking else "sandbox local")
+        terminal.send("\x03")
+        assert terminal.wait() == 130
+    assert "interrupted" in terminal.text
+    assert "Traceback" not in terminal.text
+    assert sent(here) == []
+
+
+def test_a_request_that_expires_gives_the_terminal_back(here):
+    script = (
+        "try:\n    await send('ada')\nexcept ApprovalRejected as no:\n    print('told:', no)\n"
+        "print(await send('bob'))"
+    )
+    flags = ("--set", "agent.approval_timeout=1")
+    with start(here, script, flags=flags) as terminal:
+        terminal.expect(SEND)
+        terminal.expect("no answer is needed any more")
+        assert "to = 'bob'" in terminal.expect(SEND)
+        terminal.send("a\n")
+        assert terminal.wait() == 0
+    assert sent(here) == ["bob: "]
+    assert "nobody answered within 1 s" in terminal.text
+
+
+def test_the_demo(tmp_path):
+    with TerminalProcess([DELF, "demo"], env=environment(), cwd=tmp_path) as terminal:
+        terminal.expect("1. A question")
+        terminal.expect("script 1")
+        terminal.expect("Gyokuro Asahi")
+        terminal.expect("2. A change")
+        terminal.expect("approval needed · shop.write")
+        terminal.expect("? help\n> ")
+        terminal.send("a\n")
+        assert "Purchase orders placed: " in terminal.expect("done · ")
+        assert terminal.wait() == 0

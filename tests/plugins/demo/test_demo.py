@@ -1,0 +1,117 @@
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from delf_demo import command
+from delf_demo.shop import make_shop
+from support.program import delf
+
+
+def rows(path: Path, statement: str) -> list[tuple]:
+    with closing(sqlite3.connect(path)) as database:
+        return database.execute(statement).fetchall()
+
+
+def test_the_shop_is_the_same_each_time(tmp_path):
+    counts = [make_shop(tmp_path / name) for name in ("a.db", "b.db")]
+    assert counts[0] == counts[1]
+    tables, total = counts[0]
+    assert tables == 6
+    assert 500 < total < 2000
+    dumps = []
+    for name in ("a.db", "b.db"):
+        with closing(sqlite3.connect(tmp_path / name)) as database:
+            assert database.execute("PRAGMA foreign_key_check").fetchall() == []
+            dumps.append("\n".join(database.iterdump()))
+    assert dumps[0] == dumps[1]
+
+
+def test_without_a_terminal(tmp_path):
+    result = delf("demo", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "| Gyokuro Asahi |" in result.stdout
+    assert "\nNothing was ordered: shop.write was rejected: " in result.stdout
+    assert "--approve all" in result.stdout
+    assert result.stdout.count("$ delf run ") == 2
+    assert result.stderr.count("# script 1\n") == 2
+    assert result.stderr.count("done · ") == 2
+    assert "→ 2 shop.query: sales of this quarter" in result.stderr
+    assert "sandbox local (process)" in result.stderr
+    assert "recording made by hand" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_approved_and_kept(tmp_path):
+    result = delf("demo", "--approve", "all", "--keep", "shop", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    placed = rows(
+        tmp_path / "shop/shop.db",
+        "SELECT COUNT(*), MIN(quantity) FROM purchase_orders WHERE status = 'placed'",
+    )
+    ((count, smallest),) = placed
+    assert count >= 2
+    assert smallest > 0
+    assert f"Purchase orders placed: {count}" in result.stdout
+    again = delf("demo", "--keep", "shop", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "holds a shop.db already" in again.stderr
+    look = delf("inspect", "shop", "--json", cwd=tmp_path / "shop")
+    assert json.loads(look.stdout)["note"] is None
+
+
+def test_rejected_changes_nothing(tmp_path):
+    result = delf("demo", "--approve", "none", "--keep", "shop", cwd=tmp_path)
+    assert result.returncode == 0
+    placed = "SELECT COUNT(*) FROM purchase_orders WHERE status = 'placed'"
+    assert rows(tmp_path / "shop/shop.db", placed) == [(0,)]
+
+
+def test_json(tmp_path):
+    result = delf("demo", "--json", cwd=tmp_path)
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert first["status"]
+    assert second["status"]
+    assert [call["status"] for call in first["trace"]["tool_calls"]] == ["ok"] * 4
+    assert [call["status"] for call in second["trace"]["tool_calls"]] == ["ok", "ok", "rejected"]
+
+
+def test_a_folder_with_odd_characters(tmp_path):
+    result = delf("demo", "--keep", 'a "$b" ü', "--json", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("environ", "installed", "recorded", "model"),
+    [
+        ({}, True, False, "recorded:"),
+        ({"OPENAI_API_KEY": "k"}, True, False, "gpt-"),
+        ({"ANTHROPIC_API_KEY": "k"}, True, False, "claude-"),
+        ({"GEMINI_API_KEY": "k"}, True, False, "gemini-"),
+        ({"OPENAI_API_KEY": "k"}, False, False, "recorded:"),
+        ({"OPENAI_API_KEY": "k"}, True, True, "recorded:"),
+        ({"OPENAI_API_KEY": ""}, True, False, "recorded:"),
+    ],
+)
+def test_which_model(monkeypatch, environ, installed, recorded, model):
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(command.importlib.util, "find_spec", lambda name: installed or None)
+    chosen, why = command._choose_model(None, recorded=recorded)
+    assert chosen.startswith(model)
+    assert "k" not in why.split()
+
+
+def test_a_given_model(tmp_path):
+    assert command._choose_model("m", recorded=False)[0] == "m"
+    result = delf("demo", "--llm", "recorded:nope.jsonl", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "there is no recording" in result.stderr
+    assert delf("demo", "--llm", "m", "--recorded", cwd=tmp_path).returncode == 2
+
+
+def test_the_recording_says_that_it_is_written_by_hand():
+    first = json.loads(command.RECORDING.read_text(encoding="utf-8").splitlines()[0])
+    assert "Written by hand" in first["about"]

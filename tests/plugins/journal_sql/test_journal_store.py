@@ -1,0 +1,397 @@
+"""What the journal keeps, finds, refuses and removes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from delf.errors import UnknownTaskError
+from delf.events import CallFinished, CallStarted, Printed, TaskFinished, TaskStarted
+from delf.testing.events import every_event
+from delf_journal_sql import SqlJournal, owners, schema
+from delf_journal_sql.database import open_database
+from delf_journal_sql.errors import JournalConflictError, JournalError, JournalSetupError
+from delf_journal_sql.settings import JournalSettings
+
+
+def started(task_id, at=1.0, task="do it"):
+    return TaskStarted(task_id=task_id, seq=1, at=at, task=task)
+
+
+def printed(task_id, seq, text="x"):
+    return Printed(task_id=task_id, seq=seq, at=float(seq), text=text)
+
+
+def finished(task_id, seq=2, at=2.0, **fields):
+    given = {"status": True, "text": "", "duration_ms": 1.0, "cost_usd": 0.5, **fields}
+    return TaskFinished(task_id=task_id, seq=seq, at=at, **given)
+
+
+class TestAppend:
+    async def test_an_event_is_kept_once(self, journal_url, open_journal):
+        journal = open_journal(journal_url)
+        for event in (started("t"), printed("t", 2), printed("t", 2), started("t")):
+            await journal.append(event)
+        assert [event.seq for event in await journal.read("t")] == [1, 2]
+        with pytest.raises(JournalConflictError, match="another event 2"):
+            await journal.append(printed("t", 2, "other"))
+        with pytest.raises(JournalConflictError, match="event 7 was to follow event 2"):
+            await journal.append(printed("t", 7))
+        await journal.append(printed("t", 3))
+        assert [event.seq for event in await journal.read("t")] == [1, 2, 3]
+
+    async def test_a_refused_event_harms_no_other(self, journal_url, open_journal):
+        journal = open_journal(journal_url)
+        await journal.append(started("bad"))
+        good = [journal.append(started(f"t{number}")) for number in range(20)]
+        results = await asyncio.gather(
+            journal.append(printed("bad", 9)), *good, return_exceptions=True
+        )
+        assert isinstance(results[0], JournalConflictError)
+        assert results[1:] == [None] * 20
+
+    async def test_two_hundred_tasks_at_once(self, journal_url, open_journal):
+        journal = open_journal(journal_url)
+
+        async def work(name):
+            await journal.append(started(name))
+            for seq in range(2, 12):
+                await journal.append(printed(name, seq))
+            await journal.append(finished(name, 12))
+
+        names = [f"t{number}" for number in range(200)]
+        await asyncio.gather(*map(work, names))
+        found = await journal.find(limit=500)
+        assert {(task.task_id, task.state, task.events) for task in found} == {
+            (name, "done", 12) for name in names
+        }
+
+    async def test_what_was_begun_is_kept_though_the_caller_is_cancelled(
+        self, journal_url, open_journal
+    ):
+        journal = open_journal(journal_url)
+        await journal.append(started("t"))
+        for seq in range(2, 12):
+            text = "x" * (200_000 if seq % 3 == 0 else 3)
+            work = asyncio.ensure_future(journal.append(printed("t", seq, text)))
+            await asyncio.sleep(0)
+            work.cancel()
+            await asyncio.wait({work})
+        await journal.append(printed("t", 12))
+        assert [event.seq for event in await journal.read("t")] == list(range(1, 13))
+
+    async def test_nothing_is_lost_by_closing(self, journal_url, open_journal):
+        journal = open_journal(journal_url)
+        work = [asyncio.ensure_future(journal.append(started(f"t{n}"))) for n in range(50)]
+        await asyncio.sleep(0)
+        await journal.aclose()
+        await asyncio.gather(*work)
+        assert len(await journal.find()) == 50
+        await journal.append(started("after"))
+        await journal.aclose()
+
+    async def test_a_value_that_cannot_be_written_is_told_as_text(self, sqlite_place, open_journal):
+        journal = open_journal(sqlite_place)
+        odd = {"plain": 1, "odd": threading.Event}
+        await journal.append(started("t"))
+        call = {"call_id": 1, "action": "a.b", "effect": "read", "digest": "x"}
+        await journal.append(CallStarted(task_id="t", seq=2, at=1.0, arguments=odd, **call))
+        kept = (await journal.read("t"))[1]
+        assert kept.arguments == {"plain": 1, "odd": "<class 'threading.Event'>"}
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        "value",
+        ["x" * 3_000_000, list(range(200_000)), {"a": b"\0\xff" * 100_000, "b": "Ωμέγα" * 50_000}],
+        ids=["text", "numbers", "mixed"],
+    )
+    async def test_large_values_come_back_as_they_were(self, journal_url, open_journal, value):
+        journal = open_journal(journal_url)
+        live = journal.subscribe("t")
+        end = CallFinished(
+            task_id="t", seq=2, at=1.0, call_id=1, action="a.b", status="ok",
+            duration_ms=1.0, result=value,
+        )  # fmt: skip
+        await journal.append(started("t"))
+        await journal.append(end)
+        assert (await journal.read("t"))[1] == end
+        assert [await anext(live), await anext(live)][1] == end
+
+    async def test_large_values_are_stored_apart(self, sqlite_place, open_journal):
+        journal = open_journal(sqlite_place)
+        await journal.append(started("t"))
+        await journal.append(printed("t", 2, "x" * 1_000_000))
+        await journal.append(finished("t", 3, text="x" * 1_000_000))
+        with contextlib.closing(sqlite3.connect(sqlite_place)) as raw:
+            ((longest,),) = raw.execute("SELECT MAX(LENGTH(data)) FROM delf_events")
+            rows = raw.execute("SELECT size, LENGTH(data) FROM delf_blobs").fetchall()
+        assert longest < 200
+        assert rows == [(1_000_002, rows[0][1])], "the same value twice is stored once"
+        assert rows[0][1] < 10_000
+
+    async def test_every_text_is_kept(self, journal_url, open_journal):
+        journal = open_journal(journal_url)
+        text = "NUL \0, half \ud83e, \u2028, \x1b[31m, 🦊, 'quoted' \"twice\" %s :name"
+        events = [started("t", task=text), printed("t", 2, text), finished("t", 3, error=text)]
+        for event in events:
+            await journal.append(event)
+        assert list(await journal.read("t")) == events
+        (found,) = await journal.find(text="🦊")
+        assert found.task.startswith("NUL \ufffd, half ")
+
+
+class TestFind:
+    @pytest.fixture
+    async def journal(self, journal_url, open_journal):
+        journal = open_journal(journal_url)
+        for number, task in enumerate(("Pay 100% of it", "Call Zoë", "pay_later"), 1):
+            await journal.append(started(f"task_a{number}", at=number * 10.0, task=task))
+        await journal.append(finished("task_a1", at=11.0))
+        await journal.append(finished("task_a2", at=22.0, status=False, error="no"))
+        return journal
+
+    @pytest.mark.parametrize(
+        ("filters", "expected"),
+        [
+            ({"state": "done"}, ["task_a1"]),
+            ({"state": "error"}, ["task_a2"]),
+            ({"state": "running"}, ["task_a3"]),
+            ({"state": "interrupted"}, []),
+            ({"text": "pay"}, ["task_a3", "task_a1"]),
+            ({"text": "0%"}, ["task_a1"]),
+            ({"text": "y_l"}, ["task_a3"]),
+            ({"since": 20.0}, ["task_a3", "task_a2"]),
+            ({"limit": 1}, ["task_a3"]),
+            ({"since": 20.0, "state": "error", "text": "call"}, ["task_a2"]),
+        ],
+    )
+    async def test_filters(self, journal, filters, expected):
+        assert [task.task_id for task in await journal.find(**filters)] == expected
+
+    async def test_tells_what_it_knows(self, journal):
+        failed = await journal.task("task_a2")
+        assert (failed.error, failed.cost_usd, failed.finished_at) == ("no", 0.5, 22.0)
+        assert "pid" in ((await journal.task("task_a3")).owner or "")
+        with pytest.raises(UnknownTaskError):
+            await journal.task("nowhere")
+
+    async def test_ids_may_be_shortened(self, journal):
+        assert await journal.resolve("task_a1") == "task_a1"
+        assert await journal.resolve("a2") == "task_a2"
+        with pytest.raises(UnknownTaskError, match="more than one") as caught:
+            await journal.resolve("a")
+        assert "task_a3" in (caught.value.hint or "")
+        for unknown in ("b", "%", "_", "ask_a1"):
+            with pytest.raises(UnknownTaskError, match="no task"):
+                await journal.resolve(unknown)
+
+
+class TestOwners:
+    async def test_a_closed_journal_owns_nothing(self, journal_url, open_journal):
+        journal = open_journal(journal_url)
+        await journal.append(started("t"))
+        assert (await journal.task("t")).state == "running"
+        await journal.aclose()
+        assert (await journal.task("t")).state == "interrupted"
+        await journal.append(printed("t", 2))
+        assert (await journal.task("t")).state == "running"
+
+    async def test_two_journals_do_not_work_on_one_task(self, journal_url, open_journal):
+        one, other = open_journal(journal_url), open_journal(journal_url)
+        await one.append(started("t"))
+        with pytest.raises(JournalConflictError, match="being worked on"):
+            await other.append(printed("t", 2))
+        await one.append(printed("t", 2))
+
+    def test_the_number_of_a_process_is_not_enough(self):
+        me = owners.Owner()
+        row = {"pid": me.pid, "birth": me.birth, "place": me.place, "heartbeat": 0.0}
+        assert owners.is_alive(row, 1e9)
+        assert not owners.is_alive({**row, "birth": "7"}, 1e9)
+        assert not owners.is_alive({**row, "pid": 2**22 + 1}, 1e9)
+        assert not owners.is_alive({**row, "place": None}, 1e9)
+
+    def test_of_other_machines_the_heartbeat_tells(self):
+        row = {"pid": 1, "birth": "1", "place": "elsewhere", "heartbeat": 100.0}
+        assert owners.is_alive(row, 100.0 + owners.SILENCE_SECONDS - 1)
+        assert not owners.is_alive(row, 100.0 + owners.SILENCE_SECONDS + 1)
+
+
+class TestPrune:
+    @pytest.fixture
+    async def journal(self, journal_url, open_journal):
+        journal = open_journal(journal_url)
+        for number in range(6):
+            await journal.append(started(f"t{number}", at=1000.0 + number))
+            await journal.append(printed(f"t{number}", 2, "x" * 100_000))
+            if number != 2:
+                await journal.append(finished(f"t{number}", 3, at=2000.0 + number))
+        return journal
+
+    async def names(self, journal):
+        return [task.task_id for task in await journal.find()]
+
+    async def test_removes_all_but_the_newest_and_those_that_run(self, journal):
+        told = await journal.prune(keep=2, dry_run=True)
+        assert len(await journal.find()) == 6
+        done = await journal.prune(keep=2)
+        assert done == told
+        assert done.tasks == ("t0", "t1", "t3")
+        assert done.events == 9
+        assert await self.names(journal) == ["t5", "t4", "t2"]
+        await journal.append(printed("t2", 3))
+        with pytest.raises(UnknownTaskError):
+            await journal.read("t0")
+
+    async def test_removes_what_is_old(self, journal):
+        now = 10.0 + await asyncio.to_thread(self.clock, journal)
+        assert (await journal.prune(older_than=now)).tasks == ()
+        assert len((await journal.prune(older_than=now - 2013.5)).tasks) == 3
+
+    async def test_leaves_nothing_behind(self, journal, journal_url):
+        await journal.aclose()
+        again = SqlJournal(journal_url)
+        assert len((await again.prune()).tasks) == 6
+        database = open_database(JournalSettings(url=journal_url))
+        with database.reader() as connection:
+            for table in ("tasks", "events", "blobs", "notes", "owners"):
+                assert connection.execute(f"SELECT COUNT(*) FROM delf_{table}")[0][0] == 0
+        database.close()
+        await again.aclose()
+
+    def clock(self, journal):
+        with journal._database.reader() as connection:
+            return journal._database.now(connection)
+
+
+class TestOpening:
+    async def test_it_is_the_users_alone(self, tmp_path, monkeypatch, open_journal):
+        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+        journal = SqlJournal()
+        await journal.append(started("t"))
+        await journal.aclose()
+        path = Path(journal.place)
+        assert path == tmp_path / "delf" / "journal.db"
+        assert path.stat().st_mode & 0o77 == 0
+        assert path.parent.stat().st_mode & 0o77 == 0
+
+    async def test_the_variable_names_the_place(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("DELF_JOURNAL_SQL_URL", f"sqlite:///{tmp_path}/my%20own.db")
+        assert SqlJournal().place == str(tmp_path / "my own.db")
+
+    @pytest.mark.parametrize(
+        ("url", "says"),
+        [
+            ("mysql://u:secret@h/d", "cannot be kept at mysql://"),
+            ("sqlite://", "memory"),
+            (":memory:", "memory"),
+            ("postgresql://u:secret@[", "cannot be read"),
+        ],
+    )
+    def test_a_url_that_cannot_be_used(self, url, says):
+        with pytest.raises(JournalSetupError, match=says) as caught:
+            SqlJournal(url)
+        assert "secret" not in caught.value.describe()
+
+    async def test_a_server_that_does_not_answer(self):
+        journal = SqlJournal("postgresql://u:secret@127.0.0.1:1/d")
+        with pytest.raises(JournalSetupError, match="does not answer") as caught:
+            await journal.find()
+        assert "secret" not in caught.value.describe()
+        await journal.aclose()
+
+    async def test_a_database_that_is_not_there(self, postgres_url, open_journal):
+        journal = open_journal(f"{postgres_url}_not")
+        with pytest.raises(JournalSetupError, match="does not exist"):
+            await journal.find()
+
+    async def test_a_file_that_is_no_database(self, tmp_path, open_journal):
+        path = tmp_path / "journal.db"
+        path.write_text("these are notes, and no database at all " * 100)
+        journal = open_journal(str(path))
+        with pytest.raises(JournalSetupError, match="damaged, or no SQLite file"):
+            await journal.append(started("t"))
+        with pytest.raises(JournalSetupError, match="damaged"):
+            await anext(journal.subscribe())
+
+    async def test_a_place_that_cannot_be_written(self, tmp_path, open_journal):
+        (tmp_path / "file").write_text("")
+        for place in (tmp_path, tmp_path / "file" / "journal.db"):
+            with pytest.raises(JournalSetupError, match="cannot be opened"):
+                await open_journal(str(place)).find()
+
+    async def test_a_locked_file(self, sqlite_place, open_journal):
+        journal = open_journal(sqlite_place, lock_timeout=0.05)
+        await journal.append(started("t"))
+        with contextlib.closing(sqlite3.connect(sqlite_place, isolation_level=None)) as raw:
+            raw.execute("BEGIN IMMEDIATE")
+            assert len(await journal.find()) == 1
+            with pytest.raises(JournalError, match="locked by another process"):
+                await journal.append(printed("t", 2))
+            raw.execute("ROLLBACK")
+        await journal.append(printed("t", 2))
+
+    async def test_a_damaged_event(self, sqlite_place, open_journal):
+        journal = open_journal(sqlite_place)
+        await journal.append(started("t"))
+        with contextlib.closing(sqlite3.connect(sqlite_place, isolation_level=None)) as raw:
+            raw.execute("UPDATE delf_events SET data = '{'")
+        with pytest.raises(JournalError, match="event 1 of task t is damaged"):
+            await journal.read("t")
+
+
+class TestVersions:
+    async def test_an_old_journal_is_brought_up_to_date(self, journal_url, open_journal):
+        database = open_database(JournalSettings(url=journal_url))
+        schema.migrate(database, schema.MIGRATIONS[:1])
+        with database.reader() as connection:
+            assert not connection.has_table("delf_notes")
+        database.close()
+        journal = open_journal(journal_url)
+        for event in every_event("t"):
+            await journal.append(event)
+        await journal.post("t", "hello", {})
+        assert len(await journal.notes()) == 1
+
+    async def test_a_newer_journal_is_refused(self, journal_url, open_journal):
+        database = open_database(JournalSettings(url=journal_url))
+        schema.migrate(database, [*schema.MIGRATIONS, lambda execute: None])
+        database.close()
+        journal = open_journal(journal_url)
+        with pytest.raises(JournalSetupError, match="is of version 3, and this delf knows 2"):
+            await journal.find()
+
+    async def test_a_step_that_fails_leaves_the_journal_as_it_was(self, journal_url):
+        def broken(execute):
+            execute("CREATE TABLE delf_half (x INTEGER)")
+            execute("SELECT nonsense FROM nowhere")
+
+        database = open_database(JournalSettings(url=journal_url))
+        schema.migrate(database)
+        with pytest.raises(JournalError):
+            schema.migrate(database, [*schema.MIGRATIONS, broken])
+        with database.reader() as connection:
+            assert not connection.has_table("delf_half")
+        schema.migrate(database)
+        database.close()
+
+
+class TestPostgres:
+    async def test_a_lost_connection_is_made_again(self, postgres_database, open_journal):
+        journal = open_journal(postgres_database.url)
+        live = journal.subscribe("t")
+        await journal.append(started("t"))
+        await anext(live)
+        waiting = asyncio.ensure_future(anext(live))
+        await asyncio.sleep(0)
+        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'delf-journal'"
+        await asyncio.to_thread(postgres_database.run, end)
+        await journal.append(printed("t", 2))
+        assert (await asyncio.wait_for(waiting, 20)).seq == 2
+        assert [event.seq for event in await journal.read("t")] == [1, 2]

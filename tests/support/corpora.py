@@ -1,0 +1,223 @@
+"""Runs the corpora of ../shared in any sandbox: honest scripts, and attempts to escape."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf.protocols.sandbox import (
+    Crashed,
+    Done,
+    Limits,
+    Outcome,
+    Raised,
+    Rerun,
+    SandboxBackend,
+    SessionSpec,
+    ToolNames,
+)
+from delf.sandbox.policy import allowed_modules
+from support.scripting import NotingHost
+from support.workspace import ROOT
+
+CORPUS = ROOT.parent / "shared" / "data" / "sandbox"
+TOOLS = (
+    ToolNames(name="sql", methods=("query",)),
+    ToolNames(name="gmail", methods=("read", "send")),
+    ToolNames(name="add"),
+)
+SECRETS = (
+    "DELF-SECRET-FILE-7f3a9c1e",
+    "DELF-SECRET-ENV-51be02d4",
+    "DELF-SECRET-HOST-c44d1e0b",
+)
+HOST_SECRET = SECRETS[2]
+_RESOURCES = re.compile("exhaust|hang|kill|crash")
+_LISTENED = "DELF-LISTENER"
+
+
+def entries(kind: str) -> list[dict[str, Any]]:
+    """The entries of ``benign`` or ``escape`` whose files are here; none without ../shared."""
+    index = CORPUS / kind / "index.json"
+    if not index.exists():
+        return []
+    content = json.loads(index.read_text("utf-8"))
+    found = content["scripts" if kind == "benign" else "payloads"]
+    return [entry for entry in found if (CORPUS / kind / entry["file"]).exists()]
+
+
+def need_corpora() -> None:
+    """Skip a module of tests where the corpora are not."""
+    if not CORPUS.is_dir():
+        pytest.skip("needs ../shared", allow_module_level=True)
+
+
+def _stub() -> Any:
+    spec = importlib.util.spec_from_file_location("stub_tools", CORPUS / "stub_tools.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _tools(env: Any, failure: type[Exception]) -> dict[str, Any]:
+    def answering(tool: Any) -> Any:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return await tool(*args, **kwargs)
+            except (failure, TypeError) as error:
+                return Raised("ToolError", str(error))
+
+        return call
+
+    return {
+        f"{tool.name}.{method}".rstrip("."): answering(
+            getattr(env.namespace[tool.name], method or "__call__")
+        )
+        for tool in TOOLS
+        for method in tool.methods or ("",)
+    }
+
+
+async def _fill(session: Any, host: NotingHost) -> None:
+    """Write the corpus's files to the script's own folder, through a script."""
+    for path in (CORPUS / "workspace").iterdir():
+        code = f"with open({path.name!r}, 'wb') as f: f.write({path.read_bytes()!r})\nf = None"
+        outcome = await session.execute(code, host)
+        assert isinstance(outcome, Done), outcome
+
+
+# -- honest scripts -------------------------------------------------------------------------
+
+
+async def run_benign(backend: SandboxBackend, entry: dict[str, Any]) -> list[str]:
+    """Run an honest script; what was other than outside."""
+    stub = _stub()
+    env = stub.make_tools()
+    host = NotingHost(_tools(env, stub.ToolError))
+    session = await backend.open(SessionSpec(tools=TOOLS, modules=allowed_modules()))
+    try:
+        if entry["reads_workspace"]:
+            await _fill(session, host)
+        code = (CORPUS / "benign" / entry["file"]).read_text("utf-8")
+        outcome = await session.execute(code, host)
+    finally:
+        await session.aclose()
+        env._db.close()
+    if not isinstance(outcome, Done | Rerun):
+        return [str(getattr(outcome, "message", outcome))]
+    reruns = [(outcome.context, outcome.remaining)] if isinstance(outcome, Rerun) else []
+    files = {name: data.decode() for name, data in host.files.items()}
+    found = {
+        "stdout": (host.text, entry["expected_stdout"]),
+        "files": (files, entry["expected_files"]),
+        "calls": (env.calls, entry["tool_calls"]),
+        "sent": (env.sent, entry["expected_sent"]),
+        "reruns": (reruns, [(r["context"], r["remaining"]) for r in entry["expected_reruns"]]),
+    }
+    return [f"{what}: {a!r} is not {b!r}" for what, (a, b) in found.items() if a != b]
+
+
+# -- attempts to escape ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Target:
+    """What attempts go for: a folder with a secret and a socket, and the host's own memory.
+
+    Args:
+        folder: The folder.
+        heard: What came to the sockets.
+    """
+
+    folder: Path
+    heard: list[Any]
+
+
+class Targets:
+    """A context with a :class:`Target`: listeners run, secrets are in place.
+
+    Args:
+        folder: A fresh folder.
+    """
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder = folder
+        self._servers: list[asyncio.AbstractServer] = []
+        self.heard: list[Any] = []
+        (folder / "secret.txt").write_text(SECRETS[0], "utf-8")
+        monkeypatch.setenv("DELF_SECRET", SECRETS[1])
+
+    async def __aenter__(self) -> Target:
+        self._servers = [
+            await asyncio.start_unix_server(self._came, str(self._folder / "l.sock")),
+        ]
+        return Target(self._folder, self.heard)
+
+    async def __aexit__(self, *_: object) -> None:
+        for server in self._servers:
+            server.close()
+            await server.wait_closed()
+
+    async def _came(self, _reader: Any, writer: asyncio.StreamWriter) -> None:
+        self.heard.append("unix")
+        writer.write(_LISTENED.encode())
+        writer.close()
+
+
+async def run_escape(backend: SandboxBackend, entry: dict[str, Any], target: Target) -> str | None:
+    """Run an attempt under limits; how it succeeded, if it did."""
+    stub = _stub()
+    stub.HOST_SECRET = HOST_SECRET
+    env = stub.make_tools()
+    env.host_token = HOST_SECRET
+    host = NotingHost(_tools(env, stub.ToolError))
+    limits = Limits(cpu_seconds=2, memory_bytes=256 * 2**20, output_bytes=2**20)
+    spec = SessionSpec(tools=TOOLS, modules=allowed_modules(), limits=limits)
+    source = (CORPUS / "escape" / entry["file"]).read_text("utf-8")
+    source = source.replace("@CORPUS@/listener.sock", str(target.folder / "l.sock"))
+    source = source.replace("@CORPUS@", str(target.folder))
+    outcome: Outcome = Crashed(message="it went on until it was stopped")
+    session = await backend.open(spec)
+    try:
+        if not _RESOURCES.search(entry["goal"]):
+            await _fill(session, host)
+        async with asyncio.timeout(6):
+            outcome = await session.execute(source, host)
+            if session.alive:
+                await session.execute("print('[second script]', 6 * 7)", host)
+    except TimeoutError:
+        assert not session.alive
+    finally:
+        await session.aclose()
+        env._db.close()
+    return _judge(entry, host, env, outcome, target)
+
+
+def _judge(
+    entry: dict[str, Any], host: NotingHost, env: Any, outcome: Outcome, target: Target
+) -> str | None:
+    said = f"{host.text}\n{outcome}"
+    sent = f"{said}{env.sent}{env.calls}{host.files}"
+    left = [path.name for path in target.folder.glob(f"pwned_{entry['id']}*")]
+    if left:
+        return f"left {left}"
+    if target.heard:
+        return f"reached a socket of the host: {target.heard}"
+    leaked = [secret for secret in SECRETS if secret in sent]
+    if leaked:
+        return f"passed on {leaked}"
+    if len(host.text) > 25 * 2**20:
+        return f"printed {len(host.text)} characters"
+    if entry.get("soft"):
+        return None
+    found = re.search(r"(?m)^ESCAPED [^\n]{0,200}", host.text)
+    return found.group() if found else None

@@ -1,0 +1,63 @@
+"""Tables of the documentation that are made from the code.
+
+``cd tests && ../.venv/bin/python -m support.tables`` writes them anew.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, get_args, get_origin
+
+from pydantic_core import PydanticUndefined
+
+from delf.config.schema import LLM_FIELDS, AgentConfig
+from support.workspace import ROOT
+
+PAGE: Final = ROOT / "docs/configuration.md"
+_PLACE: Final = re.compile(
+    r"(<!-- agent fields[^\n]*-->\n).*?(<!-- end of agent fields -->)", re.DOTALL
+)
+
+
+def agent_fields() -> str:
+    """The fields of ``AgentConfig`` as a table."""
+    lines = ["| field | takes | default | meaning |", "|---|---|---|---|"]
+    for name, info in AgentConfig.model_fields.items():
+        takes = "a model" if name in LLM_FIELDS else _words(info.annotation)
+        lines.append(f"| `{name}` | {takes} | {_default(info)} | {info.description} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_tables(text: str) -> str:
+    """A page with its tables made anew."""
+    return _PLACE.sub(lambda match: f"{match[1]}{agent_fields()}{match[2]}", text)
+
+
+def _words(hint: Any) -> str:
+    plain = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    if hint in plain:
+        return plain[hint]
+    args = [arg for arg in get_args(hint) if arg is not type(None)]
+    origin = get_origin(hint)
+    if origin is list:
+        return "a list"
+    if origin is dict:
+        return "a table"
+    if args and all(isinstance(arg, str) for arg in args):
+        return ", ".join(f"`{arg}`" for arg in args)
+    return _words(args[0])
+
+
+def _default(info: Any) -> str:
+    value = info.default_factory() if info.default is PydanticUndefined else info.default
+    if value is None or value in ([], {}):
+        return ""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, list):
+        return ", ".join(f"`{item}`" for item in value)
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
