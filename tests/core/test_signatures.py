@@ -304,3 +304,12 @@ def test_names_that_a_script_cannot_use(name):
 def test_a_parameter_by_itself():
     assert str(Parameter(name="x")) == "x: Any"
     assert Parameter(name="x", default_text="None").required is False
+
+
+def test_arguments_come_in_the_order_of_the_signature():
+    def send(to: str, subject: str, text: str = "", copies: int = 1) -> None:
+        """Send."""
+
+    check = ArgumentValidator("send", read_signature(send))
+    given = {"copies": 2, "text": "c", "subject": "b", "to": "a"}
+    assert list(check(given)) == ["to", "subject", "text", "copies"]

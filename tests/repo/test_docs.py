@@ -54,6 +54,7 @@ from delf import Agent
 with Agent(llm="gpt-4o-mini") as agent:
     print(agent.run("Say hello.").text)
 """
+PLUGIN = "```python\n# src/delf_x/plugin.py\nimport nowhere\n```\n\n"
 HELLO = "<!-- model answers\nprint('hello')\n-->\n"
 
 
@@ -67,7 +68,7 @@ HELLO = "<!-- model answers\nprint('hello')\n-->\n"
         (f"```python{AGENT}```\n", "asked 1 times, and the page has 0 answers"),
         (f"{HELLO}```python\nprint(1)\n```\n", "asked 0 times, and the page has 1 answers"),
         ("```python\n# tests/test_a.py\ndef test_a(): assert 0\n```\n", "its tests fail"),
-        ('```toml\n[project.entry-points.delf]\nx = "no.where"\n```\n', "is failed"),
+        (f'{PLUGIN}```toml\n[project.entry-points.delf]\nx = "delf_x.plugin"\n```\n', "is failed"),
     ],
     ids=["error", "output", "command", "unanswered", "unasked", "test", "plugin"],
 )

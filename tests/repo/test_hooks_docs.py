@@ -1,5 +1,6 @@
 """The hooks are what plugin authors have: each has its page, its example and its tests."""
 
+import dataclasses
 import inspect
 import re
 from typing import Any
@@ -73,7 +74,7 @@ def test_the_page_has_its_sections(hook: str) -> None:
 
 @every_hook
 def test_the_page_has_every_field_of_the_spec(hook: str) -> None:
-    fields = HOOKS[hook].__dataclass_fields__
+    fields = [field.name for field in dataclasses.fields(HOOKS[hook])]
     rows = re.findall(r"^\| `(\w+)` \|", page_of(hook).partition("## When")[0], re.MULTILINE)
     assert sorted(rows) == sorted(fields)
 
@@ -94,20 +95,20 @@ def test_the_page_has_every_method_of_the_protocol(hook: str) -> None:
 def test_the_page_has_an_example_of_a_plugin(hook: str) -> None:
     code = "\n".join(python_of(hook)[1:])
     assert re.search(
-        rf"^@hookimpl\ndef {hook}\(\) -> Iterable\[{HOOKS[hook].__name__}\]:", code, re.M
+        rf"^@hookimpl\ndef {hook}\(\) -> Iterable\[{HOOKS[hook].__name__}\]:", code, re.MULTILINE
     )
     factories = re.findall(r'factory="([\w.]+):(\w+)"', code)
     files = {block.file for block in blocks_of(page_of(hook))}
     for module, attribute in factories:
         assert f"src/{module.replace('.', '/')}.py" in files
-        assert re.search(rf"^(class|def) {attribute}\b", code, re.M)
+        assert re.search(rf"^(class|def) {attribute}\b", code, re.MULTILINE)
 
 
 @every_hook
 def test_the_page_tests_its_example(hook: str) -> None:
     suite = SUITES[hook][0]
     tests = [b.code for b in blocks_of(page_of(hook)) if (b.file or "").startswith("tests/")]
-    assert any(re.search(rf"^class Test\w+\({suite}\):", code, re.M) for code in tests)
+    assert any(re.search(rf"^class Test\w+\({suite}\):", code, re.MULTILINE) for code in tests)
 
 
 @every_hook

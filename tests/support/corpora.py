@@ -180,22 +180,22 @@ async def run_escape(backend: SandboxBackend, entry: dict[str, Any], target: Tar
     env = stub.make_tools()
     env.host_token = HOST_SECRET
     host = NotingHost(_tools(env, stub.ToolError))
-    limits = Limits(cpu_seconds=2, memory_bytes=256 * 2**20, output_bytes=2**20)
+    limits = Limits(cpu_seconds=1, memory_bytes=256 * 2**20, output_bytes=2**20)
     spec = SessionSpec(tools=TOOLS, modules=allowed_modules(), limits=limits)
     source = (CORPUS / "escape" / entry["file"]).read_text("utf-8")
     source = source.replace("@CORPUS@/listener.sock", str(target.folder / "l.sock"))
     source = source.replace("@CORPUS@", str(target.folder))
-    outcome: Outcome = Crashed(message="it went on until it was stopped")
     session = await backend.open(spec)
+    outcome: Outcome
     try:
         if not _RESOURCES.search(entry["goal"]):
             await _fill(session, host)
-        async with asyncio.timeout(6):
+        async with asyncio.timeout(4):
             outcome = await session.execute(source, host)
             if session.alive:
                 await session.execute("print('[second script]', 6 * 7)", host)
     except TimeoutError:
-        assert not session.alive
+        outcome = Crashed(message="it went on until it was stopped")
     finally:
         await session.aclose()
         env._db.close()

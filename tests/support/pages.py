@@ -106,6 +106,7 @@ def run_page(page: Path, folder: Path) -> None:
     """
     text = page.read_text(encoding="utf-8")
     name = page.relative_to(ROOT)
+    folder.mkdir(exist_ok=True)
     answers = answers_of(text)
     with ExitStack() as stack:
         server = stack.enter_context(OpenAIServer(answers))
@@ -157,13 +158,12 @@ def _write(block: Block, folder: Path) -> None:
 
 
 def _check_plugins(page: Path, folder: Path, environ: dict[str, str]) -> None:
-    """The plugins of a page are installed; they have to load."""
+    """The plugins of a page are installed; those whose code it has must load."""
     result = _run(["delf", "plugins", "--json"], folder, environ)
-    wanted = {path.stem.split("-")[0] for path in (folder / "src").glob("*.dist-info")}
-    rows = json.loads(result.stdout)
-    for row in rows:
-        name = (row["distribution"] or "").replace("-", "_")
-        if name in wanted and row["state"] != "loaded":
+    written = {path.name for path in (folder / "src").glob("delf_*") if path.is_dir()}
+    for row in json.loads(result.stdout):
+        name = str(row["distribution"]).replace("-", "_").replace("delf_plugin_", "delf_")
+        if name in written and row["state"] != "loaded":
             raise PageError(
                 f"{page}: its plugin {row['name']!r} is {row['state']}: {row['reason']}"
             )

@@ -72,7 +72,6 @@ class RawServer:
                 writer.write("\r\n".join([*lines, "", ""]).encode("utf-8"))
                 writer.write(b"" if method == "HEAD" else reply.body)
                 await writer.drain()
-        writer.close()
 
 
 @contextlib.asynccontextmanager
@@ -87,6 +86,9 @@ async def raw_server(answer: Callable[[Seen], Reply] | None = None) -> AsyncIter
         # The end of a server cancels it, of which asyncio would make a complaint.
         with contextlib.suppress(asyncio.CancelledError):
             await server.serve(reader, writer)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
         tasks.discard(task)
 
     listening = await asyncio.start_server(on_connection, "127.0.0.1", 0)

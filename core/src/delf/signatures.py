@@ -268,8 +268,12 @@ class ArgumentValidator:
             raise ToolRefusedError(
                 f"{self._where}: an argument cannot be checked: {type(error).__name__}: {error}"
             ) from error
-        fields = model.model_fields
-        return {str(fields[key].alias): getattr(checked, key) for key in checked.model_fields_set}
+        given = checked.model_fields_set  # a set: the order of the signature is for people
+        return {
+            str(field.alias): getattr(checked, key)
+            for key, field in model.model_fields.items()
+            if key in given
+        }
 
     def _make_model(self) -> type[BaseModel]:
         from pydantic import ConfigDict, Field, create_model

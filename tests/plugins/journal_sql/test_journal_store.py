@@ -291,7 +291,7 @@ class TestOpening:
             ("mysql://u:secret@h/d", "cannot be kept at mysql://"),
             ("sqlite://", "memory"),
             (":memory:", "memory"),
-            ("postgresql://u:secret@[", "cannot be read"),
+            ("postgresql://u:secret@h:port/d", "cannot be read"),
         ],
     )
     def test_a_url_that_cannot_be_used(self, url, says):

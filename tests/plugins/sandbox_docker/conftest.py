@@ -39,7 +39,8 @@ def containers(docker_engine):
 
     client = docker_engine.client()
 
-    def ids(label=f"{LABEL_OWNER}={owner()}"):
+    def ids(label=None):
+        label = label or f"{LABEL_OWNER}={owner()}"
         return {c["Id"] for c in client.containers(all=True, filters={"label": [label]})}
 
     yield ids

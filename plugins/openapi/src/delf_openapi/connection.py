@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 _GUIDED_FROM: Final = 30
 _PLAIN_WORDS: Final = frozenset(
-    ["openapi", "swagger", "spec", "specification", "api", "json", "yaml", "yml", "latest", "main", "index", "schema", "docs", "v1", "v2", "v3", "www", "com", "org", "net", "io", "dev", "app", "co", "github", "raw", "localhost"]
+    {"openapi", "swagger", "spec", "specification", "api", "json", "yaml", "yml", "latest"}
+    | {"main", "index", "schema", "docs", "v1", "v2", "v3", "www", "com", "org", "net", "io"}
+    | {"dev", "app", "co", "github", "raw", "localhost"}
 )
 
 

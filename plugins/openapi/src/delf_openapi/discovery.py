@@ -16,7 +16,9 @@ from delf_openapi.operations import read_operation
 from delf_openapi.shapes import Shapes, safe_text
 
 _STOP: Final = frozenset(
-    ["a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "get", "has", "have", "in", "into", "is", "it", "of", "on", "or", "that", "the", "their", "this", "to", "was", "with", "all", "my", "me", "show", "which", "what"]
+    {"a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "get", "has", "have", "in"}
+    | {"into", "is", "it", "of", "on", "or", "that", "the", "their", "this", "to", "was", "with"}
+    | {"all", "my", "me", "show", "which", "what"}
 )
 _DEEP_CHARS: Final = 4000
 _DOC_CHARS: Final = 1200

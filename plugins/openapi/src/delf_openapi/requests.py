@@ -142,8 +142,7 @@ class RequestBuilder:
         if item is not None:
             if value is None and not self._takes_none(item.schema):
                 return
-            if not (self._is_form() and isinstance(value, dict) and "content" in value):
-                self._checker.content(item.schema, value, arg)
+            self._checker.content(item.schema, _bare(value) if self._is_form() else value, arg)
             given[arg] = value
             return
         body = self.operation.body
@@ -235,7 +234,8 @@ class RequestBuilder:
                 cookies += cookie_pairs(param, value)
         url = base + path
         joined = "&".join([raw] * bool(raw) + [f"{k}={v}" for k, v in query])
-        url = f"{url}?{joined}" if joined else url
+        # Some templates bring a query of their own.
+        url = f"{url}{'&' if '?' in path else '?'}{joined}" if joined else url
         self._guard(url, base)
         content, media = self._content(given)
         headers["Accept"] = accepted(self._document, operation)
@@ -311,6 +311,15 @@ class RequestBuilder:
         value = {f.name: given[arg] for arg, f in self._fields.items() if arg in given}
         more: Any = given.get(body.extra) if body.extra else None
         return {**cast("dict[str, Any]", more), **value} if isinstance(more, dict) else value
+
+
+def _bare(value: Any) -> Any:
+    """A file with its name and type as its content alone, which is what a schema is about."""
+    if isinstance(value, list):
+        return [_bare(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict) and isinstance(cast("Any", value).get("content"), (bytes, str)):
+        return cast("dict[str, Any]", value)["content"]
+    return value
 
 
 def operation_path(path: str) -> str:

@@ -322,8 +322,8 @@ def _expanded(node: Any, known: dict[int, int], depth: int) -> int:
         raise SpecError("the specification is nested too deeply, or contains itself")
     found = known.get(id(cast("object", node)))
     if found is None:
-        mapping = isinstance(node, dict)
-        parts: Any = cast("dict[str, Any]", node).values() if mapping else node
+        tree = cast("dict[str, Any] | list[Any]", node)
+        parts = tree.values() if isinstance(tree, dict) else tree
         found = 1 + sum(_expanded(part, known, depth + 1) for part in parts)
         known[id(cast("object", node))] = found
     return found

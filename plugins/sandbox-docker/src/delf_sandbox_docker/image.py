@@ -76,7 +76,7 @@ class Recipe:
             LABEL: "image",
             LABEL_VERSION: version("delf"),
             LABEL_BASE: self.base,
-            LABEL_LIBRARIES: " ".join(self._sorted),
+            LABEL_LIBRARIES: "\n".join(self._sorted),
         }
 
     def context(self) -> bytes:

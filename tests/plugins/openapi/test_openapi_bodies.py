@@ -1,0 +1,261 @@
+"""Every kind of body, as it arrives."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+from werkzeug.formparser import MultiPartParser
+from werkzeug.http import parse_options_header
+
+from delf.errors import ToolRefusedError
+from support.openapi_specs import body, one, param
+from support.raw_http import RawServer, Seen
+
+FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+FILE = {"type": "string", "format": "binary"}
+
+
+def thing(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+def parts(seen: Seen) -> dict[str, list[tuple[str | None, str | None, bytes]]]:
+    """The parts of a multipart body: file name, type, content."""
+    kind, options = parse_options_header(seen.header("content-type"))
+    assert kind == MULTIPART
+    parser = MultiPartParser()
+    form, files = parser.parse(io.BytesIO(seen.body), options["boundary"].encode(), len(seen.body))
+    found = {k: [(None, None, v.encode()) for v in form.getlist(k)] for k in form}
+    for name in files:
+        found[name] = [(f.filename, f.content_type, f.read()) for f in files.getlist(name)]
+        for file in files.getlist(name):
+            file.close()
+    return found
+
+
+async def test_json_is_flattened_to_keywords(open_api, invoke, server: RawServer):
+    schema = thing(a={"type": "integer"}, b={"type": "string", "nullable": True}, c={"type": "string"})
+    await invoke(open_api(one({"requestBody": body(schema)}, method="post")), "call", a=1, b=None)
+    assert json.loads(server.last.body) == {"a": 1, "b": None}
+    assert server.last.header("content-type") == "application/json"
+
+
+async def test_dates_and_bytes_become_what_json_has(open_api, invoke, server: RawServer):
+    schema = thing(at={"type": "string", "format": "date-time"}, data={"type": "string", "format": "byte"})
+    moment = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
+    tool = open_api(one({"requestBody": body(schema)}, method="post"))
+    await invoke(tool, "call", at=moment, data=b"hello")
+    assert json.loads(server.last.body) == {"at": "2026-01-31T12:00:00+00:00", "data": "aGVsbG8="}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "array", "items": {"type": "integer"}}, [1, 2]),
+        ({"type": "string"}, "text"),
+        ({"oneOf": [thing(a={"type": "integer"}), thing(b={"type": "string"})]}, {"b": "x"}),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, {"any": 1}),
+        ({"type": "object", "nullable": True, "properties": {"a": {}}}, None),
+    ],
+)
+async def test_what_cannot_be_flattened_is_one_keyword(schema, value, open_api, invoke, server):
+    await invoke(open_api(one({"requestBody": body(schema)}, method="post")), "call", body=value)
+    assert json.loads(server.last.body) == value
+
+
+async def test_a_body_with_a_name_of_a_parameter_is_one_keyword(open_api, invoke, server: RawServer):
+    operation = {"parameters": [param("id", "path", required=True)], "requestBody": body(thing(id={}))}
+    tool = open_api(one(operation, "/x/{id}", "put"))
+    await invoke(tool, "call", id="1", body={"id": "2"})
+    assert (server.last.path, json.loads(server.last.body)) == ("/x/1", {"id": "2"})
+
+
+async def test_composed_bodies_are_merged(open_api, invoke, server: RawServer):
+    schema = {"allOf": [thing(a={"type": "integer"}), {**thing(b={"type": "string"}), "required": ["b"]}]}
+    tool = open_api(one({"requestBody": body(schema)}, method="post"))
+    await invoke(tool, "call", a=1, b="x")
+    assert json.loads(server.last.body) == {"a": 1, "b": "x"}
+    with pytest.raises(ToolRefusedError, match="missing argument 'b'"):
+        await invoke(tool, "call", a=1)
+
+
+async def test_further_properties_where_they_are_welcome(open_api, invoke, server: RawServer):
+    schema = {**thing(a={"type": "integer"}), "additionalProperties": True}
+    tool = open_api(one({"requestBody": body(schema)}, method="post"))
+    await invoke(tool, "call", a=1, extra_fields={"z": [2]})
+    assert json.loads(server.last.body) == {"a": 1, "z": [2]}
+
+
+async def test_what_is_read_only_is_not_asked_for(open_api, invoke, server: RawServer):
+    schema = {**thing(id={"type": "integer", "readOnly": True}, a={"type": "string"}), "required": ["id", "a"]}
+    tool = open_api(one({"requestBody": body(schema)}, method="post"))
+    (action,) = await tool.actions()
+    assert [p.name for p in action.parameters] == ["a"]
+    await invoke(tool, "call", a="x")
+    assert json.loads(server.last.body) == {"a": "x"}
+
+
+@pytest.mark.parametrize("method", ["get", "delete"])
+async def test_bodies_where_few_expect_them(method, open_api, invoke, server: RawServer):
+    tool = open_api(one({"requestBody": body(thing(a={}))}, method=method))
+    await invoke(tool, "call", a=1)
+    assert (server.last.method, json.loads(server.last.body)) == (method.upper(), {"a": 1})
+
+
+async def test_no_body_is_sent_for_nothing(open_api, invoke, server: RawServer):
+    tool = open_api(one({"requestBody": body(thing(a={}), required=False)}, method="post"))
+    await invoke(tool, "call")
+    assert server.last.body == b""
+    assert server.last.header("content-type") is None
+
+
+async def test_an_empty_body_that_is_required_is_sent(open_api, invoke, server: RawServer):
+    await invoke(open_api(one({"requestBody": body(thing(a={}))}, method="post")), "call")
+    assert server.last.body == b"{}"
+
+
+async def test_a_form(open_api, invoke, server: RawServer):
+    schema = thing(a={"type": "string"}, l={"type": "array", "items": {"type": "integer"}}, o={"type": "object"})
+    tool = open_api(one({"requestBody": body(schema, FORM)}, method="post"))
+    await invoke(tool, "call", a="x y&z=é", l=[1, 2], o={"k": 1})
+    assert server.last.header("content-type") == FORM
+    assert parse_qsl(server.last.body.decode()) == [
+        ("a", "x y&z=é"), ("l", "1"), ("l", "2"), ("o", '{"k":1}'),
+    ]  # fmt: skip
+
+
+async def test_a_form_with_brackets_like_stripes(open_api, invoke, server: RawServer):
+    schema = thing(
+        amount={"type": "integer"},
+        card={"type": "object", "properties": {"exp": {"type": "object"}}},
+        items={"type": "array", "items": {"type": "object"}},
+        expand={"type": "array", "items": {"type": "string"}},
+    )
+    deep = {"style": "deepObject", "explode": True}
+    content = body(schema, FORM, encoding={"card": deep, "items": deep, "expand": deep})
+    tool = open_api(one({"requestBody": content}, method="post"))
+    await invoke(
+        tool, "call", amount=5, card={"exp": {"month": 1}}, items=[{"price": "p", "n": True}], expand=["a.b"]
+    )
+    assert parse_qsl(server.last.body.decode()) == [
+        ("amount", "5"), ("card[exp][month]", "1"), ("items[0][price]", "p"), ("items[0][n]", "true"),
+        ("expand[0]", "a.b"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("how", "written"),
+    [
+        ({"style": "form", "explode": False}, "l=1,2"),
+        ({"style": "pipeDelimited", "explode": False}, "l=1%7C2"),
+        ({"style": "spaceDelimited", "explode": False}, "l=1%202"),
+        ({"contentType": "application/json"}, "l=%5B1%2C2%5D"),
+    ],
+)
+async def test_how_a_form_writes_a_list(how, written, open_api, invoke, server: RawServer):
+    schema = thing(l={"type": "array", "items": {"type": "integer"}})
+    tool = open_api(one({"requestBody": body(schema, FORM, encoding={"l": how})}, method="post"))
+    await invoke(tool, "call", l=[1, 2])
+    assert server.last.body.decode() == written
+
+
+async def test_multipart(open_api, invoke, server: RawServer):
+    schema = thing(
+        file=FILE,
+        files={"type": "array", "items": FILE},
+        note={"type": "string"},
+        n={"type": "integer"},
+        meta={"type": "object"},
+        tags={"type": "array", "items": {"type": "string"}},
+    )
+    content = body(schema, MULTIPART, encoding={"file": {"contentType": "image/png, image/jpeg"}})
+    tool = open_api(one({"requestBody": content}, method="post"))
+    named = {"content": b"two\r\n--x", "filename": 'a"\r\nX: 1.txt', "content_type": "text/plain"}
+    await invoke(
+        tool, "call", file=b"\x89PNG\r\n", files=[b"one", named], note="ü", n=3, meta={"k": [1]}, tags=["a", "b"]
+    )
+    found = parts(server.last)
+    assert found["file"] == [("file", "image/png", b"\x89PNG\r\n")]
+    assert found["files"][0] == ("files", "application/octet-stream", b"one")
+    assert found["files"][1][1:] == ("text/plain", b"two\r\n--x")
+    assert b"\r\nX: 1.txt" not in server.last.body, "a file's name cannot add a header"
+    assert found["note"] == [(None, None, "ü".encode())]
+    assert found["n"] == [(None, None, b"3")]
+    assert json.loads(found["meta"][0][2]) == {"k": [1]}
+    assert [v for _, _, v in found["tags"]] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("media", ["application/octet-stream", "image/png", "*/*"])
+async def test_bytes(media, open_api, invoke, server: RawServer):
+    tool = open_api(one({"requestBody": body(FILE, media)}, method="put"))
+    await invoke(tool, "call", body=b"\x00\xff")
+    assert server.last.body == b"\x00\xff"
+    assert server.last.header("content-type") == (media if "*" not in media else "application/octet-stream")
+
+
+@pytest.mark.parametrize("media", ["text/plain", "application/xml", "application/x-ndjson"])
+async def test_text(media, open_api, invoke, server: RawServer):
+    tool = open_api(one({"requestBody": body({"type": "string"}, media)}, method="post"))
+    await invoke(tool, "call", body="<ä/>")
+    assert (server.last.body, server.last.header("content-type")) == ("<ä/>".encode(), media)
+
+
+async def test_json_is_preferred_where_there_is_a_choice(open_api, invoke, server: RawServer):
+    kinds = (MULTIPART, FORM, "application/vnd.x+json", "application/json", "text/plain")
+    content = {kind: {"schema": thing(a={})} for kind in kinds}
+    tool = open_api(one({"requestBody": {"content": content, "required": True}}, method="post"))
+    await invoke(tool, "call", a=1)
+    assert server.last.header("content-type") == "application/json"
+
+
+async def test_swagger_2_forms_and_bodies(open_api, invoke, server: RawServer):
+    swagger = {
+        "swagger": "2.0",
+        "info": {"title": "Old", "version": "1"},
+        "paths": {
+            "/form/{id}": {
+                "parameters": [{"name": "id", "in": "path", "type": "string", "required": True}],
+                "post": {
+                    "operationId": "form",
+                    "parameters": [
+                        {"name": "l", "in": "formData", "type": "array", "items": {"type": "string"}},
+                        {"name": "q", "in": "query", "type": "array", "items": {"type": "string"}, "collectionFormat": "multi"},
+                        {"name": "t", "in": "query", "type": "array", "items": {"type": "string"}, "collectionFormat": "tsv"},
+                    ],
+                    "responses": {"200": {"description": "ok"}},
+                },
+            },
+            "/file": {
+                "post": {
+                    "operationId": "file",
+                    "parameters": [{"name": "f", "in": "formData", "type": "file", "required": True}],
+                    "responses": {"200": {"description": "ok"}},
+                }
+            },
+            "/json": {
+                "put": {
+                    "operationId": "json_",
+                    "parameters": [{"$ref": "#/parameters/Thing"}],
+                    "responses": {"200": {"description": "ok", "schema": {"$ref": "#/definitions/Thing"}}},
+                }
+            },
+        },
+        "parameters": {"Thing": {"name": "body", "in": "body", "required": True, "schema": {"$ref": "#/definitions/Thing"}}},
+        "definitions": {"Thing": thing(a={"type": "integer"})},
+    }
+    tool = open_api(swagger)
+    await invoke(tool, "form", id="1", l=["a", "b"], q=["x", "y"], t=["m", "n"])
+    assert server.last.target == "/form/1?q=x&q=y&t=m%09n"
+    assert server.last.body == b"l=a,b"
+    await invoke(tool, "file", f=b"data")
+    assert parts(server.last)["f"][0][2] == b"data"
+    await invoke(tool, "json", a=5)
+    assert server.last.body == b'{"a":5}'
+    returns = {a.name: a.returns for a in await tool.actions()}
+    assert returns["json"] == '{"a": int}'

@@ -1,0 +1,326 @@
+"""Calls: credentials, servers, redirects, retries, answers, errors, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError, ToolExecutionError, ToolRefusedError
+from delf_openapi import APITool
+from delf_openapi.failures import APIError
+from support.openapi_specs import PETS, body, one, param, spec
+from support.raw_http import RawServer, Reply, Seen, raw_server
+
+SCHEMES = {
+    "head": {"type": "apiKey", "in": "header", "name": "X-Key"},
+    "query": {"type": "apiKey", "in": "query", "name": "key"},
+    "cookie": {"type": "apiKey", "in": "cookie", "name": "sid"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "basic": {"type": "http", "scheme": "basic"},
+}
+BASIC = "Basic " + base64.b64encode(b"ada:s3cret").decode()
+
+
+def secured(*needs: Any, **more: Any) -> dict[str, Any]:
+    return one({"security": list(needs), **more}, components={"securitySchemes": SCHEMES})
+
+
+@pytest.mark.parametrize(
+    ("need", "settings", "place", "value"),
+    [
+        ("head", {"api_key": "k-1"}, "x-key", "k-1"),
+        ("cookie", {"api_key": "k-1"}, "cookie", "sid=k-1"),
+        ("bearer", {"token": "t-1"}, "authorization", "Bearer t-1"),
+        ("basic", {"username": "ada", "password": "s3cret"}, "authorization", BASIC),
+        ("basic", {"credentials": {"basic": "ada:s3cret"}}, "authorization", BASIC),
+        ("head", {"credentials": {"head": "k-2"}, "api_key": "k-1"}, "x-key", "k-2"),
+    ],
+)
+async def test_security_schemes(need, settings, place, value, open_api, invoke, server: RawServer):
+    await invoke(open_api(secured({need: []}), **settings), "call")
+    assert server.last.header(place) == value
+
+
+async def test_a_key_in_the_query(open_api, invoke, server: RawServer):
+    await invoke(open_api(secured({"query": []}), api_key="k &1"), "call")
+    assert server.last.query == "key=k%20%261"
+
+
+async def test_schemes_that_belong_together(open_api, invoke, server: RawServer):
+    tool = open_api(secured({"basic": []}, {"head": [], "bearer": []}), api_key="k", token="t")
+    await invoke(tool, "call")
+    assert (server.last.header("x-key"), server.last.header("authorization")) == ("k", "Bearer t")
+
+
+async def test_no_credentials_where_none_are_asked_for(open_api, invoke, server: RawServer):
+    document = one({"security": []}, components={"securitySchemes": SCHEMES}, security=[{"bearer": []}])
+    await invoke(open_api(document, token="t"), "call")
+    assert server.last.header("authorization") is None
+
+
+async def test_headers_and_params_of_the_connection(open_api, invoke, server: RawServer):
+    found = [param("X-Tenant", "header"), param("key"), param("q"), param("org", "path", required=True)]
+    tool = open_api(
+        one({"parameters": found}, "/{org}/x"),
+        headers={"x-tenant": "t1", "Authorization": "Bearer abc"},
+        params={"key": "k1"},
+        path_params={"org": "acme/1"},
+    )
+    (action,) = await tool.actions()
+    assert [p.name for p in action.parameters] == ["q"]
+    with pytest.raises(ToolRefusedError, match="unknown argument 'org'"):
+        await invoke(tool, "call", org="other")
+    await invoke(tool, "call", q="1")
+    assert server.last.target == "/acme%2F1/x?q=1&key=k1"
+    assert (server.last.header("x-tenant"), server.last.header("authorization")) == ("t1", "Bearer abc")
+
+
+async def test_secrets_are_not_shown(open_api, invoke):
+    secrets = ["hdr-5ecret", "prm-5ecret", "key-5ecret"]
+    tool = open_api(
+        PETS, headers={"X-A": secrets[0]}, params={"p": secrets[1]}, api_key=secrets[2], allow=["listPets"]
+    )
+    shown = [repr(tool), repr(tool.settings), json.dumps(tool.inspect(verbose=True)), repr(await tool.actions())]
+    assert not [s for s in secrets if any(s in text for text in shown)]
+
+
+async def test_oauth_client_credentials(invoke):
+    def answer(seen: Seen) -> Reply:
+        if seen.path == "/token":
+            assert seen.header("authorization") == "Basic " + base64.b64encode(b"me:s3cret").decode()
+            number = sum(1 for s in server.seen if s.path == "/token")
+            return Reply(200, json.dumps({"access_token": f"t{number}", "expires_in": 3600}).encode())
+        return Reply(401 if seen.header("authorization") == "Bearer t1" and len(server.seen) > 3 else 200)
+
+    async with raw_server(answer) as server:
+        scheme = {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": f"{server.url}/token", "scopes": {}}}}
+        document = one({"security": [{"o": ["a"]}]}, components={"securitySchemes": {"o": scheme}})
+        tool = APITool(document, name="api", base_url=server.url, client_id="me", client_secret="s3cret", scopes=["a"])
+        for _ in range(3):
+            await invoke(tool, "call")
+        await tool.aclose()
+    assert [s.path for s in server.seen] == ["/token", "/x", "/x", "/x", "/token", "/x"]
+    assert server.seen[0].body == b"grant_type=client_credentials&scope=a"
+    assert server.last.header("authorization") == "Bearer t2"
+
+
+@pytest.mark.parametrize(
+    ("document", "settings", "target"),
+    [
+        ({"servers": [{"url": "{base}/v1/"}]}, {}, "/v1/x"),
+        ({"servers": [{"url": "{base}/{v}", "variables": {"v": {"default": "v2"}}}]}, {}, "/v2/x"),
+        ({"servers": [{"url": "{base}/{v}", "variables": {"v": {"default": "v2"}}}]}, {"path_params": {"v": "v3"}}, "/v3/x"),
+        ({"servers": [{"url": "https://elsewhere.example"}], "own": "{base}/own"}, {}, "/own/x"),
+        ({"servers": [{"url": "https://elsewhere.example"}]}, {"base_url": "{base}/b"}, "/b/x"),
+    ],
+)
+async def test_servers(document, settings, target, invoke, server: RawServer):
+    filled = json.loads(json.dumps(document).replace("{base}", server.url))
+    own = filled.pop("own", None)
+    operation: dict[str, Any] = {"servers": [{"url": own}]} if own else {}
+    settings = {k: v.replace("{base}", server.url) if isinstance(v, str) else v for k, v in settings.items()}
+    tool = APITool(one(operation, **filled), name="api", **settings)
+    await invoke(tool, "call")
+    await tool.aclose()
+    assert server.last.target == target
+
+
+async def test_no_server_is_said(invoke):
+    tool = APITool(one({}), name="api")
+    with pytest.raises(ConnectionConfigurationError, match="where the API is"):
+        await invoke(tool, "call")
+
+
+async def test_redirects_at_home_keep_credentials(open_api, invoke, server: RawServer):
+    server.answer = lambda seen: Reply(307, b"", {"Location": "/y"}) if seen.path == "/x" else Reply()
+    await invoke(open_api(one({}, method="get"), headers={"X-API-Key": "k"}, params={"p": "1"}), "call")
+    assert (server.last.path, server.last.header("x-api-key"), server.last.query) == ("/y", "k", "p=1")
+
+
+async def test_redirects_to_another_origin_carry_nothing(open_api, invoke, server: RawServer):
+    async with raw_server() as other:
+        server.answer = lambda seen: Reply(302, b"", {"Location": f"{other.url}/file"})
+        tool = open_api(
+            secured({"head": [], "bearer": [], "cookie": []}),
+            api_key="k", token="t", headers={"X-Mine": "m"}, params={"p": "1"},
+        )  # fmt: skip
+        await invoke(tool, "call")
+        names = {k.lower() for k, _ in other.last.headers}
+        assert not names & {"x-key", "authorization", "cookie", "x-mine"}
+        assert other.last.target == "/file"
+
+
+async def test_a_body_is_not_carried_to_another_origin(open_api, invoke, server: RawServer):
+    async with raw_server() as other:
+        server.answer = lambda seen: Reply(307, b"", {"Location": f"{other.url}/x"})
+        tool = open_api(one({"requestBody": body({"type": "object", "properties": {"a": {}}})}, method="post"))
+        with pytest.raises(ToolExecutionError, match="only reading follows"):
+            await invoke(tool, "call", a=1)
+        assert not other.seen
+
+
+async def test_redirects_end(open_api, invoke, server: RawServer):
+    server.answer = lambda seen: Reply(302, b"", {"Location": "/x"})
+    with pytest.raises(ToolExecutionError, match="redirects"):
+        await invoke(open_api(one({})), "call")
+
+
+class Naps:
+    """Waits without waiting."""
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.taken.append(seconds)
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "attempts"),
+    [("get", 503, 3), ("put", 429, 3), ("delete", 502, 3), ("post", 503, 1), ("patch", 429, 1), ("get", 500, 1)],
+)
+async def test_retries(method, status, attempts, open_api, invoke, server: RawServer):
+    from delf_openapi.transport import Transport
+
+    server.answer = lambda seen: Reply(status, b"", {"Retry-After": "7"})
+    tool = open_api(one({}, method=method))
+    naps = Naps()
+    tool._caller._transport = Transport("api", tool.settings, naps)
+    with pytest.raises(APIError) as caught:
+        await invoke(tool, "call")
+    assert (len(server.seen), caught.value.status) == (attempts, status)
+    assert naps.taken == [7.0] * (attempts - 1)
+
+
+async def test_a_long_retry_after_is_not_waited_for(open_api, invoke, server: RawServer):
+    server.answer = lambda seen: Reply(429, b"", {"Retry-After": "3600"})
+    with pytest.raises(APIError) as caught:
+        await invoke(open_api(one({})), "call")
+    assert len(server.seen) == 1
+    assert caught.value.headers["retry-after"] == "3600"
+
+
+async def test_nobody_answers(invoke):
+    tool = APITool(one({}), name="api", base_url="http://127.0.0.1:9", retries=0)
+    with pytest.raises(ConnectionUnavailableError, match="cannot be reached"):
+        await invoke(tool, "call")
+
+
+async def test_an_answer_that_does_not_come(invoke):
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    listening = await asyncio.start_server(silent, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    tool = APITool(one({}), name="api", base_url=url, retries=0, timeout=0.2)
+    with pytest.raises(ConnectionUnavailableError, match=r"within 0\.2 s"):
+        await invoke(tool, "call")
+    await tool.aclose()
+    listening.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "value"),
+    [
+        ("application/json", b'{"a": [1, null]}', {"a": [1, None]}),
+        ("application/problem+json; charset=utf-8", b"[]", []),
+        ("text/plain; charset=latin-1", "grün".encode("latin-1"), "grün"),
+        ("image/png", b"\x89PNG", b"\x89PNG"),
+        ("application/json", b"", None),
+        ("application/json", b"not json", "not json"),
+    ],
+)
+async def test_answers(kind, content, value, open_api, invoke, server: RawServer):
+    server.answer = lambda seen: Reply(200, content, {"Content-Type": kind})
+    assert await invoke(open_api(one({})), "call") == value
+
+
+async def test_a_whole_answer_with_its_headers(open_api, invoke, server: RawServer):
+    head = {"Content-Type": "application/json", "Link": '<https://x/?page=2>; rel="next"', "Set-Cookie": "sid=1"}
+    server.answer = lambda seen: Reply(200, b"[1]", head)
+    found = await invoke(open_api(one({})), "call", full_response=True)
+    assert (found["status"], found["body"]) == (200, [1])
+    assert found["headers"]["link"] == head["Link"]
+    assert "set-cookie" not in found["headers"]
+
+
+async def test_an_answer_that_is_too_large(open_api, invoke, server: RawServer):
+    server.answer = lambda seen: Reply(200, b"x" * 2000, {})
+    with pytest.raises(ToolExecutionError, match="larger than 1,000 bytes"):
+        await invoke(open_api(one({}), max_response_bytes=1000), "call")
+
+
+async def test_an_error_says_all_that_helps(open_api, invoke, server: RawServer):
+    said = {"detail": "name is taken", "echo": "key-5ecret", "more": "x" * 5000}
+    server.answer = lambda seen: Reply(422, json.dumps(said).encode())
+    with pytest.raises(APIError) as caught:
+        await invoke(open_api(PETS, api_key="key-5ecret"), "create_pet", name="Rex")
+    text = caught.value.message
+    assert "POST /pets answered 422" in text
+    assert "name is taken" in text
+    assert "The pet is not acceptable" in text
+    assert '{"detail": str}' in text
+    assert len(text) < 2500
+    assert "key-5ecret" not in text
+
+
+async def test_a_refusal_names_the_scheme_that_nothing_was_given_for(open_api, invoke, server: RawServer):
+    server.answer = lambda seen: Reply(401, b"")
+    with pytest.raises(APIError) as caught:
+        await invoke(open_api(PETS), "list_pets")
+    assert "key" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "missing argument 'name'"),
+        ({"name": ""}, "name: must not be empty"),
+        ({"name": 5}, "name: must be text, not a whole number"),
+        ({"name": "x", "kind": "cow"}, "kind: must be one of 'cat', 'dog'"),
+        ({"name": "x", "knd": "cat"}, "unknown argument 'knd'; did you mean 'kind'"),
+        ({"name": "x", "parent": {"name": 1}}, r"parent\.name: must be text"),
+        ({"name": "x", "parent": {}}, "parent: needs 'name'"),
+        ({"name": object()}, "cannot be sent"),
+        ({"name": "x", "parent": {"name": float("nan")}}, "not a number that can be sent"),
+    ],
+)
+async def test_arguments_are_checked_before_anything_is_sent(arguments, said, open_api, invoke, server):
+    with pytest.raises(ToolRefusedError, match=said) as caught:
+        await invoke(open_api(PETS), "create_pet", **arguments)
+    assert "Expected api.create_pet(name: str" in caught.value.message
+    assert not server.seen
+
+
+async def test_accept_is_what_is_declared(open_api, invoke, server: RawServer):
+    tool = open_api(PETS)
+    await invoke(tool, "get_photo", petId=1)
+    assert (server.last.header("accept") or "").startswith("image/png")
+    await invoke(tool, "get_pet", petId=1)
+    assert (server.last.header("accept") or "").startswith("application/json")
+
+
+async def test_cookies_are_not_carried_from_call_to_call(open_api, invoke, server: RawServer):
+    server.answer = lambda seen: Reply(200, b"{}", {"Set-Cookie": "sid=1; Path=/"})
+    tool = open_api(one({}))
+    await invoke(tool, "call")
+    await invoke(tool, "call")
+    assert server.last.header("cookie") is None
+
+
+def test_it_works_on_several_loops() -> None:
+    async def once() -> Any:
+        async with raw_server() as server:
+            tool = APITool(spec({"/x": {"get": {"operationId": "call", "responses": {}}}}), name="api", base_url=server.url)
+            for _ in range(2):
+                (action,) = await tool.actions()
+                await action.call()
+                await tool.aclose()
+
+    asyncio.run(once())
+    asyncio.run(once())

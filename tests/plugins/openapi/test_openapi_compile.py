@@ -1,0 +1,510 @@
+"""From a specification to actions: versions, references, names, types, effects, selection."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import time
+from typing import Any
+
+import pytest
+import yaml
+
+from delf.actions import Action
+from delf.errors import (
+    AgentConfirmationError,
+    ConnectionConfigurationError,
+    ConnectionFileNotFoundError,
+    ConnectionUnavailableError,
+)
+from delf_openapi import APITool
+from delf_openapi.failures import SpecError
+from support.openapi_specs import PETS, body, one, param, spec
+from support.raw_http import Reply, raw_server
+
+
+async def actions_of(document: Any, **settings: Any) -> dict[str, Action]:
+    tool = APITool(document, name="api", base_url="http://127.0.0.1:9", **settings)
+    return {action.name: action for action in await tool.actions()}
+
+
+async def test_a_small_api() -> None:
+    actions = await actions_of(PETS)
+    assert {n: (a.effect, a.signature) for n, a in actions.items()} == {
+        "list_pets": (
+            "read",
+            '(limit: int = 20) -> list[(Pet := {"id": int, "name": str, '
+            '"kind": Literal[\'cat\', \'dog\'], "parent": Pet})]',
+        ),
+        "create_pet": (
+            "write",
+            "(name: str, kind: Literal['cat', 'dog'] = ..., parent: (Pet := {\"name\": str, "
+            "\"kind\"?: Literal['cat', 'dog'], \"parent\"?: Pet}) = ...) -> "
+            '(Pet := {"id": int, "name": str, "kind": Literal[\'cat\', \'dog\'], "parent": Pet})',
+        ),
+        "get_pet": (
+            "read",
+            '(petId: int) -> (Pet := {"id": int, "name": str, "kind": Literal[\'cat\', \'dog\'], '
+            '"parent": Pet})',
+        ),
+        "delete_pet": ("irreversible", "(petId: int) -> None"),
+        "get_photo": ("read", "(petId: int) -> bytes"),
+    }
+    assert actions["create_pet"].summary == "Add a pet"
+
+
+@pytest.mark.parametrize("form", ["json", "yaml", "mapping", "url", "path"])
+async def test_where_a_specification_may_be(form: str, tmp_path: pathlib.Path) -> None:
+    text = yaml.safe_dump(PETS) if form == "yaml" else json.dumps(PETS)
+    file = tmp_path / f"pets.{form}"
+    file.write_text(text)
+    if form == "url":
+        async with raw_server(lambda seen: Reply(200, text.encode())) as server:
+            tool = APITool(f"{server.url}/v3/pets.json")
+            assert len(await tool.actions()) == 5
+            assert tool.name == "pets"
+        return
+    source: Any = {"mapping": PETS, "path": file}.get(form, str(file))
+    tool = APITool(source)
+    assert len(await tool.actions()) == 5
+    assert tool.name == ("tests" if form == "mapping" else "pets")
+
+
+async def test_yaml_keeps_its_words_and_numbers(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("""
+openapi: 3.0.0
+info: {title: T, version: 2020-01-01}
+paths:
+  /x:
+    get:
+      operationId: on
+      parameters:
+      - {name: v, in: query, schema: {type: string, enum: [on, off, 2020-01-31, "no"]}}
+      responses:
+        200: {description: fine, content: {application/json: {schema: {type: integer}}}}
+""")
+    (action,) = (await actions_of(str(file))).values()
+    assert action.signature == "(v: Literal['on', 'off', '2020-01-31', 'no'] = ...) -> int"
+
+
+@pytest.mark.parametrize(
+    ("document", "place", "reason"),
+    [
+        ({"openapi": "4.0.0", "paths": {}}, "#/openapi", "version '4.0.0'"),
+        ({"info": {}}, "#/swagger", "no version"),
+        ({"openapi": "3.0.0"}, "#/paths", "has no paths"),
+        ({"openapi": "3.0.0", "paths": []}, "#/paths", "no mapping"),
+    ],
+)
+async def test_a_broken_specification_says_where_and_why(document: Any, place: str, reason: str) -> None:
+    with pytest.raises(SpecError, match=reason) as caught:
+        await actions_of(document)
+    assert caught.value.pointer == place
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "neither JSON nor YAML|not valid JSON"),
+        ("a: [1", "neither JSON nor YAML"),
+        ("[]", "not a mapping"),
+        ("just words", "not a mapping"),
+        ("\xff\xfe", "not a mapping|neither"),
+    ],
+)
+async def test_what_is_no_document(text: str, reason: str, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(text)
+    with pytest.raises(SpecError, match=reason):
+        await actions_of(str(file))
+
+
+async def test_a_file_or_address_that_is_not_there() -> None:
+    with pytest.raises(ConnectionFileNotFoundError, match=r"nowhere\.json"):
+        await actions_of("nowhere.json")
+    with pytest.raises(ConnectionUnavailableError, match="cannot be had"):
+        await actions_of("http://127.0.0.1:9/x.json")
+    with pytest.raises(ConnectionConfigurationError, match="'spec' is missing"):
+        await actions_of(None)
+
+
+BROKEN = {
+    "/dangling": {"get": {"operationId": "dangling", "parameters": [{"$ref": "#/nope"}]}},
+    "/circle": {"post": {"operationId": "circle", "requestBody": {"$ref": "#/components/requestBodies/A"}}},
+    "/listed": {"get": []},
+    "/params": {"get": {"operationId": "params", "parameters": {"a": 1}}},
+    "/place": {"get": {"operationId": "place", "parameters": [{"name": "a", "in": "nowhere"}]}},
+    "/fine": {"get": {"operationId": "fine", "responses": {"200": {"$ref": "#/gone"}}}},
+}
+
+
+async def test_a_bad_operation_does_not_stop_the_rest(caplog: pytest.LogCaptureFixture) -> None:
+    loop = {"requestBodies": {"A": {"$ref": "#/components/requestBodies/A"}}}
+    tool = APITool(spec(BROKEN, components=loop), name="api")
+    assert [a.name for a in await tool.actions()] == ["fine"]
+    warnings = "\n".join(tool.inspect()["warnings"])
+    for place in ("/dangling", "/circle", "/listed", "/params", "/place"):
+        assert place in warnings
+    assert "#/nope" in warnings
+    assert "leads back to itself" in warnings
+    assert "left out" in caplog.text
+
+
+NAMES = [
+    ("repos/list-for-user", "repos_list_for_user"),
+    ("listHTTPServers", "list_http_servers"),
+    ("Get Things V2", "get_things_v2"),
+    ("class", "class_"),
+    ("_private", "private"),
+    ("2fa", "call_2_fa"),
+    ("größe.ändern", "grosse_andern"),
+    ("读取", "读取"),
+    ("!!!", "get_x_by_id"),
+    (None, "get_x_by_id"),
+]
+
+
+@pytest.mark.parametrize(("operation_id", "name"), NAMES)
+async def test_names(operation_id: str | None, name: str) -> None:
+    operation = {"operationId": operation_id} if operation_id else {}
+    found = spec({"/x/{id}": {"get": {**operation, "responses": {}}}})
+    (made,) = await actions_of(found)
+    assert made.isidentifier()
+    if name not in ("grosse_andern", "call_2_fa"):
+        assert made == name
+
+
+async def test_names_are_unique_and_stable() -> None:
+    paths = {f"/{n}": {m: {"operationId": "do-it", "responses": {}} for m in ("get", "post")} for n in "ab"}
+    names = list(await actions_of(spec(paths)))
+    assert names == ["do_it", "do_it_post", "do_it_2", "do_it_3"]
+    assert names == list(await actions_of(spec(paths)))
+
+
+EFFECTS = [
+    ("get", "read", "readThing"),
+    ("head", "read", "x"),
+    ("post", "write", "createThing"),
+    ("put", "write", "x"),
+    ("delete", "irreversible", "x"),
+    ("post", "irreversible", "chat_delete"),
+    ("post", "irreversible", "deleteThings"),
+    ("get", "irreversible", "purge_all"),
+]
+
+
+@pytest.mark.parametrize(("method", "effect", "operation_id"), EFFECTS)
+async def test_effects(method: str, effect: str, operation_id: str) -> None:
+    (action,) = (await actions_of(spec({"/x": {method: {"operationId": operation_id, "responses": {}}}}))).values()
+    assert action.effect == effect
+
+
+TYPES: list[tuple[Any, str, str]] = [
+    ({"type": "string", "nullable": True}, "3.0.3", "str | None"),
+    ({"type": ["string", "null"]}, "3.1.0", "str | None"),
+    ({"type": ["string", "integer"]}, "3.1.0", "str | int"),
+    ({"const": "a"}, "3.1.0", "Literal['a']"),
+    ({"enum": ["a", "b", None], "nullable": True}, "3.0.3", "Literal['a', 'b'] | None"),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "3.1.0", "str | None"),
+    ({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "integer"}}]}, "3.0.3", "str | list[int]"),
+    ({"type": "object", "additionalProperties": {"type": "number"}}, "3.0.3", "dict[str, float]"),
+    ({"allOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {}}}]}, "3.0.3", '{"a"?: str, "b"?: Any}'),
+    ({"type": "string", "format": "binary"}, "3.0.3", "bytes"),
+    ({"properties": {"$ref": {"type": "string"}}}, "3.0.3", '{"$ref"?: str}'),
+    (True, "3.1.0", "Any"),
+    ({}, "3.0.3", "Any"),
+]
+
+
+@pytest.mark.parametrize(("schema", "version", "text"), TYPES)
+async def test_types(schema: Any, version: str, text: str) -> None:
+    items = {"type": "array", "items": schema}
+    document = one({"requestBody": body(items)}, method="post", version=version)
+    (action,) = (await actions_of(document)).values()
+    assert action.parameters[0].type_text == f"list[{text}]"
+
+
+async def test_defaults_formats_and_order() -> None:
+    found = [
+        param("b", schema={"type": "boolean", "default": False}),
+        param("since", schema={"type": "string", "format": "date-time"}, description="Only <b>newer</b>. More."),
+        param("need", required=True),
+    ]
+    (action,) = (await actions_of(one({"parameters": found}))).values()
+    assert action.signature == "(need: str, b: bool = False, since: str = ...) -> Any" or (
+        action.signature == "(need: str, b: bool = False, since: str = ...) -> None"
+    )
+    assert action.parameters[2].doc == "date-time; Only newer ."
+
+
+async def test_path_level_parameters_are_overridden() -> None:
+    item = {
+        "parameters": [param("id", "path", {"type": "integer"}, required=True), param("q")],
+        "get": {"operationId": "call", "parameters": [param("q", schema={"type": "integer"})], "responses": {}},
+    }
+    (action,) = (await actions_of(spec({"/x/{id}": item}))).values()
+    assert [str(p) for p in action.parameters] == ["id: int", "q: int = ..."]
+
+
+async def test_a_placeholder_that_nobody_declared() -> None:
+    (action,) = (await actions_of(spec({"/x/{id}": {"get": {"responses": {}}}}))).values()
+    assert [str(p) for p in action.parameters] == ["id: str"]
+
+
+async def test_only_3_1_reads_beside_a_reference() -> None:
+    schema = {"$ref": "#/components/schemas/A", "properties": {"b": {"type": "string"}}}
+    parts = {"schemas": {"A": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
+    for version, names in (("3.0.3", ["a"]), ("3.1.0", ["a", "b"])):
+        document = one({"requestBody": body(schema)}, method="post", version=version, components=parts)
+        (action,) = (await actions_of(document)).values()
+        assert [p.name for p in action.parameters] == names
+
+
+async def test_version_3_2() -> None:
+    item = {
+        "query": {"operationId": "ask", "responses": {}},
+        "additionalOperations": {"COPY": {"operationId": "copy", "responses": {}}},
+    }
+    actions = await actions_of(spec({"/x": item}, version="3.2.0"))
+    assert {n: a.effect for n, a in actions.items()} == {"ask": "read", "copy": "write"}
+
+
+def big(count: int) -> dict[str, Any]:
+    return spec({f"/r{i}": {"get": {"operationId": f"r{i}", "tags": [f"t{i % 3}"], "responses": {}}} for i in range(count)})
+
+
+async def test_a_hundred_operations_unless_told_otherwise(caplog: pytest.LogCaptureFixture) -> None:
+    document = big(150)
+    assert len(await actions_of(document)) == 102, "with search and describe"
+    assert "50 left out" in caplog.text
+    assert len(await actions_of(document, allow=True)) == 152
+    assert list(await actions_of(document, allow=["r140", "r141"])) == ["r140", "r141"]
+    assert "100 of 150" in APITool(document).inspect()["description"]
+
+
+@pytest.mark.parametrize(
+    ("allow", "names"),
+    [
+        ("listPets", ["list_pets"]),
+        (["get_pet", "list_pets"], ["list_pets", "get_pet"]),
+        ("photos", ["get_photo"]),
+        ("tag:admin", ["delete_pet"]),
+        ("get_*", ["get_pet", "get_photo"]),
+        ("GET *", ["list_pets", "get_pet", "get_photo"]),
+        ("/pets/{petId}*", ["get_pet", "delete_pet", "get_photo"]),
+        ("DELETE|POST /pets*", ["create_pet", "delete_pet"]),
+    ],
+)
+async def test_allow(allow: Any, names: list[str]) -> None:
+    assert list(await actions_of(PETS, allow=allow)) == names
+
+
+async def test_words_that_mean_nothing() -> None:
+    with pytest.raises(ConnectionConfigurationError, match="did you mean 'get_pet'"):
+        await actions_of(PETS, allow=["get_pets"])
+    with pytest.raises(AgentConfirmationError, match="'nobody'"):
+        await actions_of(PETS, confirm="nobody")
+
+
+async def test_confirm_takes_the_same_words() -> None:
+    tool = APITool(PETS, confirm=["photos", "DELETE *"], base_url="http://x.example")
+    await tool.actions()
+    assert tool.confirm == ("delete_pet", "get_photo")
+
+
+def test_inspect_needs_no_credentials() -> None:
+    found = APITool.inspect(PETS)
+    assert (found["tool"], found["api"], found["total"]) == ("tests", "Tests", 5)
+    assert found["methods"][0] == "list_pets"
+    full = APITool.inspect(PETS, verbose=True)["methods"][1]
+    assert (full["method"], full["path"], full["effect"]) == ("POST", "/pets", "write")
+    assert full["parameters"][0] == {"name": "name", "type": "str", "required": True}
+    assert APITool.inspect()["total"] == 0
+
+
+async def test_search_and_describe() -> None:
+    document = big(40)
+    document["paths"]["/invoices/{id}/send"] = {
+        "post": {
+            "operationId": "sendInvoice",
+            "summary": "Send an invoice to its customer",
+            "parameters": [param("id", "path", required=True, description="Which invoice.")],
+            "responses": {"200": {"description": "ok"}, "404": {"description": "No such invoice"}},
+        }
+    }
+    tool = APITool(document, name="api")
+    actions = {a.name: a for a in await tool.actions()}
+    found = await actions["search"].call(words="email invoices to customers")
+    assert found[0]["name"] == "send_invoice"
+    assert found[0]["signature"].startswith("(id: str)")
+    text = await actions["describe"].call(name="send_invoice")
+    for part in ("POST /invoices/{id}/send", "id: str  # Which invoice.", "404: No such invoice"):
+        assert part in text
+    assert [e.spot.name for e in tool.search("invoice")] == ["send_invoice"]
+
+
+async def test_external_references(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "api").mkdir()
+    (tmp_path / "api/pet.json").write_text(
+        json.dumps({"type": "object", "properties": {"name": {"$ref": "parts/name.yaml#/Name"}, "mum": {"$ref": "#"}}})
+    )
+    (tmp_path / "api/parts").mkdir()
+    (tmp_path / "api/parts/name.yaml").write_text("Name: {type: string, minLength: 2}\n")
+    (tmp_path / "outside.json").write_text('{"type": "string"}')
+    schema = {"type": "object", "properties": {"pet": {"$ref": "pet.json"}, "out": {"$ref": "../outside.json"}}}
+    (tmp_path / "api/spec.json").write_text(json.dumps(one({"requestBody": body(schema)}, method="post")))
+    path = str(tmp_path / "api/spec.json")
+    (action,) = (await actions_of(path)).values()
+    types = {p.name: p.type_text for p in action.parameters}
+    assert types == {"pet": '(Pet := {"name"?: str, "mum"?: Pet})', "out": "Any"}
+    (action,) = (await actions_of(path, refs=[str(tmp_path)])).values()
+    assert action.parameters[1].type_text == "str"
+
+
+async def test_references_to_other_origins_are_refused() -> None:
+    async with raw_server(lambda seen: Reply(200, b'{"type": "string"}')) as other:
+        document = one({"parameters": [param("q", schema={"$ref": "SCHEMA"})]})
+        text = json.dumps(document).replace("SCHEMA", f"{other.url}/s.json")
+        async with raw_server(lambda seen: Reply(200, text.encode())) as server:
+            (action,) = (await actions_of(f"{server.url}/spec.json")).values()
+            assert action.parameters[0].type_text == "Any"
+            assert not other.seen
+            (action,) = (await actions_of(f"{server.url}/spec.json", refs=[other.url])).values()
+            assert action.parameters[0].type_text == "str"
+
+
+async def test_the_cache(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "pets.json"
+    file.write_text(json.dumps(PETS))
+    settings = {"cache": True, "cache_dir": str(tmp_path / "cache")}
+    first = await actions_of(str(file), **settings)
+    async with raw_server() as server:
+        tool = APITool(str(file), name="api", base_url=server.url, **settings)
+        again = {a.name: a for a in await tool.actions()}
+        assert {n: (a.signature, a.summary) for n, a in again.items()} == {
+            n: (a.signature, a.summary) for n, a in first.items()
+        }
+        action = again["create_pet"]
+        await action.call(**action.validate({"name": "Rex", "parent": {"name": "Mum"}}))
+        assert server.last.body == b'{"name":"Rex","parent":{"name":"Mum"}}'
+        await tool.aclose()
+    changed = {**PETS, "paths": {"/new": {"get": {"operationId": "fresh", "responses": {}}}}}
+    file.write_text(json.dumps(changed))
+    assert list(await actions_of(str(file), **settings)) == ["fresh"]
+    for kept in (tmp_path / "cache").iterdir():
+        kept.write_bytes(b"broken")
+    assert list(await actions_of(str(file), **settings)) == ["fresh"]
+
+
+async def test_shapes_are_learnt_and_values_are_not(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "x.json"
+    content = {"200": {"description": "ok", "content": {"application/json": {}}}}
+    file.write_text(json.dumps(one({"responses": content})))
+    answers = [b'{"id": 1, "name": "s3cret"}', b'{"id": 2.5, "name": null, "tags": ["private"]}']
+    settings = {"cache": True, "cache_dir": str(tmp_path / "cache")}
+    async with raw_server(lambda seen: Reply(200, answers[len(server.seen) - 1])) as server:
+        tool = APITool(str(file), name="api", base_url=server.url, **settings)
+        (action,) = await tool.actions()
+        assert action.returns == "Any"
+        for _ in answers:
+            await action.call()
+        await tool.aclose()
+    (action,) = (await actions_of(str(file), **settings)).values()
+    assert action.returns == '{"id": float, "name": str | None, "tags": list[str]}'
+    kept = b"".join(f.read_bytes() for f in (tmp_path / "cache").iterdir())
+    assert b"s3cret" not in kept
+    assert b"private" not in kept
+
+
+# -- hostile specifications --------------------------------------------------------------
+
+
+def deep(levels: int) -> str:
+    return '{"a":' * levels + "1" + "}" * levels
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+async def test_ten_thousand_levels(form: str, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / f"x.{form}"
+    head = '{"openapi":"3.0.0","paths":' if form == "json" else "openapi: 3.0.0\npaths: "
+    file.write_text(head + deep(10_000) + ("}" if form == "json" else "\n"))
+    with pytest.raises(SpecError, match="nested too deeply|valid JSON"):
+        await actions_of(str(file))
+
+
+async def test_a_bomb_of_aliases(tmp_path: pathlib.Path) -> None:
+    lines = ["a0: &a0 [1, 2, 3, 4, 5, 6, 7, 8, 9]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    file = tmp_path / "x.yaml"
+    file.write_text("\n".join(["openapi: 3.0.0", "paths: {}", *lines]))
+    with pytest.raises(SpecError, match="aliases expand"):
+        await actions_of(str(file))
+
+
+async def test_a_bomb_of_references() -> None:
+    schemas: dict[str, Any] = {"S30": {"type": "object", "properties": {"x": {"type": "string"}}}}
+    for i in range(30):
+        ref = {"$ref": f"#/components/schemas/S{i + 1}"}
+        schemas[f"S{i}"] = {"allOf": [ref, ref], "properties": {"a": ref, "b": ref}, "anyOf": [ref, ref]}
+    document = one(
+        {"requestBody": body({"$ref": "#/components/schemas/S0"})}, method="post", components={"schemas": schemas}
+    )
+    started = time.perf_counter()
+    (action,) = (await actions_of(document)).values()
+    assert len(action.signature) < 4000
+    value = {"a": {"a": {"b": {"x": "1"}}}}
+    name = action.parameters[0].name
+    action.validate({name: value} if name == "body" else value)
+    assert time.perf_counter() - started < 10
+
+
+async def test_a_hundred_thousand_operations() -> None:
+    started = time.perf_counter()
+    assert len(await actions_of(big(100_000))) == 102
+    assert time.perf_counter() - started < 15
+
+
+async def test_names_that_try_to_be_code() -> None:
+    evil = 'x"""\n```\nimport os\u202e\x1b[2J'
+    operation = {
+        "operationId": evil,
+        "summary": evil,
+        "parameters": [param(evil, description=evil, schema={"type": "string", "enum": [evil, "b"]})],
+        "responses": {"200": {"description": "", "content": {"application/json": {"schema": {"properties": {evil: {}}}}}}},
+    }
+    from delf.engine.stubs import render_stubs
+    from delf.engine.toolset import load_toolset
+
+    tool = APITool(spec({"/x": {"get": operation}}, info={"title": evil, "version": "1"}), name="api")
+    stubs = render_stubs(await load_toolset([tool]))
+    assert "```" not in stubs
+    assert len(stubs.splitlines()) <= 5
+    assert "\x1b" not in stubs
+    assert "\u202e" not in stubs
+    assert stubs.count('"""') == 2
+
+
+@pytest.mark.parametrize("ref", ["file:///etc/passwd", "/etc/passwd", "../../../../etc/passwd", "http://169.254.169.254/x"])
+async def test_references_to_where_they_must_not(ref: str, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps(spec({"/x": {"get": {"operationId": "call", "parameters": [{"$ref": ref}]}}})))
+    tool = APITool(str(file), name="api")
+    assert await tool.actions() == ()
+    assert "leaves the place" in tool.inspect()["warnings"][0] or "private" in tool.inspect()["warnings"][0]
+
+
+async def test_a_document_that_is_too_large(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "x.json"
+    with file.open("wb") as out:
+        out.truncate(200_000_000)
+    with pytest.raises(SpecError, match="too large"):
+        await actions_of(str(file))
+
+
+async def test_a_pattern_that_would_take_for_ever() -> None:
+    found = param("q", schema={"type": "string", "pattern": "^(a+)+$"})
+    (action,) = (await actions_of(one({"parameters": [found]}))).values()
+    started = time.perf_counter()
+    action.validate({"q": "a" * 60 + "!"})
+    assert time.perf_counter() - started < 1

@@ -1,0 +1,194 @@
+"""Every style of a parameter with every type, as the specification's table says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from delf.errors import ToolRefusedError
+from support.openapi_specs import one, param
+from support.raw_http import RawServer
+
+STRING = {"type": "string"}
+ARRAY = {"type": "array", "items": {"type": "string"}}
+OBJECT = {"type": "object", "properties": {"R": {"type": "integer"}, "G": {"type": "integer"}}}
+LIST = ["blue", "black", "brown"]
+RGB = {"R": 100, "G": 200}
+
+PATHS = [
+    ("simple", False, STRING, "blue", "blue"),
+    ("simple", False, ARRAY, LIST, "blue,black,brown"),
+    ("simple", False, OBJECT, RGB, "R,100,G,200"),
+    ("simple", True, STRING, "blue", "blue"),
+    ("simple", True, ARRAY, LIST, "blue,black,brown"),
+    ("simple", True, OBJECT, RGB, "R=100,G=200"),
+    ("label", False, STRING, "blue", ".blue"),
+    ("label", False, ARRAY, LIST, ".blue,black,brown"),
+    ("label", False, OBJECT, RGB, ".R,100,G,200"),
+    ("label", True, STRING, "blue", ".blue"),
+    ("label", True, ARRAY, LIST, ".blue.black.brown"),
+    ("label", True, OBJECT, RGB, ".R=100.G=200"),
+    ("matrix", False, STRING, "blue", ";color=blue"),
+    ("matrix", False, ARRAY, LIST, ";color=blue,black,brown"),
+    ("matrix", False, OBJECT, RGB, ";color=R,100,G,200"),
+    ("matrix", True, STRING, "blue", ";color=blue"),
+    ("matrix", True, ARRAY, LIST, ";color=blue;color=black;color=brown"),
+    ("matrix", True, OBJECT, RGB, ";R=100;G=200"),
+]
+
+
+@pytest.mark.parametrize(("style", "explode", "schema", "value", "written"), PATHS)
+async def test_path(style, explode, schema, value, written, open_api, invoke, server: RawServer):
+    found = param("color", "path", schema, required=True, style=style, explode=explode)
+    await invoke(open_api(one({"parameters": [found]}, "/a/{color}/b")), "call", color=value)
+    assert server.last.target == f"/a/{written}/b"
+
+
+QUERIES = [
+    ("form", True, STRING, "blue", "color=blue"),
+    ("form", True, ARRAY, LIST, "color=blue&color=black&color=brown"),
+    ("form", True, OBJECT, RGB, "R=100&G=200"),
+    ("form", False, STRING, "blue", "color=blue"),
+    ("form", False, ARRAY, LIST, "color=blue,black,brown"),
+    ("form", False, OBJECT, RGB, "color=R,100,G,200"),
+    ("spaceDelimited", False, ARRAY, LIST, "color=blue%20black%20brown"),
+    ("spaceDelimited", False, OBJECT, RGB, "color=R%20100%20G%20200"),
+    ("spaceDelimited", True, ARRAY, LIST, "color=blue&color=black&color=brown"),
+    ("pipeDelimited", False, ARRAY, LIST, "color=blue%7Cblack%7Cbrown"),
+    ("pipeDelimited", False, OBJECT, RGB, "color=R%7C100%7CG%7C200"),
+    ("pipeDelimited", True, ARRAY, LIST, "color=blue&color=black&color=brown"),
+    ("deepObject", True, OBJECT, RGB, "color%5BR%5D=100&color%5BG%5D=200"),
+    ("deepObject", False, OBJECT, RGB, "color%5BR%5D=100&color%5BG%5D=200"),
+    ("deepObject", True, {"type": "object"}, {"a": {"b": [1]}}, "color%5Ba%5D%5Bb%5D%5B0%5D=1"),
+    ("deepObject", True, ARRAY, ["x"], "color%5B0%5D=x"),
+    ("deepObject", True, STRING, "blue", "color=blue"),
+    ("form", True, ARRAY, [], ""),
+    ("form", True, STRING, "", "color="),
+    ("form", True, STRING, "a b&c=d/é+%", "color=a%20b%26c%3Dd%2F%C3%A9%2B%25"),
+    ("form", False, ARRAY, ["a,b", "c"], "color=a%2Cb,c"),
+    ("form", True, {"type": "boolean"}, True, "color=true"),
+    ("form", True, {"type": "number"}, 2.5, "color=2.5"),
+    ("form", True, {"type": "array", "items": {"type": "object"}}, [{"a": 1}], "color=%5B%7B%22a%22%3A1%7D%5D"),
+]
+
+
+@pytest.mark.parametrize(("style", "explode", "schema", "value", "written"), QUERIES)
+async def test_query(style, explode, schema, value, written, open_api, invoke, server: RawServer):
+    found = param("color", "query", schema, style=style, explode=explode)
+    await invoke(open_api(one({"parameters": [found]})), "call", color=value)
+    assert server.last.query == written
+
+
+async def test_reserved_characters_stay_where_they_may(open_api, invoke, server: RawServer):
+    tool = open_api(one({"parameters": [param("q", allowReserved=True)]}))
+    await invoke(tool, "call", q="a/b?c:d@e&f#g=h+i")
+    assert server.last.query == "q=a/b?c:d@e%26f%23g%3Dh%2Bi"
+
+
+async def test_a_parameter_that_is_a_document(open_api, invoke, server: RawServer):
+    found = {"name": "q", "in": "query", "content": {"application/json": {"schema": OBJECT}}}
+    await invoke(open_api(one({"parameters": [found]})), "call", q=RGB)
+    assert server.last.query == "q=%7B%22R%22%3A100%2C%22G%22%3A200%7D"
+
+
+HEADERS = [
+    (False, STRING, "blue", "blue"),
+    (False, ARRAY, LIST, "blue,black,brown"),
+    (False, OBJECT, RGB, "R,100,G,200"),
+    (True, ARRAY, LIST, "blue,black,brown"),
+    (True, OBJECT, RGB, "R=100,G=200"),
+    (False, STRING, "grün", "grün"),
+]
+
+
+@pytest.mark.parametrize(("explode", "schema", "value", "written"), HEADERS)
+async def test_header(explode, schema, value, written, open_api, invoke, server: RawServer):
+    found = param("X-Color", "header", schema, explode=explode)
+    await invoke(open_api(one({"parameters": [found]})), "call", x_color=value)
+    assert server.last.header("x-color") == written
+
+
+COOKIES = [
+    (True, STRING, "blue", "color=blue"),
+    (False, ARRAY, LIST, "color=blue,black,brown"),
+    (True, ARRAY, LIST, "color=blue; color=black; color=brown"),
+    (False, OBJECT, RGB, "color=R,100,G,200"),
+    (True, OBJECT, RGB, "R=100; G=200"),
+    (True, STRING, "a;b c", "color=a%3Bb%20c"),
+]
+
+
+@pytest.mark.parametrize(("explode", "schema", "value", "written"), COOKIES)
+async def test_cookie(explode, schema, value, written, open_api, invoke, server: RawServer):
+    found = param("color", "cookie", schema, explode=explode)
+    await invoke(open_api(one({"parameters": [found]})), "call", color=value)
+    assert server.last.header("cookie") == written
+    assert server.last.query == ""
+
+
+async def test_the_defaults_of_each_place(open_api, invoke, server: RawServer):
+    places = [
+        param("p", "path", ARRAY, required=True),
+        param("q", "query", ARRAY),
+        param("H", "header", ARRAY),
+        param("c", "cookie", STRING),
+    ]
+    tool = open_api(one({"parameters": places}, "/x/{p}"))
+    await invoke(tool, "call", p=["1", "2"], q=["1", "2"], H=["1", "2"], c="1")
+    assert server.last.target == "/x/1,2?q=1&q=2"
+    assert server.last.header("h") == "1,2"
+    assert server.last.header("cookie") == "c=1"
+
+
+@pytest.mark.parametrize("value", ["a/b", "../../admin", "a?b=c", "a#b", "%2e%2e", "//evil.example", "\\x"])
+async def test_a_path_argument_stays_one_segment(value, open_api, invoke, server: RawServer):
+    tool = open_api(one({"parameters": [param("id", "path", required=True)]}, "/items/{id}/x"))
+    await invoke(tool, "call", id=value)
+    assert server.last.path.count("/") == 3
+    assert server.last.target.startswith("/items/")
+    assert server.last.target.endswith("/x")
+
+
+@pytest.mark.parametrize("value", ["", ".", ".."])
+async def test_a_path_argument_that_would_lead_elsewhere_is_refused(value, open_api, invoke, server):
+    tool = open_api(one({"parameters": [param("id", "path", required=True)]}, "/items/{id}"))
+    with pytest.raises(ToolRefusedError, match="id"):
+        await invoke(tool, "call", id=value)
+    assert not server.seen
+
+
+async def test_a_header_argument_cannot_add_a_header(open_api, invoke, server):
+    tool = open_api(one({"parameters": [param("X-A", "header")]}))
+    with pytest.raises(ToolRefusedError, match="line breaks"):
+        await invoke(tool, "call", x_a="1\r\nX-Evil: 2")
+    assert not server.seen
+
+
+async def test_one_name_in_several_places(open_api, invoke, server: RawServer):
+    places = [param("id", "path", required=True), param("id"), param("id", "header"), param("id", "cookie")]
+    tool = open_api(one({"parameters": places}, "/x/{id}"))
+    await invoke(tool, "call", id="p", id_query="q", id_header="h", id_cookie="c")
+    assert server.last.target == "/x/p?id=q"
+    assert (server.last.header("id"), server.last.header("cookie")) == ("h", "id=c")
+
+
+async def test_names_that_are_no_python_names(open_api, invoke, server: RawServer):
+    names = ["StartTime<", "StartTime>", "continue", "page[size]", "$top", "X-1", "ünï", "desc"]
+    tool = open_api(one({"parameters": [param(name) for name in names]}))
+    (action,) = await tool.actions()
+    args = [p.name for p in action.parameters]
+    assert args == ["start_time_lt", "start_time_gt", "continue_", "page_size", "top", "x_1", "ünï", "desc"]
+    await invoke(tool, "call", **dict.fromkeys(args, "v"))
+    from urllib.parse import parse_qsl
+
+    assert [k for k, _ in parse_qsl(server.last.query)] == names
+
+
+async def test_texts_and_numbers_are_one_in_parameters(open_api, invoke, server: RawServer):
+    schemas: dict[str, Any] = {
+        "n": {"type": "integer"}, "s": STRING, "b": {"type": "boolean"}, "l": ARRAY,
+    }  # fmt: skip
+    tool = open_api(one({"parameters": [param(k, schema=v) for k, v in schemas.items()]}))
+    await invoke(tool, "call", n="5", s=7, b="true", l="one")
+    assert server.last.query == "n=5&s=7&b=true&l=one"

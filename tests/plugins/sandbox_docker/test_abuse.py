@@ -1,0 +1,329 @@
+"""What scripts, hosts and engines do at their worst."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from delf.errors import SandboxUnavailableError
+from delf.protocols.sandbox import Crashed, Done, LimitReached, Limits, Unavailable
+from delf.testing.contracts.bench import Bench, done
+from delf.testing.scripts import RecordingScriptHost
+from delf_sandbox_docker.backend import DockerBackend
+from delf_sandbox_docker.engine import LABEL, LABEL_OWNER, Engine, owner
+
+pytestmark = [pytest.mark.service, pytest.mark.timeout(90)]
+
+MB = 2**20
+INSIDE = "import asyncio.base_events as b\nos = b.os\n"
+
+
+async def until(condition, seconds=5.0):
+    """Wait for something that happens elsewhere."""
+    end = asyncio.get_running_loop().time() + seconds
+    while not condition():
+        assert asyncio.get_running_loop().time() < end, "it did not happen in time"
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("transport", ["stdio", "socket"])
+async def test_a_script_that_takes_all_memory_is_ended_by_the_kernel(make_backend, transport):
+    code = (
+        INSIDE
+        + """
+for n in range(8):
+    if os.fork() == 0:
+        break
+rows = []
+while True: rows.append(bytearray(1_000_000))
+"""
+    )
+    async with Bench(make_backend(transport=transport)) as bench:
+        limits = Limits(memory_bytes=96 * MB, cpu_seconds=20)
+        outcome = await bench.run(code, limits=limits)
+        assert isinstance(outcome, LimitReached), outcome
+        assert outcome.limit == "memory"
+        assert done(await bench.run("1 + 1")).value == 2
+
+
+async def test_a_fork_bomb_ends_with_its_session(make_backend, containers):
+    code = INSIDE + "while True:\n    try: os.fork()\n    except OSError: pass"
+    async with Bench(make_backend()) as bench:
+        run = await bench.open(limits=Limits(cpu_seconds=2))
+        other = await bench.open()
+        outcome = await asyncio.wait_for(run(code), 30)
+        assert isinstance(outcome, LimitReached | Crashed), outcome
+        assert done(await other("1 + 1")).value == 2
+        await run.session.aclose()
+        assert len(containers()) == 1
+
+
+async def test_no_more_processes_than_allowed(make_backend):
+    code = (
+        INSIDE
+        + """
+children = 0
+try:
+    while True:
+        if os.fork() == 0:
+            b.time.sleep(60)
+        children += 1
+except OSError as error:
+    print(children, error)
+"""
+    )
+    async with Bench(make_backend(pids_limit=20)) as bench:
+        run = await bench.open()
+        done(await run(code))
+        assert 10 <= int(run.host.text.split()[0]) < 20
+
+
+async def test_what_a_container_is(make_backend, docker_engine, containers):
+    code = """
+import pathlib
+status = pathlib.Path("/proc/self/status").read_text()
+facts = dict(line.split(":", 1) for line in status.splitlines())
+mounts = [line.split()[1:4:2] for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
+[facts["CapEff"].strip(), facts["CapBnd"].strip(), facts["NoNewPrivs"].strip(),
+ facts["Seccomp"].strip(), facts["Uid"].split()[0], dict(mounts)["/"][:3], dict(mounts)["/tmp"],
+ [p.name for p in pathlib.Path("/sys/class/net").iterdir()]]
+"""
+    async with Bench(make_backend()) as bench:
+        caps, bound, no_new, seccomp, uid, root, tmp, net = done(await bench.run(code)).value
+        (one,) = containers()
+        client = docker_engine.client()
+        config = client.inspect_container(one)["HostConfig"]
+        client.close()
+    assert (int(caps, 16), int(bound, 16), no_new, seccomp, uid) == (0, 0, "1", "2", "65534")
+    assert root.startswith("ro")
+    assert {"rw", "noexec", "nosuid", "nodev", "size=51200k"} <= set(tmp.split(","))
+    assert net == ["lo"]
+    assert config["Memory"] == config["MemorySwap"] == 512 * MB
+    assert (config["NanoCpus"], config["PidsLimit"], config["AutoRemove"]) == (10**9, 64, True)
+
+
+async def test_scratch_space_is_limited(make_backend):
+    code = "with open('big', 'wb') as f:\n    while True: f.write(bytes(1_000_000))"
+    async with Bench(make_backend()) as bench:
+        run = await bench.open()
+        outcome = await run(code)
+        assert not isinstance(outcome, Done)
+        assert "space" in outcome.message or "larger" in outcome.message
+        assert done(await run("1 + 1")).value == 2
+
+
+@pytest.mark.parametrize("code", ["", "\nwhile True: pass"], ids=["waiting", "busy"])
+async def test_no_container_outlives_its_host(docker_engine, containers, code):
+    program = f"""
+import asyncio, sys
+from delf_sandbox_docker.backend import DockerBackend
+from delf.testing.scripts import RecordingScriptHost
+
+async def main():
+    host = RecordingScriptHost({{"say": lambda: print("running", flush=True)}})
+    backend = DockerBackend(engine={docker_engine.url!r}, base_image={docker_engine.base_image!r},
+                            pool_size=0)
+    session = await backend.open(host.spec())
+    await session.execute("await say()" + {code!r}, host)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+    host = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE
+    )
+    assert (await host.stdout.readline()) == b"running\n"
+    label = f"{LABEL_OWNER}={owner(host.pid)}"
+    assert len(containers(label)) == 1
+    host.send_signal(signal.SIGKILL)
+    await host.wait()
+    await until(lambda: containers(label) == set())
+
+
+async def test_containers_of_dead_hosts_are_swept(make_backend, docker_engine, containers):
+    """One that was never started is not removed by the engine itself."""
+    dead = subprocess.run(
+        [sys.executable, "-c", f"from delf_sandbox_docker.engine import owner; print(owner())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    from delf_sandbox_docker.engine import LABEL_HOST, machine
+
+    client = docker_engine.client()
+    client.create_container(
+        docker_engine.base_image,
+        "true",
+        labels={LABEL: "session", LABEL_OWNER: dead, LABEL_HOST: machine()},
+    )
+    client.close()
+    assert len(containers(f"{LABEL_OWNER}={dead}")) == 1
+    async with Bench(make_backend()) as bench:
+        done(await bench.run("1"))
+        assert containers(f"{LABEL_OWNER}={dead}") == set()
+
+
+@pytest.mark.parametrize("transport", ["stdio", "socket"])
+async def test_a_killed_container_is_a_crash(make_backend, docker_engine, containers, transport):
+    begun = asyncio.Event()
+    async with Bench(make_backend(transport=transport)) as bench:
+        run = await bench.open(RecordingScriptHost({"begin": begun.set}))
+        work = asyncio.ensure_future(run("await begin()\nwhile True: pass"))
+        await begun.wait()
+        client = docker_engine.client()
+        client.kill(next(iter(containers())))
+        client.close()
+        outcome = await asyncio.wait_for(work, 10)
+        assert isinstance(outcome, Crashed), outcome
+        assert "gone" in outcome.message
+        assert not run.session.alive
+
+
+@pytest.mark.parametrize("signal_name", ["SIGKILL", "SIGSTOP", "SIGTERM"])
+async def test_a_script_cannot_stop_the_first_process(make_backend, containers, signal_name):
+    code = INSIDE + f"import asyncio.unix_events as u\nos.kill(1, u.signal.{signal_name})\n1 + 1"
+    async with Bench(make_backend()) as bench:
+        run = await bench.open()
+        outcome = await run(code)
+        assert isinstance(outcome, Done | Crashed), outcome
+        await run.session.aclose()
+        assert containers() == set()
+
+
+async def test_sessions_side_by_side_leave_nothing(make_backend, containers, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    descriptors = len(os.listdir("/proc/self/fd"))
+    backend = make_backend(pool_size=2)
+    host = RecordingScriptHost({"double": lambda n: n * 2})
+    async with Bench(backend) as bench:
+
+        async def task(number):
+            run = await bench.open(host)
+            value = done(await run(f"await double({number})")).value
+            await run.session.aclose()
+            return value
+
+        assert await asyncio.gather(*map(task, range(20))) == [n * 2 for n in range(20)]
+    assert containers() == set()
+    assert list(tmp_path.iterdir()) == []
+    assert len(os.listdir("/proc/self/fd")) <= descriptors + 2
+
+
+async def test_a_waiting_container_is_used_once(make_backend, containers):
+    backend = make_backend(pool_size=1)
+    async with Bench(backend) as bench:
+        await backend.warm_up(RecordingScriptHost().spec())
+        await until(lambda: len(backend._idle) == 1, 20)
+        waiting = containers()
+        first = await bench.open()
+        assert {first.session.container.container} == waiting
+        done(await first("secret = 1"))
+        await first.session.aclose()
+        second = await bench.open()
+        assert second.session.container.container not in waiting
+        assert not isinstance(await second("secret"), Done)
+
+
+async def test_input_files_of_one_name(make_backend, tmp_path):
+    paths = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        paths.append(tmp_path / folder / "data.csv")
+        paths[-1].write_text(folder)
+        paths[-1].chmod(0o600)
+    backend = make_backend()
+    shown = [backend.visible_path(str(path)) for path in paths]
+    assert shown == ["/workspace/data.csv", "/workspace/data-2.csv"]
+    async with Bench(backend) as bench:
+        run = await bench.open(files=tuple(map(str, paths)))
+        code = f"[open(name).read() for name in {shown}]"
+        assert done(await run(code)).value == ["a", "b"]
+
+
+async def test_libraries_are_installed_into_the_image(make_backend):
+    code = "import delf_test_lib\ndelf_test_lib.answer()"
+    backend = make_backend(build_network="none")
+    async with Bench(backend) as bench:
+        options = {"libraries": ("delf-test-lib",), "modules": ("delf_test_lib",)}
+        assert done(await bench.run(code, **options)).value == 42
+        assert not isinstance(await bench.run(code, modules=("delf_test_lib",)), Done)
+        with pytest.raises(SandboxUnavailableError, match="no-such-library-at-all") as caught:
+            await bench.open(libraries=("no-such-library-at-all",))
+        assert "allowed_libs" in caught.value.hint
+
+
+async def test_an_image_that_cannot_be_built(docker_engine):
+    backend = DockerBackend(engine=docker_engine.url, base_image="localhost:9/none:1", pool_size=0)
+    state = await backend.available()
+    assert not isinstance(state, Unavailable)
+    with pytest.raises(SandboxUnavailableError, match="localhost:9/none:1") as caught:
+        await backend.open(RecordingScriptHost().spec())
+    assert "base_image" in caught.value.hint
+    await backend.aclose()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("unix:///nowhere/docker.sock", "does not run|not installed"),
+        ("tcp://127.0.0.1:9", "not answer"),
+    ],
+)
+async def test_no_engine(url, said):
+    backend = DockerBackend(engine=url)
+    state = await backend.available()
+    assert isinstance(state, Unavailable)
+    assert state.hint
+    with pytest.raises(SandboxUnavailableError, match=said):
+        await backend.open(RecordingScriptHost().spec())
+    await backend.aclose()
+
+
+def test_failures_of_the_engine_in_words():
+    engine = Engine("unix:///nowhere/docker.sock")
+    full = engine.explain(OSError("write /x: no space left on device"))
+    assert "disk is full" in full.message
+    assert "prune" in full.hint
+    denied = engine.explain(PermissionError(13, "Permission denied"))
+    assert "group docker" in denied.hint
+
+
+async def test_standard_streams_carry_everything(make_backend):
+    host = RecordingScriptHost(
+        {"give": lambda: "é" * 5_000_000, "take": len, "double": lambda n: n * 2}
+    )
+    async with Bench(make_backend(transport="stdio")) as bench:
+        run = await bench.open(host)
+        assert done(await run("await take((await give()) + 'x')")).value == 5_000_001
+        code = "import asyncio\nsum(await asyncio.gather(*(double(n) for n in range(10_000))))"
+        assert done(await run(code)).value == sum(range(10_000)) * 2
+        done(await run("add_to_output_files('a.bin', bytes(range(256)) * 8192)\nprint('é 🦊')"))
+        assert host.files["a.bin"] == bytes(range(256)) * 8192
+        assert host.text == "é 🦊\n"
+        begun = asyncio.Event()
+        other = await bench.open(RecordingScriptHost({"begin": begun.set}))
+        work = asyncio.ensure_future(other("await begin()\nwhile True: pass"))
+        await begun.wait()
+        work.cancel()
+        await asyncio.wait({work})
+        assert not other.session.alive
+
+
+async def test_the_command(docker_engine):
+    def delf(*words):
+        said = subprocess.run(
+            [sys.executable, "-m", "delf", "sandbox", *words, "--engine", docker_engine.url],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return said.stdout
+
+    base = ("--base-image", docker_engine.base_image)
+    assert "delf-sandbox:" in await asyncio.to_thread(delf, "build", *base)
+    assert "up to date" in await asyncio.to_thread(delf, "build", *base)
+    assert "built" in await asyncio.to_thread(delf, "status", *base)
+    assert "removed 0 images" in await asyncio.to_thread(delf, "prune")

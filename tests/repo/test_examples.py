@@ -1,0 +1,74 @@
+"""The examples run, without a key and without a network, and print what is written here."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.workspace import ROOT
+
+pytestmark = pytest.mark.docs
+
+EXAMPLES = ROOT / "examples"
+PRINTS = {
+    "custom_tool.py": """\
+There are 4 lamps; three of them cost 60.00 euros.
+there is no sofa; there are: lamp, desk
+  stock({'product': 'lamp'}) ok
+  price({'product': 'lamp', 'pieces': 3}) ok
+  stock({'product': 'sofa'}) error
+""",
+    "own_connection.py": """\
+{'tool': 'desk', 'description': "The support desk's tickets.", 'methods': ['find', 'close'], 'total': 2}
+open: ['No coffee']
+closed: ['The lamp flickers']
+there is no ticket 99
+the model saw the token: False
+""",
+    "approval.py": """\
+asked: pay(to='Ann', euros=20.0) because 'an open bill'
+asked: pay(to='Bob', euros=5000.0) because 'an open bill'
+asked: pay(to='Mallory', euros=1.0) because 'an open bill'
+Ann got 20.00
+Bob got 100.00
+pay was rejected: we do not know them
+['ok', 'ok', 'rejected']
+""",
+    "recorded_model.py": """\
+lamp: 4
+name,pieces
+lamp,4
+670 tokens, 0.0001 USD
+ERR-LLM-005
+""",
+}
+NO_NETWORK = """
+import pytest, runpy, sys
+from delf.testing import NetworkWatch
+NetworkWatch().install(pytest.MonkeyPatch())
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+def test_every_example_is_here() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(PRINTS)
+    readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert all(f"({name})" in readme for name in PRINTS)
+
+
+@pytest.mark.parametrize("name", list(PRINTS))
+def test_an_example_runs(name: str, tmp_path: Path) -> None:
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("DELF_")}
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", NO_NETWORK, EXAMPLES / name],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == PRINTS[name]
+    assert result.stderr == ""
+    assert list(tmp_path.iterdir()) == []
