@@ -141,9 +141,10 @@ class TestRun:
     def test_retries_are_counted(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
-        scripted_model.writes("1 / 0", "1 / 0", "1 / 0")
+        scripted_model.writes("1 / 0", "1 / 0", "print('half')\n1 / 0")
         response = make_agent(retry_count=2).run("x")
         assert not response.status
+        assert response.text == "half\n"
         assert response.error is not None
         assert "ZeroDivisionError" in response.error
         assert len(scripted_model.requests) == 3

@@ -41,7 +41,7 @@ _ANSWER: Final = re.compile(r"^<!-- model answers\n(.*?)^-->$", re.MULTILINE | r
 _FILE: Final = re.compile(r"^# ([\w./-]+\.(?:py|toml))$")
 _ENTRY_POINTS: Final = "[project.entry-points.delf]"
 _RUNNER: Final = Path(__file__).with_name("page_runner.py")
-SECONDS: Final = 60
+SECONDS: Final = 150
 
 
 @dataclass(frozen=True)

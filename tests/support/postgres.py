@@ -7,6 +7,7 @@ import glob
 import os
 import pathlib
 import subprocess
+import time
 import urllib.parse
 import uuid
 from collections.abc import Iterator
@@ -109,4 +110,20 @@ def postgres_session(factory: pytest.TempPathFactory) -> Iterator[PostgresServer
         for name in ("initdb", "postgres", "psql")
     ]
     with shared_server("postgres", factory, lambda: _recipe(*programs[:2])) as facts:
-        yield PostgresServer(psql=programs[2], **facts)
+        server = PostgresServer(psql=programs[2], **facts)
+        _wait_until_started(server)
+        yield server
+
+
+def _wait_until_started(server: PostgresServer) -> None:
+    """Wait until it takes statements: while it starts, it takes connections and refuses them."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            server.run("SELECT 1")
+        except subprocess.CalledProcessError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from delf.actions import Action, action
     from delf.agent import Agent
     from delf.connection import Connection
+    from delf.engine.views.trace import Trace
     from delf.errors import (
         AgentConfirmationError,
         AgentStateError,

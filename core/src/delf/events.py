@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_args
 from delf.errors import DelfError
 from delf.messages import Purpose, Usage
 from delf.types import Effect, Isolation
-from delf.values import from_jsonable, to_jsonable
+from delf.values import from_jsonable, to_jsonable_or_repr
 
 EVENT_VERSION: Final = 1
 
@@ -274,14 +274,14 @@ _FIELDS: Final = {
 def encode(event: Event) -> dict[str, Any]:
     """An event as JSON-ready data; values that JSON lacks are tagged."""
     cls = type(event)
-    data = {name: getattr(event, name) for name in _FIELDS[cls]}
+    data = {name: to_jsonable_or_repr(getattr(event, name)) for name in _FIELDS[cls]}
     return {
         "type": cls.__name__,
         "v": EVENT_VERSION,
         "task_id": event.task_id,
         "seq": event.seq,
         "at": event.at,
-        "data": to_jsonable(data),
+        "data": data,
     }
 
 

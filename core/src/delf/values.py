@@ -37,6 +37,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
 TAG = "$t"
+_MAX_REPR = 1000
 _TAG_BYTES = b'"$t"'
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
@@ -83,6 +84,17 @@ def to_jsonable(value: Any) -> Any:
         return _encode(value)
     except RecursionError:
         raise UnsupportedValueError("the value is nested too deeply or contains itself") from None
+
+
+def to_jsonable_or_repr(value: Any) -> Any:
+    """The value in tagged form; parts that cannot be kept as data are kept as their repr."""
+    try:
+        return to_jsonable(value)
+    except UnsupportedValueError:
+        if isinstance(value, Mapping):
+            named = cast("Mapping[Any, Any]", value)
+            return {str(name): to_jsonable_or_repr(item) for name, item in named.items()}
+        return repr(value)[:_MAX_REPR]
 
 
 def from_jsonable(value: Any) -> Any:

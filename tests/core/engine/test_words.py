@@ -6,6 +6,7 @@ import os
 import pytest
 
 from delf import Connection, action
+from delf.actions import Action, action_from_function
 from delf.engine.compose import compose
 from delf.engine.output import OutputFolder
 from delf.engine.preview import confirmed_actions
@@ -264,3 +265,34 @@ def test_a_file_that_cannot_be_put_leaves_nothing(tmp_path):
     with pytest.raises(OSError, match=r"."):
         folder.write("a", b"x")
     assert os.listdir(tmp_path) == ["a"]
+
+
+class Huge(Connection):
+    """A service with very many actions."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    async def actions(self) -> list[Action]:
+        async def get(key: str, deep: bool = False) -> dict:
+            """Get one of the many things."""
+            return {}
+
+        made = (action_from_function(get, name=f"get_{n}", effect="write") for n in range(self.count))
+        return list(made)
+
+
+@pytest.mark.parametrize(
+    ("count", "line"),
+    [
+        (200, "async def get_7(key: str, deep: bool = False) -> dict:"),
+        (240, 'async def get_7(key: str, deep=...) -> dict:  """Get one of the many things. [asks]"""'),
+        (400, "get_7(key, ...)  # Get one of the many things. [asks]"),
+        (5000, "    # ... and "),
+    ],
+)
+async def test_the_stubs_of_a_connection_stay_within_a_budget(count: int, line: str) -> None:
+    stubs = render_stubs(await load_toolset([Huge(count)]))
+    assert line in stubs
+    assert len(stubs) < 25_000

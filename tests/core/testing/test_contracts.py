@@ -84,7 +84,7 @@ def breaks_of(kind: str) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", SUITES)
 def test_a_suite_tells_good_from_broken(kind: str, tmp_path: Path) -> None:
     expected = breaks_of(kind)

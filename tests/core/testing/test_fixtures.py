@@ -321,4 +321,3 @@ def test_there_is_one_of_every_kind_of_event() -> None:
     made = every_event()
     assert {type(event) for event in made} == set(events._TYPES.values())
     assert [event.seq for event in made] == list(range(1, len(made) + 1))
-

@@ -395,3 +395,17 @@ class TestPostgres:
         await journal.append(printed("t", 2))
         assert (await asyncio.wait_for(waiting, 20)).seq == 2
         assert [event.seq for event in await journal.read("t")] == [1, 2]
+
+
+async def test_closing_ends_subscriptions(journal_url, open_journal):
+    journal = open_journal(journal_url)
+    live = journal.subscribe()
+    waiting = asyncio.ensure_future(anext(live))
+    await journal.append(started("t"))
+    assert (await waiting).task_id == "t"
+    rest = asyncio.ensure_future(anext(live))
+    await asyncio.sleep(0)
+    await journal.aclose()
+    with pytest.raises(StopAsyncIteration):
+        await asyncio.wait_for(rest, 20)
+    assert not [t for t in threading.enumerate() if t.name.startswith("delf-journal")]

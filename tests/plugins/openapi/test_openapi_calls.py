@@ -214,13 +214,16 @@ async def test_an_answer_that_does_not_come(invoke):
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
+        done.set()
 
+    done = asyncio.Event()
     listening = await asyncio.start_server(silent, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     tool = APITool(one({}), name="api", base_url=url, retries=0, timeout=0.2)
     with pytest.raises(ConnectionUnavailableError, match=r"within 0\.2 s"):
         await invoke(tool, "call")
     await tool.aclose()
+    await done.wait()
     listening.close()
 
 

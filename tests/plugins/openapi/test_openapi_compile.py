@@ -144,7 +144,7 @@ async def test_a_bad_operation_does_not_stop_the_rest(caplog: pytest.LogCaptureF
     tool = APITool(spec(BROKEN, components=loop), name="api")
     assert [a.name for a in await tool.actions()] == ["fine"]
     warnings = "\n".join(tool.inspect()["warnings"])
-    for place in ("/dangling", "/circle", "/listed", "/params", "/place"):
+    for place in ("/dangling", "/circle", "~1listed", "/params", "/place"):
         assert place in warnings
     assert "#/nope" in warnings
     assert "leads back to itself" in warnings
@@ -159,6 +159,7 @@ NAMES = [
     ("_private", "private"),
     ("2fa", "call_2_fa"),
     ("größe.ändern", "grosse_andern"),
+    ("getS3Object", "get_s3_object"),
     ("读取", "读取"),
     ("!!!", "get_x_by_id"),
     (None, "get_x_by_id"),
@@ -170,15 +171,14 @@ async def test_names(operation_id: str | None, name: str) -> None:
     operation = {"operationId": operation_id} if operation_id else {}
     found = spec({"/x/{id}": {"get": {**operation, "responses": {}}}})
     (made,) = await actions_of(found)
+    assert made == name
     assert made.isidentifier()
-    if name not in ("grosse_andern", "call_2_fa"):
-        assert made == name
 
 
 async def test_names_are_unique_and_stable() -> None:
     paths = {f"/{n}": {m: {"operationId": "do-it", "responses": {}} for m in ("get", "post")} for n in "ab"}
     names = list(await actions_of(spec(paths)))
-    assert names == ["do_it", "do_it_post", "do_it_2", "do_it_3"]
+    assert names == ["do_it", "do_it_post", "do_it_get", "do_it_2"]
     assert names == list(await actions_of(spec(paths)))
 
 
@@ -232,10 +232,8 @@ async def test_defaults_formats_and_order() -> None:
         param("need", required=True),
     ]
     (action,) = (await actions_of(one({"parameters": found}))).values()
-    assert action.signature == "(need: str, b: bool = False, since: str = ...) -> Any" or (
-        action.signature == "(need: str, b: bool = False, since: str = ...) -> None"
-    )
-    assert action.parameters[2].doc == "date-time; Only newer ."
+    assert action.signature == "(need: str, b: bool = False, since: str = ...) -> None"
+    assert action.parameters[2].doc == "date-time; Only newer."
 
 
 async def test_path_level_parameters_are_overridden() -> None:

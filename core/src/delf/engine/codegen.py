@@ -45,18 +45,24 @@ class CodegenStrategy:
                     return compose(answer + printed, value)
                 case Rerun():
                     if reruns >= host.config.rerun_count:
-                        raise _too_many_reruns(host, outcome)
+                        raise _give_up(host, answer + printed, _too_many_reruns(host, outcome))
                     reruns, retries = reruns + 1, 0
                     answer += printed
                     await _record_rerun(host, outcome, reruns)
                     messages = (*messages, *rerun_messages(code, outcome, printed))
                 case _:
                     if retries >= host.config.retry_count:
-                        raise as_error(outcome)
+                        raise _give_up(host, answer + printed, as_error(outcome))
                     retries += 1
                     await _record_retry(host, outcome, attempt)
                     messages = (*messages, *_what_went_wrong(host, code, outcome, printed))
             attempt += 1
+
+
+def _give_up(run: TaskRun, printed: str, error: DelfError) -> DelfError:
+    """The error to raise; what was printed stays with the task, as its text."""
+    run.said.append(printed)
+    return error
 
 
 def _what_went_wrong(

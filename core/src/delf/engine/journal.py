@@ -16,7 +16,7 @@ from delf.protocols.journal import TaskRecord
 @dataclass
 class _Entry:
     events: list[Event] = field(default_factory=list[Event])
-    finished: bool = False
+    outcome: TaskFinished | None = None
 
 
 class MemoryJournal:
@@ -41,7 +41,7 @@ class MemoryJournal:
             self._forget_old()
         entry.events.append(event)
         if isinstance(event, TaskFinished):
-            entry.finished = True
+            entry.outcome = event
         for queue, wanted in list(self._queues.items()):
             if wanted is None or wanted == event.task_id:
                 queue.put_nowait(event)
@@ -71,11 +71,11 @@ class MemoryJournal:
         for task_id, entry in reversed(self._tasks.items()):
             if len(records) >= limit:
                 break
-            first, last = entry.events[0], entry.events[-1]
+            first, outcome = entry.events[0], entry.outcome
             if isinstance(first, TaskStarted):
                 state = "running"
-                if isinstance(last, TaskFinished):
-                    state = "done" if last.status else "error"
+                if outcome is not None:
+                    state = "done" if outcome.status else "error"
                 records.append(
                     TaskRecord(task_id=task_id, task=first.task, started_at=first.at, state=state)
                 )
@@ -88,7 +88,7 @@ class MemoryJournal:
         excess = len(self._tasks) - self._max_tasks
         if excess <= 0:
             return
-        finished = [task_id for task_id, entry in self._tasks.items() if entry.finished]
+        finished = [task_id for task_id, entry in self._tasks.items() if entry.outcome]
         for task_id in finished[:excess]:
             del self._tasks[task_id]
 

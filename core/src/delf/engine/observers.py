@@ -9,6 +9,7 @@ from delf.events import Event
 from delf.protocols.observer import Observer
 
 _log = logging.getLogger(__name__)
+_CLOSE_SECONDS = 5.0
 
 
 class ObserverFeed:
@@ -43,5 +44,8 @@ class ObserverFeed:
     async def aclose(self) -> None:
         """Pass on what is queued, then close the observer."""
         self._queue.put_nowait(None)
-        await self._task
+        _, unfinished = await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
+        if unfinished:
+            self._task.cancel()
+            _log.warning("the observer %r did not take its last events in time", self._name)
         await self._observer.aclose()

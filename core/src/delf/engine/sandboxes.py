@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,9 +21,10 @@ _MB = 1024 * 1024
 _LIMIT_NAMES = {
     "memory_limit": "memory_bytes",
     "memory_mb": "memory_bytes",
-    "cpu_limit": "",
     "timeout": "cpu_seconds",
 }
+_OF_CONTAINERS = ("cpu_limit", "pids_limit", "runtime")
+"""Options that only some backends have; the others confine a script in their own way."""
 _UNITS = {"k": 1024, "m": _MB, "g": 1024 * _MB, "": 1}
 
 
@@ -123,6 +125,10 @@ def _make(
         for name, value in config.sandbox_config.items()
         if name not in known and name not in _LIMIT_NAMES
     }
+    taken = inspect.signature(host.resolve(spec)).parameters
+    for name in _OF_CONTAINERS:
+        if name not in taken:
+            extra.pop(name, None)
     return make(host, spec, options, **extra)
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Final
 
 from delf.engine.toolset import BoundAction
 
 _MAX_SUMMARY = 300
+_MAX_CONNECTION: Final = 24_000
+"""The most characters about one connection; beyond, its stubs are shortened, then listed."""
+_SHORT_TYPE: Final = 60
+_SHORT_SUMMARY: Final = 70
 
 
 def render_stubs(actions: Iterable[BoundAction]) -> str:
@@ -16,15 +22,59 @@ def render_stubs(actions: Iterable[BoundAction]) -> str:
         actions: What the model may see.
     """
     functions: list[str] = []
-    classes: dict[str, list[str]] = {}
+    classes: dict[str, list[BoundAction]] = {}
     for bound in actions:
         if bound.connection.is_function:
             functions.append(_stub(bound, ""))
             continue
         head = f"class {bound.connection.name}:  # {_one_line(bound.connection.summary)}"
-        classes.setdefault(head, []).append(_stub(bound, "    "))
-    blocks = [f"{head}\n" + "\n".join(methods) for head, methods in classes.items()]
+        classes.setdefault(head, []).append(bound)
+    blocks = [f"{head}\n{_methods(methods)}" for head, methods in classes.items()]
     return "\n".join([*functions, *blocks])
+
+
+def _methods(methods: Sequence[BoundAction]) -> str:
+    """The stubs of one connection, as detailed as its budget allows."""
+    whole = "\n".join(_stub(bound, "    ") for bound in methods)
+    if len(whole) <= _MAX_CONNECTION:
+        return whole
+    short = "\n".join(_short_stub(bound) for bound in methods)
+    if len(short) <= _MAX_CONNECTION:
+        return f"    # signatures are shortened: optional parameters by name only\n{short}"
+    lines = [_listed(bound) for bound in methods]
+    sizes = accumulate(len(line) + 1 for line in lines)
+    fitting = sum(size <= _MAX_CONNECTION for size in sizes)
+    more = [f"    # ... and {len(lines) - fitting} more"] if fitting < len(lines) else []
+    note = "    # a list of the async methods: required parameters, then what it does"
+    return "\n".join([note, *lines[:fitting], *more])
+
+
+def _short_stub(bound: BoundAction) -> str:
+    action = bound.action
+    shown = [f"{p.name}: {_short_type(p.type_text)}" for p in action.parameters if p.required]
+    shown += [f"{p.name}=..." for p in action.parameters if not p.required]
+    head = f"async def {action.name}({', '.join(shown)}) -> {_short_type(action.returns)}:"
+    return f'    {head}  """{_short_summary(bound)}"""'
+
+
+def _listed(bound: BoundAction) -> str:
+    names = [p.name for p in bound.action.parameters if p.required]
+    rest = ["..."] if len(names) < len(bound.action.parameters) else []
+    return f"    {bound.action.name}({', '.join([*names, *rest])})  # {_short_summary(bound)}"
+
+
+def _short_type(text: str) -> str:
+    """A type, or what kind of value it is when it is long."""
+    if len(text) <= _SHORT_TYPE:
+        return text
+    kind = next((k for k in ("list", "dict", "Literal") if text.startswith(f"{k}[")), "dict")
+    return "str" if kind == "Literal" else kind
+
+
+def _short_summary(bound: BoundAction) -> str:
+    line = _one_line(bound.action.summary)
+    line = line if len(line) <= _SHORT_SUMMARY else f"{line[: _SHORT_SUMMARY - 1]}…"
+    return f"{line} [asks]" if bound.asks else line
 
 
 def _stub(bound: BoundAction, indent: str) -> str:
@@ -43,4 +93,5 @@ def _stub(bound: BoundAction, indent: str) -> str:
 
 def _one_line(text: str) -> str:
     line = " ".join(text.split()).replace('"""', "'''")
+    line = f"{line} " if line.endswith('"') else line
     return line if len(line) <= _MAX_SUMMARY else f"{line[: _MAX_SUMMARY - 1]}…"

@@ -66,6 +66,10 @@ class Changes(Protocol):
         """End the waiting. From any thread."""
         ...
 
+    def free(self) -> None:
+        """Free what it holds, in the thread that waited."""
+        ...
+
 
 class Database(Protocol):
     """A place for a journal."""

@@ -145,6 +145,8 @@ class SqlJournal:
                 threads.shutdown()
             self._database.close()
 
+        if watcher is not None:
+            watcher.end()
         if (writer, watcher, threads) != (None, None, None):
             await asyncio.shield(asyncio.to_thread(close))
 

@@ -190,7 +190,11 @@ class PostgresDatabase:
         target = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
         with self.explained():
             raw = psycopg.connect(target, autocommit=True, **self._options)
-            raw.execute(f"LISTEN {_CHANNEL}")
+            try:
+                raw.execute(f"LISTEN {_CHANNEL}")
+            except BaseException:
+                raw.close()
+                raise
         return raw
 
     def reclaim(self) -> None:
@@ -281,10 +285,13 @@ class PostgresChanges:
                 break
             if self._heard(self._raw.fileno() in ready):
                 return True
+        return False
+
+    def free(self) -> None:
+        """Free what it holds, in the thread that waited."""
         self._raw.close()
         self._read.close()
         self._write.close()
-        return False
 
     def poke(self) -> None:
         """Nothing to do: the server tells this process, too."""

@@ -229,11 +229,12 @@ class SqliteChanges:
                 return True
             self._pause = min(self._pause * 1.3, _SLOWEST)
         self._poked.clear()
-        if self._closed:
-            self._connection.close()
-            return False
         self._pause = _QUICKEST
-        return True
+        return not self._closed
+
+    def free(self) -> None:
+        """Free what it holds, in the thread that waited."""
+        self._connection.close()
 
     def poke(self) -> None:
         """This process wrote."""

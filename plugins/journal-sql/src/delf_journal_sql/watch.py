@@ -131,20 +131,24 @@ class Watcher:
 
     def poke(self) -> None:
         """This process wrote. From any thread."""
-        changes = self._changes
-        if changes is not None:
-            changes.poke()
-
-    def stop(self) -> None:
-        """End all subscriptions, then the thread. Blocks; may be called twice."""
         with self._lock:
-            self._stopping = True
-            thread, changes = self._thread, self._changes
+            if self._changes is not None:
+                self._changes.poke()
+
+    def end(self) -> None:
+        """End all subscriptions."""
+        with self._lock:
             subscriptions = list(self._subscriptions)
         for subscription in subscriptions:
             subscription.wake(end=True)
-        if changes is not None:
-            changes.close()
+
+    def stop(self) -> None:
+        """End the thread. Blocks; may be called twice."""
+        with self._lock:
+            self._stopping = True
+            thread = self._thread
+            if self._changes is not None:
+                self._changes.close()
         if thread is not None:
             thread.join()
 
@@ -172,7 +176,9 @@ class Watcher:
                     seen, tasks = changed_since(connection, seen)
                 self._wake(tasks)
         finally:
-            self._changes = None
+            with self._lock:
+                self._changes = None
+            changes.free()
 
     def _wake(self, tasks: set[str] | None) -> None:
         with self._lock:

@@ -157,6 +157,8 @@ class APITool(Connection):
         text = f"{title}. Any call takes {FULL}=True for status, headers and body"
         if api.left_out:
             text += f"; {len(api.entries)} of {len(api.entries) + api.left_out} operations"
+        if len(api.entries) > _GUIDED_FROM:
+            text += "; search(words) finds actions, describe(name) tells all about one"
         return f"{text}."
 
     def _hidden(self, api: API) -> set[tuple[str, str]]:

@@ -152,13 +152,19 @@ class Document:
             self._found[ref] = found
         return found
 
-    def _find(self, ref: str) -> Any:
+    def absolute(self, ref: str) -> str:
+        """A reference in the form that means the same everywhere: ``#/…`` or ``URI#/…``."""
+        if ref.startswith("#"):
+            return ref
         place, fragment = urldefrag(ref)
         own = self.trees.uri
+        place = place if urlsplit(place).scheme else urljoin(own, place)
+        return f"{'' if place == own else place}#{fragment}"
+
+    def _find(self, ref: str) -> Any:
+        place, fragment = urldefrag(self.absolute(ref))
         if place:
-            place = place if urlsplit(place).scheme else urljoin(own, place)
-            place = "" if place == own else place
-            if place and not urlsplit(place).scheme:
+            if not urlsplit(place).scheme:
                 raise SpecError(f"$ref to {ref!r}: the specification itself has no address")
         tokens = [t.replace("~1", "/").replace("~0", "~") for t in unquote(fragment).split("/")[1:]]
         if fragment and not fragment.startswith("/"):

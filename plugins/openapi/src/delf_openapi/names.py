@@ -11,7 +11,9 @@ from functools import lru_cache
 from typing import Final
 
 _MAX_NAME: Final = 64
-_WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_]+", re.ASCII)
+_WORDS: Final = re.compile(
+    r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+|[^\W\d_a-zA-Z]+"
+)
 _TAGS: Final = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 _LINKS: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")
 _SYMBOLS: Final = {
@@ -29,7 +31,7 @@ def clean(text: object, limit: int = 120) -> str:
     elif not text.isprintable():
         text = "".join(c if c.isprintable() else " " for c in text)
     if "<" in text:
-        text = _TAGS.sub(" ", text)
+        text = re.sub(r"\s+([.,;:!?])", r"\1", _TAGS.sub(" ", text))
     if "](" in text:
         text = _LINKS.sub(r"\1", text)
     text = " ".join(text.split())
@@ -52,10 +54,10 @@ def sentence(text: object, limit: int = 120) -> str:
 
 def snake(text: str) -> str:
     """Words joined by underscores, in lower case; empty when there is no letter or digit."""
-    text = unicodedata.normalize("NFKD", text) if not text.isascii() else text
-    found = "_".join(_WORDS.findall(text)).lower()
-    found = re.sub(r"(?<![^_])v_(\d+)(?![^_])", r"v\1", found)
-    return unicodedata.normalize("NFC", found)
+    if not text.isascii():
+        parts = unicodedata.normalize("NFKD", text.replace("ß", "ss"))
+        text = "".join(c for c in parts if not unicodedata.combining(c))
+    return unicodedata.normalize("NFKC", "_".join(_WORDS.findall(text)).lower())
 
 
 @lru_cache(4096)

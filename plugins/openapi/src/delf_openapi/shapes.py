@@ -62,6 +62,7 @@ class Shapes:
         ref = node.get("$ref")
         if type(ref) is not str:
             return self._schema(node, depth, mode)
+        ref = self._document.absolute(ref)
         if ref in self._open:
             self._recursive.add(ref)
             return self._name(ref)
@@ -84,7 +85,7 @@ class Shapes:
         """What a model that holds itself is called."""
         name = self._named.get(ref)
         if name is None:
-            words = snake(ref.rpartition("/")[2].removesuffix(".json")).split("_")
+            words = snake(ref.rstrip("#").rpartition("/")[2].partition(".")[0]).split("_")
             name = "".join(word.capitalize() for word in words if word)[:40]
             name = name if name and name[0].isalpha() else f"Model{len(self._named) + 1}"
             self._named[ref] = name

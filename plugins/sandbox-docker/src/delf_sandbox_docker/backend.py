@@ -16,7 +16,6 @@ from delf.protocols.sandbox import Availability, Available, Limits, SessionSpec,
 from delf.types import Isolation
 from delf_sandbox_docker.container import (
     SCRATCH,
-    WIRE,
     WORKSPACE,
     AttachedSession,
     Confinement,
@@ -26,6 +25,7 @@ from delf_sandbox_docker.container import (
     create,
     listen,
     make_folder,
+    program_arguments,
     provide,
 )
 from delf_sandbox_docker.engine import Engine, owner, owner_lives
@@ -46,7 +46,7 @@ class DockerBackend:
         base_image: What the sandbox's image is built from; it has Python 3.11 or newer.
         engine: The engine's URL; by default that of ``DOCKER_HOST`` or the usual socket.
         pool_size: How many containers wait, started, for sessions.
-        cpu_limit: Processors of a container.
+        cpu_limit: Processors of a container: ``0.5`` or ``"50%"``.
         pids_limit: Processes and threads of a container.
         runtime: Another runtime of the engine, as ``runsc`` for gVisor.
         transport: How host and container speak: ``stdio`` is the attached standard streams
@@ -64,7 +64,7 @@ class DockerBackend:
         base_image: str = DEFAULT_BASE,
         engine: str | None = None,
         pool_size: int = 2,
-        cpu_limit: float = 1.0,
+        cpu_limit: float | str = 1.0,
         pids_limit: int = 64,
         runtime: str | None = None,
         transport: Transport = "auto",
@@ -72,9 +72,8 @@ class DockerBackend:
     ) -> None:
         if transport not in get_args(Transport):
             raise ConfigurationError(f"transport is auto, stdio or socket, not {transport!r}")
-        for name, value in (("cpu_limit", cpu_limit), ("pids_limit", pids_limit)):
-            if type(value) not in (int, float) or value <= 0:
-                raise ConfigurationError(f"sandbox_config.{name} must be a number above 0")
+        if type(pids_limit) is not int or pids_limit <= 0:
+            raise ConfigurationError("sandbox_config.pids_limit must be a number above 0")
         self.engine = Engine(engine)
         self._base_image = base_image
         self._build_network = build_network
@@ -225,7 +224,7 @@ class DockerBackend:
         folder = self._make_folder()
         listener = listen(folder) if folder is not None and self._transport == "socket" else None
         try:
-            command = [f"{WIRE}/wire.sock"] if listener is not None else []
+            command = program_arguments(limits, socket=listener is not None)
             container = await self.engine.run(self._create, image, limits, folder, command)
         except BaseException:
             if listener is not None:
@@ -353,3 +352,21 @@ class DockerBackend:
             session = await self._start_for_caller(kind)
             self._idle.append(session)
             await session.ready(_START_SECONDS)
+
+
+def _processors(limit: float | str) -> float:
+    """A number of processors.
+
+    Raises:
+        ConfigurationError: For what is none.
+    """
+    text = str(limit).strip()
+    try:
+        found = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        found = 0.0
+    if isinstance(limit, bool) or not 0.01 <= found <= 1024:
+        raise ConfigurationError(
+            f"sandbox_config.cpu_limit is {limit!r}", hint="write processors: 0.5, 2 or '50%'"
+        )
+    return found

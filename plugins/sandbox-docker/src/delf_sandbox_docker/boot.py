@@ -2,9 +2,11 @@
 
 Runs in the container with the standard library only::
 
-    python3 -I -S -X utf8 boot.py            the wire on standard input and output
-    python3 -I -S -X utf8 boot.py SOCKET     the wire on a Unix socket
-    python3 -I -S -X utf8 boot.py --compile  when the image is built
+    python3 -I -S -X utf8 boot.py BYTES [SOCKET]   run a guest
+    python3 -I -S -X utf8 boot.py --compile        when the image is built
+
+BYTES is how much memory the guest may take, a little less than the container has, so that
+Python can say what happened. The wire is on standard input and output, or on a Unix socket.
 
 The kernel keeps every signal of its own namespace away from process 1, so no script can stop
 it. Standard input is watched for its end only: Docker closes it when the host lets go. What is
@@ -14,6 +16,7 @@ known of the guest's end goes to standard error as a line of JSON.
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import sys
@@ -48,14 +51,14 @@ def main(arguments: list[str]) -> NoReturn:
     """Serve one session.
 
     Args:
-        arguments: Nothing, the path of a socket, or ``--compile``.
+        arguments: As above.
     """
     if arguments[:1] == ["--compile"]:
         _load_guest()
         raise SystemExit(0)
     child = os.fork()
     if child == 0:
-        _be_guest(arguments[0] if arguments else None)
+        _be_guest(int(arguments[0]), arguments[1] if arguments[1:] else None)
     _supervise(child)
 
 
@@ -66,9 +69,10 @@ def _load_guest() -> None:
         __import__(name)
 
 
-def _be_guest(path: str | None) -> NoReturn:
+def _be_guest(memory: int, path: str | None) -> NoReturn:
     """Connect the wire and run scripts until the host closes it."""
     os.setsid()
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     _offer_to_be_killed_first()
     if path is None:
         read_fd, write_fd = os.dup(0), os.dup(1)

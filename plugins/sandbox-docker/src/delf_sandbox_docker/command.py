@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.metadata import version
 
@@ -90,7 +90,7 @@ def _line(image: Built) -> str:
 
 
 @contextmanager
-def _open(url: str | None) -> Iterator[Engine]:
+def _open(url: str | None) -> Generator[Engine]:
     engine = Engine(url)
     try:
         engine.client()

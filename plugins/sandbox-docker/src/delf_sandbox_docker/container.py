@@ -63,10 +63,8 @@ class Confinement:
         from docker.types import LogConfig
 
         cpu = max(1, int(limits.cpu_seconds + 0.999))
-        data = max(limits.memory_bytes - _MEMORY_RESERVE, limits.memory_bytes // 2)
         values = {
             "cpu": (cpu, cpu + 1),
-            "data": (data, data),
             "fsize": (limits.file_bytes, limits.file_bytes),
             "nofile": (limits.open_files, limits.open_files),
             "core": (0, 0),
@@ -99,6 +97,12 @@ def _binds(folder: Path | None) -> list[str]:
 
 
 _INSIDE: Mapping[str, str] = {"workspace": WORKSPACE, "wire": WIRE}
+
+
+def program_arguments(limits: Limits, *, socket: bool) -> list[str]:
+    """What the container's program is started with; see :mod:`delf_sandbox_docker.boot`."""
+    memory = max(limits.memory_bytes - _MEMORY_RESERVE, limits.memory_bytes // 2)
+    return [str(memory), *([f"{WIRE}/wire.sock"] if socket else [])]
 
 
 def create(

@@ -34,7 +34,7 @@ class Engine:
         seconds: How long one request may take; building an image has no limit.
     """
 
-    def __init__(self, url: str | None = None, seconds: float = 60.0) -> None:
+    def __init__(self, url: str | None = None, seconds: int = 60) -> None:
         self.url = url or os.environ.get("DOCKER_HOST") or _default_url()
         self._seconds = seconds
         self._client: Any = None
@@ -65,13 +65,12 @@ class Engine:
             SandboxUnavailableError: When there is no engine, or it does not answer.
         """
         if self._client is None:
-            from docker import APIClient
             from docker.errors import DockerException
+            from requests import RequestException
 
-            options: Any = {"version": "auto", "timeout": self._seconds}
             try:
-                self._client = APIClient(**_location(self.url), **options)
-            except (DockerException, OSError) as error:
+                self._client = _connect(_location(self.url), self._seconds)
+            except (DockerException, RequestException, OSError) as error:
                 raise self.explain(error) from error
         return self._client
 
@@ -175,6 +174,25 @@ class Engine:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+
+def _connect(location: dict[str, Any], seconds: int) -> Any:
+    """A client that speaks the newest version which both ends know."""
+    from docker import APIClient
+    from docker.constants import DEFAULT_DOCKER_API_VERSION
+    from docker.utils import version_lt
+
+    newest = DEFAULT_DOCKER_API_VERSION
+    client: Any = APIClient(**location, version=newest, timeout=seconds)
+    try:
+        said = str(client.version(api_version=False)["ApiVersion"])
+    except BaseException:
+        client.close()
+        raise
+    if not version_lt(said, newest):
+        return client
+    client.close()
+    return APIClient(**location, version=said, timeout=seconds)
 
 
 def _location(url: str) -> dict[str, Any]:

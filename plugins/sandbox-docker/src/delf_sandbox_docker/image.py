@@ -154,7 +154,7 @@ def _build_failed(
     detail = f"{problem.strip()}; {last.strip()}" if last else problem.strip()
     if "pip" in problem:
         hint = "check allowed_libs; installing needs a network while the image is built"
-    elif any(word in lowered for word in ("manifest", "pull", "registry", "lookup", "not found")):
+    elif any(word in lowered for word in ("manifest", "pull", "registry", "dial", "not found")):
         hint = (
             f"docker pull {recipe.base}, or set sandbox_config.base_image to an image with Python"
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from delf import events as ev
 from delf.messages import Usage
-from delf.values import to_jsonable
+from delf.values import to_jsonable, to_jsonable_or_repr
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +41,10 @@ class ToolCallTrace:
     def success(self) -> bool:
         """Whether it returned."""
         return self.status == "ok"
+
+
+_CALL_FIELDS = tuple(item.name for item in fields(ToolCallTrace))
+_APART = ("tool_calls", "api_enrichment")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,11 +228,12 @@ class Trace:
 
     def to_dict(self) -> dict[str, Any]:
         """The trace as JSON-ready data; values that JSON lacks are tagged."""
-        plain = {
-            name: getattr(self, name)
-            for name in vars(self)
-            if not name.startswith("_") and name != "api_enrichment"
-        }
+        shown = [name for name in vars(self) if not name.startswith("_")]
+        plain = {name: getattr(self, name) for name in shown if name not in _APART}
+        plain["tool_calls"] = [
+            {name: to_jsonable_or_repr(getattr(call, name)) for name in _CALL_FIELDS}
+            for call in self.tool_calls
+        ]
         return to_jsonable(plain)
 
     def __repr__(self) -> str:

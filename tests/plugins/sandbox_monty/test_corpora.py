@@ -1,0 +1,44 @@
+"""Honest scripts within the subset behave as outside; attempts to escape get nowhere."""
+
+import asyncio
+
+import pytest
+
+from delf_sandbox_monty.backend import MontyBackend
+from support.corpora import Targets, entries, need_corpora, run_benign, run_escape
+
+need_corpora()
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+AT_ONCE = 3
+HONEST_SHARE = 0.58
+"""How many honest scripts run as outside. What fails are: library modules that Monty lacks
+(statistics, io, string, contextlib, operator, html …), class inheritance, generators, `del`,
+properties, asyncio tasks and async with, single methods of built-in types, type names of errors."""
+
+PRINTS_WITHOUT_DOING = {
+    "098_copy_reduce_call.py": "copy() does not call __reduce__: what is printed is the object",
+    "303_cpu_regex_catastrophic.py": "expressions take linear time: it is over at once",
+}
+
+
+async def test_honest_scripts():
+    backend = MontyBackend()
+    results = [not await run_benign(backend, entry) for entry in entries("benign")]
+    await backend.aclose()
+    assert sum(results) / len(results) >= HONEST_SHARE
+
+
+async def test_attempts_to_escape(tmp_path, monkeypatch):
+    backend, turn, found = MontyBackend(), asyncio.Semaphore(AT_ONCE), {}
+
+    async def one(entry, target):
+        async with turn:
+            problem = await run_escape(backend, entry, target)
+        if problem:
+            found[entry["file"]] = problem
+
+    async with Targets(tmp_path, monkeypatch) as target:
+        await asyncio.gather(*(one(entry, target) for entry in entries("escape")))
+        await backend.aclose()
+    assert {name: found[name] for name in found if name not in PRINTS_WITHOUT_DOING} == {}

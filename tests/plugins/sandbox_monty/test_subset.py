@@ -1,0 +1,152 @@
+"""What Monty's subset of Python lacks is said so that a model can act on it."""
+
+import asyncio
+
+import pytest
+
+from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Limits, Rerun
+from delf.testing.contracts.bench import Bench, done, failed
+from delf.testing.scripts import RecordingScriptHost
+from delf_sandbox_monty.backend import MontyBackend
+
+
+@pytest.fixture
+async def bench():
+    async with Bench(MontyBackend()) as opened:
+        yield opened
+
+
+LACKS = {
+    "yield": ("x = 1\ndef g():\n    yield 1", "build a list and return it", 3),
+    "inheritance": ("class A(Exception): pass", "without a base class", 1),
+    "del": ("x = 1\ndel x", "without the item", 2),
+    "property": ("class A:\n    @property\n    def x(self): return 1", "plain method", None),
+    "a module": ("import string", "without 'string'; it has: asyncio, base64", 1),
+    "a refused module": ("import subprocess", "programs cannot be started", 1),
+    "create_task": ("import asyncio\nasyncio.create_task(1)", "use asyncio.gather", 2),
+    "input": ("input()", "nobody can answer", 1),
+    "exit": ("exit()", "let the script reach its end", 1),
+    "async with": ("async with open('x') as f: pass", "subset of Python without async", 1),
+    "an alias of a method": ("find = desk.find", "call desk.find(…) where it is used", 1),
+}
+
+
+@pytest.mark.parametrize("name", LACKS)
+async def test_what_is_missing_is_said(bench, name):
+    code, said, line = LACKS[name]
+    run = await bench.open(RecordingScriptHost({"desk.find": lambda: 1}))
+    outcome = failed(await run(code))
+    assert said in outcome.message
+    if line is not None:
+        assert outcome.line == line
+    assert done(await run("1 + 1")).value == 2
+
+
+WORKS = {
+    "main forgotten": ("async def main():\n    print(await add(1, 2))", "3\n"),
+    "main under dunder main": (
+        "import asyncio\nasync def main():\n    print(1)\nif __name__ == '__main__':\n    asyncio.run(main())",
+        "1\n",
+    ),
+    "awaits that are not needed": (
+        "é = 1; await add_to_output_files('a', 'x'); await  add_to_output_files('b', 'y'); print(é)",
+        "1\n",
+    ),
+    "next of a generator": (
+        "print(next(x for x in [1, 2]), next((x for x in []), 'no'), next(iter([3])))",
+        "1 no 3\n",
+    ),
+    "a tool's exception under its own names": (
+        "for kind in (ToolError, ApprovalRejected):\n    try:\n        await refused()\n"
+        "    except kind as error:\n        print(error)",
+        "no\nno\n",
+    ),
+    "scratch files": ("open('a', 'w').write('x')\nprint(open('a').read())", "x\n"),
+}
+
+
+@pytest.mark.parametrize("name", WORKS)
+async def test_what_is_meant_works(bench, name):
+    from delf.protocols.sandbox import Raised
+
+    code, printed = WORKS[name]
+    tools = {"add": lambda a, b: a + b, "refused": lambda: Raised("ApprovalRejected", "no")}
+    run = await bench.open(RecordingScriptHost(tools))
+    done(await run(code))
+    assert run.host.text == printed
+
+
+async def test_a_return_value_of_an_own_class_is_a_dict(bench):
+    code = "import dataclasses\n@dataclasses.dataclass\nclass P:\n    x: int\n[P(1), print]"
+    assert done(await bench.run(code)).value == [{"x": 1}, "print"]
+
+
+async def test_variables_are_listed(bench):
+    run = await bench.open()
+    outcome = done(await run("import json\nrows = [1, 2]\nn = 1\n_hidden = 2"))
+    assert outcome.variables == {"rows": "list of length 2", "n": "int"}
+    outcome = failed(await run("text = 'abc'\n1 / 0"))
+    assert outcome.variables["text"] == "str of length 3"
+    outcome = await run("rerun('c', 'r', ['rows'])")
+    assert isinstance(outcome, Rerun)
+    assert "rows" in outcome.variables
+
+
+async def test_a_rerun_cannot_be_caught(bench):
+    run = await bench.open()
+    outcome = await run("try:\n    rerun('c', 'r')\nexcept Exception:\n    print('no')")
+    assert isinstance(outcome, Rerun)
+    assert run.host.text == ""
+
+
+async def test_many_calls(bench):
+    host = RecordingScriptHost({"double": lambda n: n * 2})
+    run = await bench.open(host)
+    code = "import asyncio\nsum(await asyncio.gather(*[double(n) for n in range(5_000)]))"
+    assert done(await run(code)).value == sum(range(5_000)) * 2
+
+
+async def test_an_identifier_and_a_path_are_text(bench):
+    import uuid
+    from pathlib import PurePosixPath
+
+    host = RecordingScriptHost({"get": lambda: [uuid.UUID(int=7), PurePosixPath("/a/b")]})
+    run = await bench.open(host)
+    assert done(await run("await get()")).value == [str(uuid.UUID(int=7)), "/a/b"]
+
+
+async def test_a_killed_worker_is_a_crash(bench):
+    import os
+    import signal
+
+    begun = asyncio.Event()
+    run = await bench.open(RecordingScriptHost({"begin": begun.set}))
+    work = asyncio.ensure_future(run("await begin()\nwhile True: pass"))
+    await begun.wait()
+    os.kill(run.session._checkout.worker_pid, signal.SIGKILL)
+    outcome = await work
+    assert isinstance(outcome, Crashed), outcome
+    assert not run.session.alive
+    assert isinstance(await run("1"), Crashed)
+
+
+async def test_a_time_limit_ends_the_session(bench):
+    run = await bench.open(limits=Limits(cpu_seconds=0.2))
+    outcome = await run("while True: pass")
+    assert isinstance(outcome, LimitReached)
+    assert not run.session.alive
+
+
+async def test_fifty_sessions_side_by_side(bench):
+    host = RecordingScriptHost({"double": lambda n: n * 2})
+    runs = await asyncio.gather(*(bench.open(host) for _ in range(50)))
+    outcomes = await asyncio.gather(*(run(f"await double({n})") for n, run in enumerate(runs)))
+    assert [done(outcome).value for outcome in outcomes] == [n * 2 for n in range(50)]
+
+
+@pytest.mark.parametrize("code", ["(" * 5000, "-" * 100_000 + "1", "\0", "x = 'a\ud800'"])
+async def test_text_that_is_no_script(bench, code):
+    run = await bench.open()
+    outcome = await run(code)
+    assert isinstance(outcome, Failed | Done), outcome
+    assert done(await run("1 + 1")).value == 2
