@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+import queue
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,3 +102,24 @@ async def raw_server(answer: Callable[[Seen], Reply] | None = None) -> AsyncIter
         for task in list(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def threaded_server(answer: Callable[[Seen], Reply] | None = None) -> Iterator[RawServer]:
+    """A server in a thread of its own, for programs that run in this one."""
+    ready: queue.Queue[tuple[RawServer, asyncio.AbstractEventLoop, asyncio.Event]] = queue.Queue()
+
+    async def main() -> None:
+        async with raw_server(answer) as server:
+            over = asyncio.Event()
+            ready.put((server, asyncio.get_running_loop(), over))
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    server, loop, over = ready.get(timeout=10)
+    try:
+        yield server
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join(timeout=10)

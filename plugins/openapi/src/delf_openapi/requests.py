@@ -301,7 +301,7 @@ class RequestBuilder:
         if body.fields is None:
             if body.whole not in given:
                 return None, None
-            return write_body(self._document, body, given[body.whole])
+            return write_body(self._document, body, given[body.whole or "body"])
         value = self._object(body, given)
         if not value and not body.required:
             return None, None
@@ -317,8 +317,9 @@ def _bare(value: Any) -> Any:
     """A file with its name and type as its content alone, which is what a schema is about."""
     if isinstance(value, list):
         return [_bare(item) for item in cast("list[Any]", value)]
-    if isinstance(value, dict) and isinstance(cast("Any", value).get("content"), (bytes, str)):
-        return cast("dict[str, Any]", value)["content"]
+    if isinstance(value, dict):
+        given = cast("dict[str, Any]", value)
+        return given["content"] if isinstance(given.get("content"), (bytes, str)) else given
     return value
 
 

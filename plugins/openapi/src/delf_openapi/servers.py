@@ -56,8 +56,8 @@ def _filled(server: dict[str, Any], values: Mapping[str, str]) -> str | None:
     variables: Any = server.get("variables")
     listed = cast("dict[str, Any]", variables) if isinstance(variables, dict) else {}
     for name, variable in list(listed.items())[:_MAX_VARIABLES]:
-        default: Any = cast("Any", variable).get("default") if isinstance(variable, dict) else None
-        value = values.get(name, default)
+        known = cast("dict[str, Any]", variable) if isinstance(variable, dict) else {}
+        value = values[name] if name in values else known.get("default")
         if value is not None:
             url = url.replace(f"{{{name}}}", str(value))
     return url

@@ -77,7 +77,9 @@ class DockerBackend:
         self.engine = Engine(engine)
         self._base_image = base_image
         self._build_network = build_network
-        self._confinement = Confinement(cpu_limit=cpu_limit, pids_limit=pids_limit, runtime=runtime)
+        self._confinement = Confinement(
+            cpu_limit=_processors(cpu_limit), pids_limit=pids_limit, runtime=runtime
+        )
         self._transport = transport
         self._pool_size = pool_size
         self._names: dict[str, str] = {}

@@ -69,6 +69,7 @@ class Engine:
             from requests import RequestException
 
             try:
+                _knock(self.url)
                 self._client = _connect(_location(self.url), self._seconds)
             except (DockerException, RequestException, OSError) as error:
                 raise self.explain(error) from error
@@ -174,6 +175,17 @@ class Engine:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+
+def _knock(url: str) -> None:
+    """Connect to a Unix socket and leave: the client would keep one that it cannot connect.
+
+    Raises:
+        OSError: When nobody answers, or not to this user.
+    """
+    if url.startswith("unix://"):
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(url.removeprefix("unix://"))
 
 
 def _connect(location: dict[str, Any], seconds: int) -> Any:

@@ -1,0 +1,52 @@
+"""Requests for whole specifications, judged by openapi-core. benchmarks/bench_openapi.py does all.
+
+What is sent is made from the schemas at random; the seed is fixed, so a failure comes again.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from support.openapi_conformance import judge_spec
+from support.openapi_specs import PETS
+
+SAMPLED = {
+    "adyen_checkout_v71.json": 10,
+    "box.json": 15,
+    "cloudflare_2024-08-06.json": 15,
+    "discord.json": 15,
+    "kubernetes_core_v1.json": 15,
+    "openai.yaml": 10,
+    "petstore3.yaml": 19,
+    "slack_web_swagger2.json": 15,
+    "stripe_spec3_2022-04-12.json": 25,
+    "twilio_api_v2010.json": 15,
+}
+
+
+async def test_a_small_specification(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "pets.json"
+    file.write_text(json.dumps(PETS))
+    verdict = await judge_spec(str(file), rounds=5)
+    assert (verdict.failures, verdict.operations) == ([], 5)
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+async def test_a_sample_of_real_specifications(name: str, specs: pathlib.Path) -> None:
+    verdict = await judge_spec(str(specs / name), most=SAMPLED[name], seed=7)
+    assert verdict.failures == []
+    assert verdict.valid > SAMPLED[name]
+
+
+async def test_the_judge_is_awake(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from delf_openapi import requests
+
+    file = tmp_path / "pets.json"
+    file.write_text(json.dumps(PETS))
+    monkeypatch.setattr(requests, "query_pairs", lambda param, value: [(param.name, "wrong")])
+    monkeypatch.setattr(requests, "write_body", lambda *_: (b"[]", "application/json"))
+    verdict = await judge_spec(str(file), rounds=5)
+    assert {name for name, _ in verdict.failures} == {"list_pets", "create_pet"}
