@@ -57,8 +57,7 @@ WORKS = {
         "1 no 3\n",
     ),
     "a tool's exception under its own names": (
-        "for kind in (ToolError, ApprovalRejected):\n    try:\n        await refused()\n"
-        "    except kind as error:\n        print(error)",
+        "for kind in (ToolError, ApprovalRejected):\n    try:\n        await refused()\n    except kind as error:\n        print(error)",
         "no\nno\n",
     ),
     "scratch files": ("open('a', 'w').write('x')\nprint(open('a').read())", "x\n"),

@@ -28,6 +28,7 @@ from delf.engine.slots import Slot
 from delf.engine.task import TaskRun
 from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.usage import Ledger, Pricing, load_pricing
+from delf.environment import using_environ
 from delf.errors import AgentStateError, ConfigurationError, DelfError
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike, SupportsClose
@@ -150,7 +151,8 @@ class Runtime:
             _log.debug("warming up: %s", error)  # the task that needs it will say so
 
     def _make(self, kind: type[Spec], name: str) -> Any:
-        return make(self._host, self._host.spec(kind, name), self._parts.plugin_options)
+        with using_environ(self._parts.environ):
+            return make(self._host, self._host.spec(kind, name), self._parts.plugin_options)
 
     def _channels(self) -> list[NamedChannel]:
         channels: list[NamedChannel] = []

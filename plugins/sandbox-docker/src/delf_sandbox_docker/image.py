@@ -137,10 +137,12 @@ def build(engine: Engine, recipe: Recipe, *, fresh: bool = False) -> str:
         timeout=None,
     )
     said: list[str] = []
-    for step in steps:
-        if "error" in step:
-            raise _build_failed(engine, recipe, str(step["error"]), said)
+    problem: str | None = None
+    for step in steps:  # to the end, for the client keeps the connection of what is not read
+        problem = str(step["error"]) if "error" in step else problem
         said += [line for line in str(step.get("stream", "")).splitlines() if line.strip()]
+    if problem is not None:
+        raise _build_failed(engine, recipe, problem, said)
     return recipe.tag
 
 

@@ -44,7 +44,10 @@ def prepare(source: str, tools: Mapping[str, Sequence[str]]) -> Prepared | Faile
         return Failed(kind=kind, message=message, line=error.lineno, source=place)
     except (ValueError, RecursionError, MemoryError) as error:
         return Failed(kind="SyntaxError", message=f"the script cannot be read: {error}")
-    missed = list(_never_awaited(tree, tools))
+    last = tree.body[-1] if tree.body else None
+    missed = [
+        (label, node.lineno) for label, node in _never_awaited(tree, tools) if node is not last
+    ]
     if missed:
         calls = ", ".join(f"{label} on line {line}" for label, line in missed[:5])
         return Failed(
@@ -53,7 +56,8 @@ def prepare(source: str, tools: Mapping[str, Sequence[str]]) -> Prepared | Faile
             line=missed[0][1],
             source=line_of(source, missed[0][1]),
         )
-    code = _rewritten(source, tree)
+    awaited = [node for _, node in _never_awaited(tree, tools) if node is last]
+    code = _rewritten(source, tree, awaited)
     if _forgot_main(tree):
         code += "\nawait main()"
     return Prepared(code, source)
@@ -71,24 +75,28 @@ def line_of(source: str, number: int | None) -> str | None:
     return text[:400] or None
 
 
-def _never_awaited(tree: ast.AST, tools: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, int]]:
+def _never_awaited(
+    tree: ast.AST, tools: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, ast.Expr]]:
     """Calls of tools that stand alone as a statement, without ``await``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             match node.value.func:
                 case ast.Name(id=name) if name in tools and not tools[name]:
-                    yield f"{name}(…)", node.lineno
+                    yield f"{name}(…)", node
                 case ast.Attribute(value=ast.Name(id=name), attr=method) if tools.get(name):
-                    yield f"{name}.{method}(…)", node.lineno
+                    yield f"{name}.{method}(…)", node
                 case ast.Attribute(value=ast.Name(id="asyncio"), attr="gather"):
-                    yield "asyncio.gather(…)", node.lineno
+                    yield "asyncio.gather(…)", node
                 case _:
                     pass
 
 
-def _rewritten(source: str, tree: ast.AST) -> str:
+def _rewritten(source: str, tree: ast.AST, awaited: Sequence[ast.Expr]) -> str:
     """The text with small changes for what Monty has in another way; lines stay as they are."""
-    edits = sorted(_edits(tree), reverse=True)
+    # A call as the script's value is awaited, as the other sandboxes do.
+    forgotten = [(node.lineno, node.col_offset, b"", b"await ") for node in awaited]
+    edits = sorted([*_edits(tree), *forgotten], reverse=True)
     if not edits:
         return source
     lines = source.encode().replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")

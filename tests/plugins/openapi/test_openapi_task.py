@@ -1,0 +1,131 @@
+"""Whole tasks: three operations of a real specification, a write that is approved, no secret."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from delf import Agent
+from delf.testing import DelfProject, TestHost
+from delf.testing.models import ScriptedModel
+from delf_openapi import APITool
+from support.openapi_specs import PETS
+from support.raw_http import Reply, Seen, threaded_server
+
+KEY = "sk_test_5ecret"
+
+BILLING = """\
+found = await stripe.get_customers(email="ada@example.org", limit=1, desc="whose invoice it is")
+customer = found["data"][0]["id"]
+invoice = await stripe.post_invoices(
+    customer=customer, metadata={"order": "7"}, automatic_tax={"enabled": True}, desc="the invoice"
+)
+again = await stripe.get_invoices_invoice(invoice=invoice["id"], full_response=True)
+print(again["status"], again["body"]["id"], again["body"]["status"])
+"""
+
+
+class Billing:
+    """A stand-in for the API."""
+
+    def __init__(self) -> None:
+        self.made: list[dict[str, list[str]]] = []
+
+    def __call__(self, seen: Seen) -> Reply:
+        if seen.header("authorization") != f"Bearer {KEY}":
+            return Reply(401, b'{"error": {"message": "no such key"}}')
+        if (seen.method, seen.path) == ("GET", "/v1/customers"):
+            return Reply(200, b'{"object": "list", "data": [{"id": "cus_1"}]}')
+        if (seen.method, seen.path) == ("POST", "/v1/invoices"):
+            self.made.append(parse_qs(seen.body.decode()))
+            return Reply(200, b'{"id": "in_1", "status": "draft"}')
+        if (seen.method, seen.path) == ("GET", "/v1/invoices/in_1"):
+            return Reply(200, b'{"id": "in_1", "status": "draft"}')
+        return Reply(404, b"{}")
+
+
+@pytest.mark.parametrize("answer", [True, False], ids=["approved", "rejected"])
+def test_three_operations_of_stripe(answer: bool, specs: pathlib.Path) -> None:
+    billing = Billing()
+    asked: list[Any] = []
+
+    def on_confirm(request: Any) -> bool:
+        asked.append((request.action, request.effect, dict(request.arguments)))
+        assert not billing.made, "nothing happened before the answer"
+        return answer
+
+    host = TestHost.discover(environ={})
+    model = ScriptedModel()
+    host.provide(model.spec, model.factory)
+    model.writes(BILLING)
+    with threaded_server(billing) as server:
+        tool = APITool(
+            str(specs / "stripe_spec3_2022-04-12.json"),
+            name="stripe",
+            base_url=server.url,
+            allow=["get_customers", "post_invoices", "get_invoices_invoice"],
+            token=KEY,
+        )
+        with Agent(
+            tools=[tool], llm="scripted", host=host, sandbox="local", on_confirm=on_confirm, retry_count=0
+        ) as agent:
+            response = agent.run("Bill Ada for order 7.")
+    assert asked == [
+        ("stripe.post_invoices", "write",
+         {"customer": "cus_1", "metadata": {"order": "7"}, "automatic_tax": {"enabled": True}})
+    ]  # fmt: skip
+    assert response.status is answer
+    if answer:
+        assert response.text == "200 in_1 draft"
+        assert billing.made == [
+            {"customer": ["cus_1"], "metadata[order]": ["7"], "automatic_tax[enabled]": ["true"]}
+        ]
+    else:
+        assert billing.made == []
+    assert "async def post_invoices(" in model.prompts[0]
+    assert not any(KEY in prompt for prompt in model.prompts)
+    assert KEY not in json.dumps(response.to_dict(), default=str)
+
+
+def test_the_command_line(delf_project: DelfProject) -> None:
+    delf_project.write("pets.json", json.dumps(PETS))
+    script = """
+    made = await openapi.create_pet(name="Rex")
+    print(made["id"], [p["name"] for p in await openapi.list_pets()])
+    try:
+        print(open("/proc/self/environ").read())
+    except Exception as error:
+        print("closed")
+    """
+    import textwrap
+
+    llm = delf_project.model(textwrap.dedent(script))
+
+    def answer(seen: Seen) -> Reply:
+        if seen.header("x-key") != KEY:
+            return Reply(401, b"")
+        return Reply(200, b'{"id": 7}' if seen.method == "POST" else b'[{"id": 7, "name": "Rex"}]')
+
+    with threaded_server(answer) as server:
+        settings = ("--set", "connections.openapi.spec=pets.json", "--set", f"connections.openapi.base_url={server.url}")
+        task = ("run", "Add Rex.", "-c", "openapi", "--llm", llm, "--sandbox", "local", *settings)
+        refused = delf_project.run(*task, "--approve", "none", "--events", DELF_OPENAPI_API_KEY=KEY)
+        assert refused.exit_code != 0
+        assert [s.method for s in server.seen] == []
+        llm = delf_project.model(textwrap.dedent(script))
+        done = delf_project.run(*task, "--approve", "all", "--events", DELF_OPENAPI_API_KEY=KEY).succeeded()
+        assert [s.method for s in server.seen] == ["POST", "GET"]
+    assert "7 ['Rex']" in done.stdout
+    for text in (done.stdout, done.stderr, refused.stdout, refused.stderr, *delf_project.prompts):
+        assert KEY not in text
+
+
+def test_inspect_on_the_command_line(delf_project: DelfProject) -> None:
+    delf_project.write("pets.json", json.dumps(PETS))
+    result = delf_project.run("inspect", "openapi", "--set", "connections.openapi.spec=pets.json", "--json")
+    found = result.succeeded().json
+    assert (found["total"], found["methods"][0]["name"]) == (5, "list_pets")
