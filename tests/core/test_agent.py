@@ -95,7 +95,7 @@ class TestConfiguration:
 
     def test_a_model_that_no_plugin_serves(self, delf_host: TestHost) -> None:
         agent = Agent(llm="scripted", host=TestHost.discover(no_plugins=True), sandbox="local")
-        with pytest.raises(PluginError, match="delf-plugin-sandbox-local|no sandbox"):
+        with pytest.raises(PluginError, match="no sandbox"):
             agent.start()
         agent.stop()
 
@@ -502,7 +502,7 @@ class TestLifecycle:
         def run() -> None:
             try:
                 agent.run("x")
-            except BaseException as error:  # noqa: BLE001 - that is what is looked at
+            except BaseException as error:
                 errors.append(error)
 
         thread = threading.Thread(target=run)

@@ -42,11 +42,14 @@ class SandboxSpec(Spec):
 
     Args:
         isolation: How far it keeps a script from the host.
+        subset: Whether it runs only a part of Python; ``auto`` then prefers others, unless
+            ``min_isolation`` asks for what only this one gives.
     """
 
     kind: ClassVar[str] = "sandbox"
 
     isolation: Isolation
+    subset: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -279,7 +279,9 @@ class Huge(Connection):
             """Get one of the many things."""
             return {}
 
-        made = (action_from_function(get, name=f"get_{n}", effect="write") for n in range(self.count))
+        made = (
+            action_from_function(get, name=f"get_{n}", effect="write") for n in range(self.count)
+        )
         return list(made)
 
 
@@ -287,7 +289,10 @@ class Huge(Connection):
     ("count", "line"),
     [
         (200, "async def get_7(key: str, deep: bool = False) -> dict:"),
-        (240, 'async def get_7(key: str, deep=...) -> dict:  """Get one of the many things. [asks]"""'),
+        (
+            240,
+            'async def get_7(key: str, deep=...) -> dict:  """Get one of the many things. [asks]"""',
+        ),
         (400, "get_7(key, ...)  # Get one of the many things. [asks]"),
         (5000, "    # ... and "),
     ],

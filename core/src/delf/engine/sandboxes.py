@@ -74,7 +74,10 @@ async def choose_sandbox(
 async def _choose_strongest(
     host: PluginHost, config: AgentConfig, options: Mapping[str, Mapping[str, Any]]
 ) -> ChosenSandbox:
-    specs = sorted(host.specs(SandboxSpec), key=lambda s: (-isolation_rank(s.isolation), s.name))
+    specs = sorted(
+        host.specs(SandboxSpec),
+        key=lambda spec: (spec.subset, -isolation_rank(spec.isolation), spec.name),
+    )
     passed: list[str] = []
     for spec in specs:
         if isolation_rank(spec.isolation) < isolation_rank(config.min_isolation):

@@ -16,4 +16,5 @@ def delf_sandbox_backends() -> Iterable[SandboxSpec]:
         summary="An interpreter of a Python subset, written in Rust, without CPython's inside.",
         factory="delf_sandbox_monty.backend:MontyBackend",
         isolation="interpreter",
+        subset=True,
     )
