@@ -33,7 +33,7 @@ demo: $(DEMO_STAMP) ## run two tasks on a small shop, without any key
 
 .PHONY: test
 test: $(DEV_STAMP) ## run the tests; ARGS="tests/core -k name" for some of them
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n auto --dist worksteal $(ARGS)
 
 .PHONY: dev
 dev: $(DEV_STAMP) ## make .venv: every package editable, and the tools

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from delf.protocols.sandbox import (
     Raised,
     Rerun,
     SandboxBackend,
+    SandboxSession,
     SessionSpec,
     ToolNames,
 )
@@ -175,31 +177,58 @@ class Targets:
         writer.close()
 
 
-async def run_escape(backend: SandboxBackend, entry: dict[str, Any], target: Target) -> str | None:
-    """Run an attempt under limits; how it succeeded, if it did."""
+async def run_escapes(
+    backend: SandboxBackend, attempts: Sequence[dict[str, Any]], target: Target
+) -> dict[str, str]:
+    """Run attempts under limits, one after another, each for resources in a session of its own.
+
+    Returns:
+        How those succeeded that did, by their files.
+    """
+    found: dict[str, str] = {}
+    session: SandboxSession | None = None
+    try:
+        for entry in attempts:
+            alone = bool(_RESOURCES.search(entry["goal"]))
+            if session is None or alone or not session.alive:
+                if session is not None:
+                    await session.aclose()
+                session = await backend.open(_escape_spec())
+            problem = await _run_escape(session, entry, target)
+            if problem:
+                found[entry["file"]] = problem
+            if alone:
+                await session.aclose()
+    finally:
+        if session is not None:
+            await session.aclose()
+    return found
+
+
+def _escape_spec() -> SessionSpec:
+    limits = Limits(cpu_seconds=2, memory_bytes=256 * 2**20, output_bytes=2**20)
+    return SessionSpec(tools=TOOLS, modules=allowed_modules(), limits=limits)
+
+
+async def _run_escape(session: SandboxSession, entry: dict[str, Any], target: Target) -> str | None:
     stub = _stub()
     stub.HOST_SECRET = HOST_SECRET
     env = stub.make_tools()
     env.host_token = HOST_SECRET
     host = NotingHost(_tools(env, stub.ToolError))
-    limits = Limits(cpu_seconds=1, memory_bytes=256 * 2**20, output_bytes=2**20)
-    spec = SessionSpec(tools=TOOLS, modules=allowed_modules(), limits=limits)
     source = (CORPUS / "escape" / entry["file"]).read_text("utf-8")
     source = source.replace("@CORPUS@/listener.sock", str(target.folder / "l.sock"))
     source = source.replace("@CORPUS@", str(target.folder))
-    session = await backend.open(spec)
     outcome: Outcome
     try:
-        if not _RESOURCES.search(entry["goal"]):
-            await _fill(session, host)
         async with asyncio.timeout(4):
             outcome = await session.execute(source, host)
             if session.alive:
                 await session.execute("print('[second script]', 6 * 7)", host)
     except TimeoutError:
+        await session.aclose()
         outcome = Crashed(message="it went on until it was stopped")
     finally:
-        await session.aclose()
         env._db.close()
     return _judge(entry, host, env, outcome, target)
 

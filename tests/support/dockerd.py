@@ -79,12 +79,29 @@ def docker_session(factory: pytest.TempPathFactory) -> Iterator[DockerEngine]:
         find_program(helper)
     if os.getuid() != 0:
         pytest.skip("dockerd needs root")
-    with shared_server("docker", factory, lambda: engine_recipe(dockerd)) as facts:
+    with contextlib.ExitStack() as opened:
+        server = shared_server("docker", factory, lambda: engine_recipe(dockerd))
+        try:
+            facts = opened.enter_context(server)
+        except pytest.fail.Exception as error:
+            pytest.skip(f"dockerd cannot run here: {error}")
         engine = DockerEngine(**facts)
         with (session_folder(factory) / "docker.image").open("ab") as turn:
             fcntl.flock(turn, fcntl.LOCK_EX)
             import_base(engine)
+            _build_sandbox(engine)
         yield engine
+
+
+def _build_sandbox(engine: DockerEngine) -> None:
+    """Build the sandbox's image once, for all workers."""
+    from delf_sandbox_docker.engine import Engine
+    from delf_sandbox_docker.image import Recipe, build, is_built
+
+    opened, recipe = Engine(engine.url), Recipe(base=engine.base_image)
+    if not is_built(opened, recipe):
+        build(opened, recipe)
+    opened.close()
 
 
 def import_base(engine: DockerEngine) -> None:

@@ -14,7 +14,13 @@ from urllib.parse import parse_qsl, unquote
 
 from openapi_core import Config, OpenAPI
 from openapi_core.datatypes import RequestParameters
-from openapi_schema_validator import OAS30Validator, OAS30WriteValidator, OAS31Validator, oas30_format_checker, oas31_format_checker
+from openapi_schema_validator import (
+    OAS30Validator,
+    OAS30WriteValidator,
+    OAS31Validator,
+    oas30_format_checker,
+    oas31_format_checker,
+)
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 from werkzeug.datastructures import Headers, ImmutableMultiDict
@@ -38,7 +44,9 @@ class Arrived:
     def __init__(self, seen: Seen, host: str, query_pairs: list[tuple[str, str]]) -> None:
         query = ImmutableMultiDict(query_pairs)
         cookies = dict(
-            pair.strip().split("=", 1) for pair in (seen.header("cookie") or "").split(";") if "=" in pair
+            pair.strip().split("=", 1)
+            for pair in (seen.header("cookie") or "").split(";")
+            if "=" in pair
         )
         self.parameters = RequestParameters(
             query=query, header=Headers(seen.headers), cookie=ImmutableMultiDict(cookies)
@@ -71,7 +79,9 @@ class Verdict:
         return Counter(reason[:90] for _, reason in self.failures)
 
 
-def arguments_of(giver: Giver, operation: Operation, judge: Judge, full: bool) -> dict[str, Any] | None:
+def arguments_of(
+    giver: Giver, operation: Operation, judge: Judge, full: bool
+) -> dict[str, Any] | None:
     """Arguments for a call: the required ones, and with ``full`` some of the others.
 
     None when no values were found that fit the schemas: some contradict themselves.
@@ -83,7 +93,9 @@ def arguments_of(giver: Giver, operation: Operation, judge: Judge, full: bool) -
             if param.place == "path" and isinstance(value, str):
                 # The judge does not decode a slash, and "." is refused: it leads elsewhere.
                 value = value.replace("/", "_").replace(".", "_") or "x"
-            if not judge.fits(param.schema, value) or (param.style == "deepObject" and hollow(value)):
+            if not judge.fits(param.schema, value) or (
+                param.style == "deepObject" and hollow(value)
+            ):
                 return None
             given[param.arg] = value
     body = operation.body
@@ -159,7 +171,10 @@ class Judge:
         dialect = OAS30Validator if str(tree.get("openapi")).startswith("3.0") else OAS31Validator
         resource = DRAFT202012.create_resource(tree)
         registry: Any = Registry()
-        root: dict[str, Any] = {"registry": registry, "_resolver": registry.resolver_with_root(resource)}
+        root: dict[str, Any] = {
+            "registry": registry,
+            "_resolver": registry.resolver_with_root(resource),
+        }
         self.validator = lambda schema: dialect(schema, **root)
         writer = OAS30WriteValidator if dialect is OAS30Validator else OAS31Validator
         checker = oas30_format_checker if dialect is OAS30Validator else oas31_format_checker
@@ -193,7 +208,9 @@ class Judge:
 
     def _writable(self, schema: Any) -> dict[str, Any]:
         """A parameter's schema, which may be sent and whose default may be none of its enum."""
-        found = {k: v for k, v in self.giver.resolve(schema).items() if k not in ("readOnly", "default")}
+        found = {
+            k: v for k, v in self.giver.resolve(schema).items() if k not in ("readOnly", "default")
+        }
         for word in ("oneOf", "anyOf", "allOf"):
             if word in found:
                 found[word] = [self._writable(part) for part in found[word]]
@@ -241,7 +258,9 @@ class Judge:
             kind = seen.header("content-type")
             if seen.body and kind != "application/x-www-form-urlencoded":
                 raise ValueError(f"a form as {kind}")
-            body = parse_qsl(seen.body.decode(), keep_blank_values=True, strict_parsing=bool(seen.body))
+            body = parse_qsl(
+                seen.body.decode(), keep_blank_values=True, strict_parsing=bool(seen.body)
+            )
             self._check(self.form, nested(body))
 
         if self.multipart is not None and seen.body:
@@ -262,7 +281,9 @@ class Judge:
             is_list = inner.get("type") == "array" or any(
                 self.giver.flat(c).get("type") == "array" for c in inner.get("oneOf", ())
             )
-            values = [self._part(inner.get("items", inner) if is_list else inner, v) for v in values]
+            values = [
+                self._part(inner.get("items", inner) if is_list else inner, v) for v in values
+            ]
             result[name] = values if is_list else values[0]
         return result
 
@@ -318,7 +339,12 @@ def nested(pairs: list[tuple[str, str]]) -> dict[str, Any]:
 
 
 async def judge_spec(
-    spec: str, *, rounds: int = 1, only: set[str] | None = None, most: int | None = None, seed: int = 0
+    spec: str,
+    *,
+    rounds: int = 1,
+    only: set[str] | None = None,
+    most: int | None = None,
+    seed: int = 0,
 ) -> Verdict:
     """Call the operations of a specification and collect the verdicts.
 
@@ -357,7 +383,7 @@ async def judge_spec(
                 except DelfError as error:
                     verdict.failures.append((name, f"refused: {error.message}"))
                     continue
-                except Exception as error:  # noqa: BLE001
+                except Exception as error:
                     verdict.failures.append((name, f"crash: {type(error).__name__}: {error}"))
                     continue
                 try:
@@ -367,7 +393,10 @@ async def judge_spec(
                     detail = getattr(cause, "schema_errors", None)
                     text = "; ".join(str(e.message)[:120] for e in detail) if detail else ""
                     verdict.failures.append(
-                        (name, f"{type(error).__name__}: {type(cause).__name__} {str(cause)[:200]} {text} <- {server.last.target[:200]} {server.last.body[:200]!r}")
+                        (
+                            name,
+                            f"{type(error).__name__}: {type(cause).__name__} {str(cause)[:200]} {text} <- {server.last.target[:200]} {server.last.body[:200]!r}",
+                        )
                     )
                 else:
                     verdict.valid += 1

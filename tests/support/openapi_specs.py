@@ -10,7 +10,9 @@ def spec(paths: dict[str, Any], version: str = "3.0.3", **more: Any) -> dict[str
     return {"openapi": version, "info": {"title": "Tests", "version": "1"}, "paths": paths, **more}
 
 
-def one(operation: dict[str, Any], path: str = "/x", method: str = "get", **more: Any) -> dict[str, Any]:
+def one(
+    operation: dict[str, Any], path: str = "/x", method: str = "get", **more: Any
+) -> dict[str, Any]:
     """A specification with one operation, called ``call``."""
     full = {"operationId": "call", "responses": {"200": {"description": "ok"}}, **operation}
     return spec({path: {method: full}}, **more)
@@ -21,7 +23,9 @@ def param(name: str, place: str = "query", schema: Any = None, **more: Any) -> d
     return {"name": name, "in": place, "schema": schema or {"type": "string"}, **more}
 
 
-def body(schema: Any, media: str = "application/json", *, required: bool = True, **more: Any) -> dict[str, Any]:
+def body(
+    schema: Any, media: str = "application/json", *, required: bool = True, **more: Any
+) -> dict[str, Any]:
     """A request body."""
     return {"required": required, "content": {media: {"schema": schema, **more}}}
 
@@ -33,13 +37,18 @@ PETS = spec(
                 "operationId": "listPets",
                 "tags": ["pets"],
                 "summary": "List pets",
-                "parameters": [param("limit", schema={"type": "integer", "default": 20, "maximum": 100})],
+                "parameters": [
+                    param("limit", schema={"type": "integer", "default": 20, "maximum": 100})
+                ],
                 "responses": {
                     "200": {
                         "description": "ok",
                         "content": {
                             "application/json": {
-                                "schema": {"type": "array", "items": {"$ref": "#/components/schemas/Pet"}}
+                                "schema": {
+                                    "type": "array",
+                                    "items": {"$ref": "#/components/schemas/Pet"},
+                                }
                             }
                         },
                     }
@@ -53,11 +62,15 @@ PETS = spec(
                 "responses": {
                     "201": {
                         "description": "made",
-                        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Pet"}}},
+                        "content": {
+                            "application/json": {"schema": {"$ref": "#/components/schemas/Pet"}}
+                        },
                     },
                     "422": {
                         "description": "The pet is not acceptable",
-                        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+                        "content": {
+                            "application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}
+                        },
                     },
                 },
             },
@@ -71,7 +84,9 @@ PETS = spec(
                 "responses": {
                     "200": {
                         "description": "ok",
-                        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Pet"}}},
+                        "content": {
+                            "application/json": {"schema": {"$ref": "#/components/schemas/Pet"}}
+                        },
                     }
                 },
             },
@@ -91,7 +106,9 @@ PETS = spec(
                 "responses": {
                     "200": {
                         "description": "ok",
-                        "content": {"image/png": {"schema": {"type": "string", "format": "binary"}}},
+                        "content": {
+                            "image/png": {"schema": {"type": "string", "format": "binary"}}
+                        },
                     }
                 },
             },

@@ -114,7 +114,9 @@ class Giver:
         most = min(found.get("maxItems", 3), max(least, 3))
         count = max(least, 0 if depth > 4 else self.random.randint(1, max(1, most)))
         count = min(count, found.get("maxItems", count))
-        items = [self.give(found.get("items") or {"type": "string"}, depth + 1) for _ in range(count)]
+        items = [
+            self.give(found.get("items") or {"type": "string"}, depth + 1) for _ in range(count)
+        ]
         if found.get("uniqueItems"):
             items = [v for i, v in enumerate(items) if v not in items[:i]]
         return items
@@ -146,14 +148,18 @@ class Giver:
         low, high = found.get("minimum"), found.get("maximum")
         over, under = found.get("exclusiveMinimum"), found.get("exclusiveMaximum")
         low = over + 1 if isinstance(over, (int, float)) and not isinstance(over, bool) else low
-        high = under - 1 if isinstance(under, (int, float)) and not isinstance(under, bool) else high
+        high = (
+            under - 1 if isinstance(under, (int, float)) and not isinstance(under, bool) else high
+        )
         low = (low + 1 if over is True else low) if low is not None else None
         if low is None:
             low = min(1, high) if high is not None else 1
         high = max(low, high if high is not None else low + 50)
         step = found.get("multipleOf")
         if kind == "integer" or step:
-            value = self.random.randint(int(-(-low // 1)), max(int(-(-low // 1)), int(min(high, 2**31))))
+            value = self.random.randint(
+                int(-(-low // 1)), max(int(-(-low // 1)), int(min(high, 2**31)))
+            )
             if step:
                 value = value // step * step or step
             return value
@@ -197,7 +203,7 @@ class Giver:
                 out += self._one_of(arg)
             elif op in (sre.MAX_REPEAT, sre.MIN_REPEAT):
                 low, high, inner = arg
-                count = min(max(low, 1 if least <= 1 else least), high)
+                count = min(max(low, max(1, least)), high)
                 out += "".join(self._sre(inner, 1) for _ in range(count))
             elif op is sre.SUBPATTERN:
                 out += self._sre(arg[-1], least)
@@ -228,5 +234,9 @@ def _class_text(choices: Any) -> str:
         elif op is sre.RANGE:
             parts += f"{re.escape(chr(arg[0]))}-{re.escape(chr(arg[1]))}"
         elif op is sre.CATEGORY:
-            parts += {sre.CATEGORY_DIGIT: r"\d", sre.CATEGORY_WORD: r"\w", sre.CATEGORY_SPACE: r"\s"}.get(arg, "")
+            parts += {
+                sre.CATEGORY_DIGIT: r"\d",
+                sre.CATEGORY_WORD: r"\w",
+                sre.CATEGORY_SPACE: r"\s",
+            }.get(arg, "")
     return f"[{parts}]"

@@ -64,13 +64,18 @@ class RawServer:
                 first, *lines = head.strip().split("\r\n")
                 method, target, _ = first.split(" ")
                 pairs = [line.partition(":") for line in lines]
-                headers = [(k, v.strip().encode("latin-1").decode("utf-8", "replace")) for k, _, v in pairs]
+                headers = [
+                    (k, v.strip().encode("latin-1").decode("utf-8", "replace")) for k, _, v in pairs
+                ]
                 size = next((int(v) for k, v in headers if k.lower() == "content-length"), 0)
                 seen = Seen(method, target, headers, await reader.readexactly(size))
                 self.seen.append(seen)
                 reply = self.answer(seen) if self.answer else Reply()
                 fields = {**reply.headers, "Content-Length": str(len(reply.body))}
-                lines = [f"HTTP/1.1 {reply.status} Status", *(f"{k}: {v}" for k, v in fields.items())]
+                lines = [
+                    f"HTTP/1.1 {reply.status} Status",
+                    *(f"{k}: {v}" for k, v in fields.items()),
+                ]
                 writer.write("\r\n".join([*lines, "", ""]).encode("utf-8"))
                 writer.write(b"" if method == "HEAD" else reply.body)
                 await writer.drain()

@@ -9,13 +9,16 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from delf.engine.order import TaskOrder
-from delf.engine.views.snapshot import StreamSnapshot, snapshot
 from delf.errors import UnknownTaskError
-from delf.events import Event
 from delf.messages import ModelDelta
 from delf.response import Response
+
+if TYPE_CHECKING:
+    from delf.engine.views.snapshot import StreamSnapshot
+    from delf.events import Event
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class BackgroundTask:
 
     def look(self) -> StreamSnapshot:
         """How it stands now; from any thread."""
+        from delf.engine.views.snapshot import StreamSnapshot, snapshot
+
         if self.events:
             return snapshot(tuple(self.events))
         elapsed = int((time.time() - self.accepted_at) * 1000)

@@ -40,14 +40,18 @@ def parts(seen: Seen) -> dict[str, list[tuple[str | None, str | None, bytes]]]:
 
 
 async def test_json_is_flattened_to_keywords(open_api, invoke, server: RawServer):
-    schema = thing(a={"type": "integer"}, b={"type": "string", "nullable": True}, c={"type": "string"})
+    schema = thing(
+        a={"type": "integer"}, b={"type": "string", "nullable": True}, c={"type": "string"}
+    )
     await invoke(open_api(one({"requestBody": body(schema)}, method="post")), "call", a=1, b=None)
     assert json.loads(server.last.body) == {"a": 1, "b": None}
     assert server.last.header("content-type") == "application/json"
 
 
 async def test_dates_and_bytes_become_what_json_has(open_api, invoke, server: RawServer):
-    schema = thing(at={"type": "string", "format": "date-time"}, data={"type": "string", "format": "byte"})
+    schema = thing(
+        at={"type": "string", "format": "date-time"}, data={"type": "string", "format": "byte"}
+    )
     moment = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
     tool = open_api(one({"requestBody": body(schema)}, method="post"))
     await invoke(tool, "call", at=moment, data=b"hello")
@@ -69,15 +73,22 @@ async def test_what_cannot_be_flattened_is_one_keyword(schema, value, open_api, 
     assert json.loads(server.last.body) == value
 
 
-async def test_a_body_with_a_name_of_a_parameter_is_one_keyword(open_api, invoke, server: RawServer):
-    operation = {"parameters": [param("id", "path", required=True)], "requestBody": body(thing(id={}))}
+async def test_a_body_with_a_name_of_a_parameter_is_one_keyword(
+    open_api, invoke, server: RawServer
+):
+    operation = {
+        "parameters": [param("id", "path", required=True)],
+        "requestBody": body(thing(id={})),
+    }
     tool = open_api(one(operation, "/x/{id}", "put"))
     await invoke(tool, "call", id="1", body={"id": "2"})
     assert (server.last.path, json.loads(server.last.body)) == ("/x/1", {"id": "2"})
 
 
 async def test_composed_bodies_are_merged(open_api, invoke, server: RawServer):
-    schema = {"allOf": [thing(a={"type": "integer"}), {**thing(b={"type": "string"}), "required": ["b"]}]}
+    schema = {
+        "allOf": [thing(a={"type": "integer"}), {**thing(b={"type": "string"}), "required": ["b"]}]
+    }
     tool = open_api(one({"requestBody": body(schema)}, method="post"))
     await invoke(tool, "call", a=1, b="x")
     assert json.loads(server.last.body) == {"a": 1, "b": "x"}
@@ -93,7 +104,10 @@ async def test_further_properties_where_they_are_welcome(open_api, invoke, serve
 
 
 async def test_what_is_read_only_is_not_asked_for(open_api, invoke, server: RawServer):
-    schema = {**thing(id={"type": "integer", "readOnly": True}, a={"type": "string"}), "required": ["id", "a"]}
+    schema = {
+        **thing(id={"type": "integer", "readOnly": True}, a={"type": "string"}),
+        "required": ["id", "a"],
+    }
     tool = open_api(one({"requestBody": body(schema)}, method="post"))
     (action,) = await tool.actions()
     assert [p.name for p in action.parameters] == ["a"]
@@ -121,7 +135,11 @@ async def test_an_empty_body_that_is_required_is_sent(open_api, invoke, server: 
 
 
 async def test_a_form(open_api, invoke, server: RawServer):
-    schema = thing(a={"type": "string"}, l={"type": "array", "items": {"type": "integer"}}, o={"type": "object"})
+    schema = thing(
+        a={"type": "string"},
+        l={"type": "array", "items": {"type": "integer"}},
+        o={"type": "object"},
+    )
     tool = open_api(one({"requestBody": body(schema, FORM)}, method="post"))
     await invoke(tool, "call", a="x y&z=é", l=[1, 2], o={"k": 1})
     assert server.last.header("content-type") == FORM
@@ -141,7 +159,12 @@ async def test_a_form_with_brackets_like_stripes(open_api, invoke, server: RawSe
     content = body(schema, FORM, encoding={"card": deep, "items": deep, "expand": deep})
     tool = open_api(one({"requestBody": content}, method="post"))
     await invoke(
-        tool, "call", amount=5, card={"exp": {"month": 1}}, items=[{"price": "p", "n": True}], expand=["a.b"]
+        tool,
+        "call",
+        amount=5,
+        card={"exp": {"month": 1}},
+        items=[{"price": "p", "n": True}],
+        expand=["a.b"],
     )
     assert parse_qsl(server.last.body.decode()) == [
         ("amount", "5"), ("card[exp][month]", "1"), ("items[0][price]", "p"), ("items[0][n]", "true"),
@@ -178,7 +201,14 @@ async def test_multipart(open_api, invoke, server: RawServer):
     tool = open_api(one({"requestBody": content}, method="post"))
     named = {"content": b"two\r\n--x", "filename": 'a"\r\nX: 1.txt', "content_type": "text/plain"}
     await invoke(
-        tool, "call", file=b"\x89PNG\r\n", files=[b"one", named], note="ü", n=3, meta={"k": [1]}, tags=["a", "b"]
+        tool,
+        "call",
+        file=b"\x89PNG\r\n",
+        files=[b"one", named],
+        note="ü",
+        n=3,
+        meta={"k": [1]},
+        tags=["a", "b"],
     )
     found = parts(server.last)
     assert found["file"] == [("file", "image/png", b"\x89PNG\r\n")]
@@ -196,7 +226,9 @@ async def test_bytes(media, open_api, invoke, server: RawServer):
     tool = open_api(one({"requestBody": body(FILE, media)}, method="put"))
     await invoke(tool, "call", body=b"\x00\xff")
     assert server.last.body == b"\x00\xff"
-    assert server.last.header("content-type") == (media if "*" not in media else "application/octet-stream")
+    assert server.last.header("content-type") == (
+        media if "*" not in media else "application/octet-stream"
+    )
 
 
 @pytest.mark.parametrize("media", ["text/plain", "application/xml", "application/x-ndjson"])
@@ -224,9 +256,26 @@ async def test_swagger_2_forms_and_bodies(open_api, invoke, server: RawServer):
                 "post": {
                     "operationId": "form",
                     "parameters": [
-                        {"name": "l", "in": "formData", "type": "array", "items": {"type": "string"}},
-                        {"name": "q", "in": "query", "type": "array", "items": {"type": "string"}, "collectionFormat": "multi"},
-                        {"name": "t", "in": "query", "type": "array", "items": {"type": "string"}, "collectionFormat": "tsv"},
+                        {
+                            "name": "l",
+                            "in": "formData",
+                            "type": "array",
+                            "items": {"type": "string"},
+                        },
+                        {
+                            "name": "q",
+                            "in": "query",
+                            "type": "array",
+                            "items": {"type": "string"},
+                            "collectionFormat": "multi",
+                        },
+                        {
+                            "name": "t",
+                            "in": "query",
+                            "type": "array",
+                            "items": {"type": "string"},
+                            "collectionFormat": "tsv",
+                        },
                     ],
                     "responses": {"200": {"description": "ok"}},
                 },
@@ -234,7 +283,9 @@ async def test_swagger_2_forms_and_bodies(open_api, invoke, server: RawServer):
             "/file": {
                 "post": {
                     "operationId": "file",
-                    "parameters": [{"name": "f", "in": "formData", "type": "file", "required": True}],
+                    "parameters": [
+                        {"name": "f", "in": "formData", "type": "file", "required": True}
+                    ],
                     "responses": {"200": {"description": "ok"}},
                 }
             },
@@ -242,11 +293,20 @@ async def test_swagger_2_forms_and_bodies(open_api, invoke, server: RawServer):
                 "put": {
                     "operationId": "json_",
                     "parameters": [{"$ref": "#/parameters/Thing"}],
-                    "responses": {"200": {"description": "ok", "schema": {"$ref": "#/definitions/Thing"}}},
+                    "responses": {
+                        "200": {"description": "ok", "schema": {"$ref": "#/definitions/Thing"}}
+                    },
                 }
             },
         },
-        "parameters": {"Thing": {"name": "body", "in": "body", "required": True, "schema": {"$ref": "#/definitions/Thing"}}},
+        "parameters": {
+            "Thing": {
+                "name": "body",
+                "in": "body",
+                "required": True,
+                "schema": {"$ref": "#/definitions/Thing"},
+            }
+        },
         "definitions": {"Thing": thing(a={"type": "integer"})},
     }
     tool = open_api(swagger)

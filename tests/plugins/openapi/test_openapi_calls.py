@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError, ToolExecutionError, ToolRefusedError
+from delf.errors import (
+    ConnectionConfigurationError,
+    ConnectionUnavailableError,
+    ToolExecutionError,
+    ToolRefusedError,
+)
 from delf_openapi import APITool
 from delf_openapi.failures import APIError
 from support.openapi_specs import PETS, body, one, param, spec
@@ -57,13 +62,20 @@ async def test_schemes_that_belong_together(open_api, invoke, server: RawServer)
 
 
 async def test_no_credentials_where_none_are_asked_for(open_api, invoke, server: RawServer):
-    document = one({"security": []}, components={"securitySchemes": SCHEMES}, security=[{"bearer": []}])
+    document = one(
+        {"security": []}, components={"securitySchemes": SCHEMES}, security=[{"bearer": []}]
+    )
     await invoke(open_api(document, token="t"), "call")
     assert server.last.header("authorization") is None
 
 
 async def test_headers_and_params_of_the_connection(open_api, invoke, server: RawServer):
-    found = [param("X-Tenant", "header"), param("key"), param("q"), param("org", "path", required=True)]
+    found = [
+        param("X-Tenant", "header"),
+        param("key"),
+        param("q"),
+        param("org", "path", required=True),
+    ]
     tool = open_api(
         one({"parameters": found}, "/{org}/x"),
         headers={"x-tenant": "t1", "Authorization": "Bearer abc"},
@@ -76,30 +88,66 @@ async def test_headers_and_params_of_the_connection(open_api, invoke, server: Ra
         await invoke(tool, "call", org="other")
     await invoke(tool, "call", q="1")
     assert server.last.target == "/acme%2F1/x?q=1&key=k1"
-    assert (server.last.header("x-tenant"), server.last.header("authorization")) == ("t1", "Bearer abc")
+    assert (server.last.header("x-tenant"), server.last.header("authorization")) == (
+        "t1",
+        "Bearer abc",
+    )
 
 
 async def test_secrets_are_not_shown(open_api, invoke):
     secrets = ["hdr-5ecret", "prm-5ecret", "key-5ecret"]
     tool = open_api(
-        PETS, headers={"X-A": secrets[0]}, params={"p": secrets[1]}, api_key=secrets[2], allow=["listPets"]
+        PETS,
+        headers={"X-A": secrets[0]},
+        params={"p": secrets[1]},
+        api_key=secrets[2],
+        allow=["listPets"],
     )
-    shown = [repr(tool), repr(tool.settings), json.dumps(tool.inspect(verbose=True)), repr(await tool.actions())]
+    shown = [
+        repr(tool),
+        repr(tool.settings),
+        json.dumps(tool.inspect(verbose=True)),
+        repr(await tool.actions()),
+    ]
     assert not [s for s in secrets if any(s in text for text in shown)]
+
+
+async def test_a_key_in_the_query_is_not_logged(open_api, invoke, server, caplog):
+    caplog.set_level("DEBUG")
+    await invoke(
+        open_api(secured({"query": []}), api_key="k-5ecret", path_params={"ORG": "x"}), "call"
+    )
+    assert "k-5ecret" not in caplog.text
 
 
 async def test_oauth_client_credentials(invoke):
     def answer(seen: Seen) -> Reply:
         if seen.path == "/token":
-            assert seen.header("authorization") == "Basic " + base64.b64encode(b"me:s3cret").decode()
+            assert (
+                seen.header("authorization") == "Basic " + base64.b64encode(b"me:s3cret").decode()
+            )
             number = sum(1 for s in server.seen if s.path == "/token")
-            return Reply(200, json.dumps({"access_token": f"t{number}", "expires_in": 3600}).encode())
-        return Reply(401 if seen.header("authorization") == "Bearer t1" and len(server.seen) > 3 else 200)
+            return Reply(
+                200, json.dumps({"access_token": f"t{number}", "expires_in": 3600}).encode()
+            )
+        return Reply(
+            401 if seen.header("authorization") == "Bearer t1" and len(server.seen) > 3 else 200
+        )
 
     async with raw_server(answer) as server:
-        scheme = {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": f"{server.url}/token", "scopes": {}}}}
+        scheme = {
+            "type": "oauth2",
+            "flows": {"clientCredentials": {"tokenUrl": f"{server.url}/token", "scopes": {}}},
+        }
         document = one({"security": [{"o": ["a"]}]}, components={"securitySchemes": {"o": scheme}})
-        tool = APITool(document, name="api", base_url=server.url, client_id="me", client_secret="s3cret", scopes=["a"])
+        tool = APITool(
+            document,
+            name="api",
+            base_url=server.url,
+            client_id="me",
+            client_secret="s3cret",
+            scopes=["a"],
+        )
         for _ in range(3):
             await invoke(tool, "call")
         await tool.aclose()
@@ -113,7 +161,11 @@ async def test_oauth_client_credentials(invoke):
     [
         ({"servers": [{"url": "{base}/v1/"}]}, {}, "/v1/x"),
         ({"servers": [{"url": "{base}/{v}", "variables": {"v": {"default": "v2"}}}]}, {}, "/v2/x"),
-        ({"servers": [{"url": "{base}/{v}", "variables": {"v": {"default": "v2"}}}]}, {"path_params": {"v": "v3"}}, "/v3/x"),
+        (
+            {"servers": [{"url": "{base}/{v}", "variables": {"v": {"default": "v2"}}}]},
+            {"path_params": {"v": "v3"}},
+            "/v3/x",
+        ),
         ({"servers": [{"url": "https://elsewhere.example"}], "own": "{base}/own"}, {}, "/own/x"),
         ({"servers": [{"url": "https://elsewhere.example"}]}, {"base_url": "{base}/b"}, "/b/x"),
     ],
@@ -122,7 +174,9 @@ async def test_servers(document, settings, target, invoke, server: RawServer):
     filled = json.loads(json.dumps(document).replace("{base}", server.url))
     own = filled.pop("own", None)
     operation: dict[str, Any] = {"servers": [{"url": own}]} if own else {}
-    settings = {k: v.replace("{base}", server.url) if isinstance(v, str) else v for k, v in settings.items()}
+    settings = {
+        k: v.replace("{base}", server.url) if isinstance(v, str) else v for k, v in settings.items()
+    }
     tool = APITool(one(operation, **filled), name="api", **settings)
     await invoke(tool, "call")
     await tool.aclose()
@@ -136,9 +190,17 @@ async def test_no_server_is_said(invoke):
 
 
 async def test_redirects_at_home_keep_credentials(open_api, invoke, server: RawServer):
-    server.answer = lambda seen: Reply(307, b"", {"Location": "/y"}) if seen.path == "/x" else Reply()
-    await invoke(open_api(one({}, method="get"), headers={"X-API-Key": "k"}, params={"p": "1"}), "call")
-    assert (server.last.path, server.last.header("x-api-key"), server.last.query) == ("/y", "k", "p=1")
+    server.answer = lambda seen: (
+        Reply(307, b"", {"Location": "/y"}) if seen.path == "/x" else Reply()
+    )
+    await invoke(
+        open_api(one({}, method="get"), headers={"X-API-Key": "k"}, params={"p": "1"}), "call"
+    )
+    assert (server.last.path, server.last.header("x-api-key"), server.last.query) == (
+        "/y",
+        "k",
+        "p=1",
+    )
 
 
 async def test_redirects_to_another_origin_carry_nothing(open_api, invoke, server: RawServer):
@@ -157,7 +219,9 @@ async def test_redirects_to_another_origin_carry_nothing(open_api, invoke, serve
 async def test_a_body_is_not_carried_to_another_origin(open_api, invoke, server: RawServer):
     async with raw_server() as other:
         server.answer = lambda seen: Reply(307, b"", {"Location": f"{other.url}/x"})
-        tool = open_api(one({"requestBody": body({"type": "object", "properties": {"a": {}}})}, method="post"))
+        tool = open_api(
+            one({"requestBody": body({"type": "object", "properties": {"a": {}}})}, method="post")
+        )
         with pytest.raises(ToolExecutionError, match="only reading follows"):
             await invoke(tool, "call", a=1)
         assert not other.seen
@@ -181,7 +245,14 @@ class Naps:
 
 @pytest.mark.parametrize(
     ("method", "status", "attempts"),
-    [("get", 503, 3), ("put", 429, 3), ("delete", 502, 3), ("post", 503, 1), ("patch", 429, 1), ("get", 500, 1)],
+    [
+        ("get", 503, 3),
+        ("put", 429, 3),
+        ("delete", 502, 3),
+        ("post", 503, 1),
+        ("patch", 429, 1),
+        ("get", 500, 1),
+    ],
 )
 async def test_retries(method, status, attempts, open_api, invoke, server: RawServer):
     from delf_openapi.transport import Transport
@@ -244,7 +315,11 @@ async def test_answers(kind, content, value, open_api, invoke, server: RawServer
 
 
 async def test_a_whole_answer_with_its_headers(open_api, invoke, server: RawServer):
-    head = {"Content-Type": "application/json", "Link": '<https://x/?page=2>; rel="next"', "Set-Cookie": "sid=1"}
+    head = {
+        "Content-Type": "application/json",
+        "Link": '<https://x/?page=2>; rel="next"',
+        "Set-Cookie": "sid=1",
+    }
     server.answer = lambda seen: Reply(200, b"[1]", head)
     found = await invoke(open_api(one({})), "call", full_response=True)
     assert (found["status"], found["body"]) == (200, [1])
@@ -272,7 +347,9 @@ async def test_an_error_says_all_that_helps(open_api, invoke, server: RawServer)
     assert "key-5ecret" not in text
 
 
-async def test_a_refusal_names_the_scheme_that_nothing_was_given_for(open_api, invoke, server: RawServer):
+async def test_a_refusal_names_the_scheme_that_nothing_was_given_for(
+    open_api, invoke, server: RawServer
+):
     server.answer = lambda seen: Reply(401, b"")
     with pytest.raises(APIError) as caught:
         await invoke(open_api(PETS), "list_pets")
@@ -293,7 +370,9 @@ async def test_a_refusal_names_the_scheme_that_nothing_was_given_for(open_api, i
         ({"name": "x", "parent": {"name": float("nan")}}, "not a number that can be sent"),
     ],
 )
-async def test_arguments_are_checked_before_anything_is_sent(arguments, said, open_api, invoke, server):
+async def test_arguments_are_checked_before_anything_is_sent(
+    arguments, said, open_api, invoke, server
+):
     with pytest.raises(ToolRefusedError, match=said) as caught:
         await invoke(open_api(PETS), "create_pet", **arguments)
     assert "Expected api.create_pet(name: str" in caught.value.message
@@ -319,7 +398,11 @@ async def test_cookies_are_not_carried_from_call_to_call(open_api, invoke, serve
 def test_it_works_on_several_loops() -> None:
     async def once() -> Any:
         async with raw_server() as server:
-            tool = APITool(spec({"/x": {"get": {"operationId": "call", "responses": {}}}}), name="api", base_url=server.url)
+            tool = APITool(
+                spec({"/x": {"get": {"operationId": "call", "responses": {}}}}),
+                name="api",
+                base_url=server.url,
+            )
             for _ in range(2):
                 (action,) = await tool.actions()
                 await action.call()

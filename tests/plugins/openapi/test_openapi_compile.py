@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import sys
 import time
 from typing import Any
 
@@ -33,19 +34,25 @@ async def test_a_small_api() -> None:
     assert {n: (a.effect, a.signature) for n, a in actions.items()} == {
         "list_pets": (
             "read",
-            '(limit: int = 20) -> list[(Pet := {"id": int, "name": str, '
-            '"kind": Literal[\'cat\', \'dog\'], "parent": Pet})]',
+            (
+                '(limit: int = 20) -> list[(Pet := {"id": int, "name": str, '
+                "\"kind\": Literal['cat', 'dog'], \"parent\": Pet})]"
+            ),
         ),
         "create_pet": (
             "write",
-            "(name: str, kind: Literal['cat', 'dog'] = ..., parent: (Pet := {\"name\": str, "
-            "\"kind\"?: Literal['cat', 'dog'], \"parent\"?: Pet}) = ...) -> "
-            '(Pet := {"id": int, "name": str, "kind": Literal[\'cat\', \'dog\'], "parent": Pet})',
+            (
+                "(name: str, kind: Literal['cat', 'dog'] = ..., parent: (Pet := {\"name\": str, "
+                "\"kind\"?: Literal['cat', 'dog'], \"parent\"?: Pet}) = ...) -> "
+                '(Pet := {"id": int, "name": str, "kind": Literal[\'cat\', \'dog\'], "parent": Pet})'
+            ),
         ),
         "get_pet": (
             "read",
-            '(petId: int) -> (Pet := {"id": int, "name": str, "kind": Literal[\'cat\', \'dog\'], '
-            '"parent": Pet})',
+            (
+                '(petId: int) -> (Pet := {"id": int, "name": str, "kind": Literal[\'cat\', \'dog\'], '
+                '"parent": Pet})'
+            ),
         ),
         "delete_pet": ("irreversible", "(petId: int) -> None"),
         "get_photo": ("read", "(petId: int) -> bytes"),
@@ -97,7 +104,9 @@ paths:
         ({"openapi": "3.0.0", "paths": []}, "#/paths", "no mapping"),
     ],
 )
-async def test_a_broken_specification_says_where_and_why(document: Any, place: str, reason: str) -> None:
+async def test_a_broken_specification_says_where_and_why(
+    document: Any, place: str, reason: str
+) -> None:
     with pytest.raises(SpecError, match=reason) as caught:
         await actions_of(document)
     assert caught.value.pointer == place
@@ -131,7 +140,9 @@ async def test_a_file_or_address_that_is_not_there() -> None:
 
 BROKEN = {
     "/dangling": {"get": {"operationId": "dangling", "parameters": [{"$ref": "#/nope"}]}},
-    "/circle": {"post": {"operationId": "circle", "requestBody": {"$ref": "#/components/requestBodies/A"}}},
+    "/circle": {
+        "post": {"operationId": "circle", "requestBody": {"$ref": "#/components/requestBodies/A"}}
+    },
     "/listed": {"get": []},
     "/params": {"get": {"operationId": "params", "parameters": {"a": 1}}},
     "/place": {"get": {"operationId": "place", "parameters": [{"name": "a", "in": "nowhere"}]}},
@@ -176,7 +187,10 @@ async def test_names(operation_id: str | None, name: str) -> None:
 
 
 async def test_names_are_unique_and_stable() -> None:
-    paths = {f"/{n}": {m: {"operationId": "do-it", "responses": {}} for m in ("get", "post")} for n in "ab"}
+    paths = {
+        f"/{n}": {m: {"operationId": "do-it", "responses": {}} for m in ("get", "post")}
+        for n in "ab"
+    }
     names = list(await actions_of(spec(paths)))
     assert names == ["do_it", "do_it_post", "do_it_get", "do_it_2"]
     assert names == list(await actions_of(spec(paths)))
@@ -196,7 +210,9 @@ EFFECTS = [
 
 @pytest.mark.parametrize(("method", "effect", "operation_id"), EFFECTS)
 async def test_effects(method: str, effect: str, operation_id: str) -> None:
-    (action,) = (await actions_of(spec({"/x": {method: {"operationId": operation_id, "responses": {}}}}))).values()
+    (action,) = (
+        await actions_of(spec({"/x": {method: {"operationId": operation_id, "responses": {}}}}))
+    ).values()
     assert action.effect == effect
 
 
@@ -207,9 +223,17 @@ TYPES: list[tuple[Any, str, str]] = [
     ({"const": "a"}, "3.1.0", "Literal['a']"),
     ({"enum": ["a", "b", None], "nullable": True}, "3.0.3", "Literal['a', 'b'] | None"),
     ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "3.1.0", "str | None"),
-    ({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "integer"}}]}, "3.0.3", "str | list[int]"),
+    (
+        {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "integer"}}]},
+        "3.0.3",
+        "str | list[int]",
+    ),
     ({"type": "object", "additionalProperties": {"type": "number"}}, "3.0.3", "dict[str, float]"),
-    ({"allOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {}}}]}, "3.0.3", '{"a"?: str, "b"?: Any}'),
+    (
+        {"allOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {}}}]},
+        "3.0.3",
+        '{"a"?: str, "b"?: Any}',
+    ),
     ({"type": "string", "format": "binary"}, "3.0.3", "bytes"),
     ({"properties": {"$ref": {"type": "string"}}}, "3.0.3", '{"$ref"?: str}'),
     (True, "3.1.0", "Any"),
@@ -228,7 +252,11 @@ async def test_types(schema: Any, version: str, text: str) -> None:
 async def test_defaults_formats_and_order() -> None:
     found = [
         param("b", schema={"type": "boolean", "default": False}),
-        param("since", schema={"type": "string", "format": "date-time"}, description="Only <b>newer</b>. More."),
+        param(
+            "since",
+            schema={"type": "string", "format": "date-time"},
+            description="Only <b>newer</b>. More.",
+        ),
         param("need", required=True),
     ]
     (action,) = (await actions_of(one({"parameters": found}))).values()
@@ -239,7 +267,11 @@ async def test_defaults_formats_and_order() -> None:
 async def test_path_level_parameters_are_overridden() -> None:
     item = {
         "parameters": [param("id", "path", {"type": "integer"}, required=True), param("q")],
-        "get": {"operationId": "call", "parameters": [param("q", schema={"type": "integer"})], "responses": {}},
+        "get": {
+            "operationId": "call",
+            "parameters": [param("q", schema={"type": "integer"})],
+            "responses": {},
+        },
     }
     (action,) = (await actions_of(spec({"/x/{id}": item}))).values()
     assert [str(p) for p in action.parameters] == ["id: int", "q: int = ..."]
@@ -254,7 +286,9 @@ async def test_only_3_1_reads_beside_a_reference() -> None:
     schema = {"$ref": "#/components/schemas/A", "properties": {"b": {"type": "string"}}}
     parts = {"schemas": {"A": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
     for version, names in (("3.0.3", ["a"]), ("3.1.0", ["a", "b"])):
-        document = one({"requestBody": body(schema)}, method="post", version=version, components=parts)
+        document = one(
+            {"requestBody": body(schema)}, method="post", version=version, components=parts
+        )
         (action,) = (await actions_of(document)).values()
         assert [p.name for p in action.parameters] == names
 
@@ -269,7 +303,12 @@ async def test_version_3_2() -> None:
 
 
 def big(count: int) -> dict[str, Any]:
-    return spec({f"/r{i}": {"get": {"operationId": f"r{i}", "tags": [f"t{i % 3}"], "responses": {}}} for i in range(count)})
+    return spec(
+        {
+            f"/r{i}": {"get": {"operationId": f"r{i}", "tags": [f"t{i % 3}"], "responses": {}}}
+            for i in range(count)
+        }
+    )
 
 
 async def test_a_hundred_operations_unless_told_otherwise(caplog: pytest.LogCaptureFixture) -> None:
@@ -345,13 +384,23 @@ async def test_search_and_describe() -> None:
 async def test_external_references(tmp_path: pathlib.Path) -> None:
     (tmp_path / "api").mkdir()
     (tmp_path / "api/pet.json").write_text(
-        json.dumps({"type": "object", "properties": {"name": {"$ref": "parts/name.yaml#/Name"}, "mum": {"$ref": "#"}}})
+        json.dumps(
+            {
+                "type": "object",
+                "properties": {"name": {"$ref": "parts/name.yaml#/Name"}, "mum": {"$ref": "#"}},
+            }
+        )
     )
     (tmp_path / "api/parts").mkdir()
     (tmp_path / "api/parts/name.yaml").write_text("Name: {type: string, minLength: 2}\n")
     (tmp_path / "outside.json").write_text('{"type": "string"}')
-    schema = {"type": "object", "properties": {"pet": {"$ref": "pet.json"}, "out": {"$ref": "../outside.json"}}}
-    (tmp_path / "api/spec.json").write_text(json.dumps(one({"requestBody": body(schema)}, method="post")))
+    schema = {
+        "type": "object",
+        "properties": {"pet": {"$ref": "pet.json"}, "out": {"$ref": "../outside.json"}},
+    }
+    (tmp_path / "api/spec.json").write_text(
+        json.dumps(one({"requestBody": body(schema)}, method="post"))
+    )
     path = str(tmp_path / "api/spec.json")
     (action,) = (await actions_of(path)).values()
     types = {p.name: p.type_text for p in action.parameters}
@@ -415,6 +464,44 @@ async def test_shapes_are_learnt_and_values_are_not(tmp_path: pathlib.Path) -> N
     assert b"private" not in kept
 
 
+async def test_descriptions_are_improved_once_a_version(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "pets.json"
+    file.write_text(json.dumps(PETS))
+    settings = {"name": "api", "cache": True, "cache_dir": str(tmp_path / "cache")}
+    asked: list[str] = []
+
+    async def ask(question: str) -> str:
+        asked.append(question)
+        better = {"get_pet": "Looks a pet\nup ``` by id", "other": "x", "get_photo": 5}
+        return f"Here:\n```json\n{json.dumps(better)}\n```"
+
+    tool = APITool(str(file), **settings)
+    assert await tool.improve(ask) == 1
+    assert await tool.improve(ask) == 1
+    assert len(asked) == 1
+    assert "delete_pet: DELETE /pets/{petId} (petId) Remove a pet" in asked[0]
+    summaries = {a.name: a.summary for a in await tool.actions()}
+    assert summaries["get_pet"] == f"Looks a pet up {chr(39) * 3} by id"
+    assert summaries["list_pets"] == "List pets"
+    again = APITool(str(file), enrich=True, **settings)
+    assert {a.name: a.summary for a in await again.actions()} == summaries
+    assert await again.improve(ask) == 1
+    assert len(asked) == 1
+
+
+async def test_improvements_come_in_batches() -> None:
+    asked: list[str] = []
+
+    async def ask(question: str) -> str:
+        asked.append(question)
+        return "no idea" if len(asked) == 1 else '{"r199": "The last thing"}'
+
+    tool = APITool(big(200), name="api", allow=True)
+    assert await tool.improve(ask) == 1
+    assert len(asked) == 4
+    assert max(map(len, asked)) < 13_000
+
+
 # -- hostile specifications --------------------------------------------------------------
 
 
@@ -427,8 +514,33 @@ async def test_ten_thousand_levels(form: str, tmp_path: pathlib.Path) -> None:
     file = tmp_path / f"x.{form}"
     head = '{"openapi":"3.0.0","paths":' if form == "json" else "openapi: 3.0.0\npaths: "
     file.write_text(head + deep(10_000) + ("}" if form == "json" else "\n"))
-    with pytest.raises(SpecError, match="nested too deeply|valid JSON"):
+    with pytest.raises(SpecError, match=r"nested too deeply|valid JSON"):
         await actions_of(str(file))
+
+
+async def test_braces_in_texts_are_not_depth(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(yaml.safe_dump({**PETS, "x-note": "{" * 5000}))
+    assert len(await actions_of(str(file))) == 5
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+async def test_without_the_quick_parsers(
+    form: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from delf_openapi import sources
+
+    monkeypatch.setattr(sources, "_orjson", lambda: None)
+    monkeypatch.setitem(sys.modules, "yaml12", None)
+    file = tmp_path / "x"
+    file.write_text(json.dumps(PETS) if form == "json" else yaml.safe_dump(PETS, sort_keys=False))
+    settings = {"cache": True, "cache_dir": str(tmp_path / "cache")}
+    quick = await actions_of(PETS)
+    for _ in range(2):
+        slow = await actions_of(str(file), **settings)
+        assert {n: a.signature for n, a in slow.items()} == {
+            n: a.signature for n, a in quick.items()
+        }
 
 
 async def test_a_bomb_of_aliases(tmp_path: pathlib.Path) -> None:
@@ -444,9 +556,15 @@ async def test_a_bomb_of_references() -> None:
     schemas: dict[str, Any] = {"S30": {"type": "object", "properties": {"x": {"type": "string"}}}}
     for i in range(30):
         ref = {"$ref": f"#/components/schemas/S{i + 1}"}
-        schemas[f"S{i}"] = {"allOf": [ref, ref], "properties": {"a": ref, "b": ref}, "anyOf": [ref, ref]}
+        schemas[f"S{i}"] = {
+            "allOf": [ref, ref],
+            "properties": {"a": ref, "b": ref},
+            "anyOf": [ref, ref],
+        }
     document = one(
-        {"requestBody": body({"$ref": "#/components/schemas/S0"})}, method="post", components={"schemas": schemas}
+        {"requestBody": body({"$ref": "#/components/schemas/S0"})},
+        method="post",
+        components={"schemas": schemas},
     )
     started = time.perf_counter()
     (action,) = (await actions_of(document)).values()
@@ -468,13 +586,22 @@ async def test_names_that_try_to_be_code() -> None:
     operation = {
         "operationId": evil,
         "summary": evil,
-        "parameters": [param(evil, description=evil, schema={"type": "string", "enum": [evil, "b"]})],
-        "responses": {"200": {"description": "", "content": {"application/json": {"schema": {"properties": {evil: {}}}}}}},
+        "parameters": [
+            param(evil, description=evil, schema={"type": "string", "enum": [evil, "b"]})
+        ],
+        "responses": {
+            "200": {
+                "description": "",
+                "content": {"application/json": {"schema": {"properties": {evil: {}}}}},
+            }
+        },
     }
     from delf.engine.stubs import render_stubs
     from delf.engine.toolset import load_toolset
 
-    tool = APITool(spec({"/x": {"get": operation}}, info={"title": evil, "version": "1"}), name="api")
+    tool = APITool(
+        spec({"/x": {"get": operation}}, info={"title": evil, "version": "1"}), name="api"
+    )
     stubs = render_stubs(await load_toolset([tool]))
     assert "```" not in stubs
     assert len(stubs.splitlines()) <= 5
@@ -483,13 +610,21 @@ async def test_names_that_try_to_be_code() -> None:
     assert stubs.count('"""') == 2
 
 
-@pytest.mark.parametrize("ref", ["file:///etc/passwd", "/etc/passwd", "../../../../etc/passwd", "http://169.254.169.254/x"])
+@pytest.mark.parametrize(
+    "ref",
+    ["file:///etc/passwd", "/etc/passwd", "../../../../etc/passwd", "http://169.254.169.254/x"],
+)
 async def test_references_to_where_they_must_not(ref: str, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "x.json"
-    file.write_text(json.dumps(spec({"/x": {"get": {"operationId": "call", "parameters": [{"$ref": ref}]}}})))
+    file.write_text(
+        json.dumps(spec({"/x": {"get": {"operationId": "call", "parameters": [{"$ref": ref}]}}}))
+    )
     tool = APITool(str(file), name="api")
     assert await tool.actions() == ()
-    assert "leaves the place" in tool.inspect()["warnings"][0] or "private" in tool.inspect()["warnings"][0]
+    assert (
+        "leaves the place" in tool.inspect()["warnings"][0]
+        or "private" in tool.inspect()["warnings"][0]
+    )
 
 
 async def test_a_document_that_is_too_large(tmp_path: pathlib.Path) -> None:

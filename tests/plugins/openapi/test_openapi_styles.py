@@ -69,7 +69,13 @@ QUERIES = [
     ("form", False, ARRAY, ["a,b", "c"], "color=a%2Cb,c"),
     ("form", True, {"type": "boolean"}, True, "color=true"),
     ("form", True, {"type": "number"}, 2.5, "color=2.5"),
-    ("form", True, {"type": "array", "items": {"type": "object"}}, [{"a": 1}], "color=%5B%7B%22a%22%3A1%7D%5D"),
+    (
+        "form",
+        True,
+        {"type": "array", "items": {"type": "object"}},
+        [{"a": 1}],
+        "color=%5B%7B%22a%22%3A1%7D%5D",
+    ),
 ]
 
 
@@ -141,7 +147,9 @@ async def test_the_defaults_of_each_place(open_api, invoke, server: RawServer):
     assert server.last.header("cookie") == "c=1"
 
 
-@pytest.mark.parametrize("value", ["a/b", "../../admin", "a?b=c", "a#b", "%2e%2e", "//evil.example", "\\x"])
+@pytest.mark.parametrize(
+    "value", ["a/b", "../../admin", "a?b=c", "a#b", "%2e%2e", "//evil.example", "\\x"]
+)
 async def test_a_path_argument_stays_one_segment(value, open_api, invoke, server: RawServer):
     tool = open_api(one({"parameters": [param("id", "path", required=True)]}, "/items/{id}/x"))
     await invoke(tool, "call", id=value)
@@ -151,7 +159,9 @@ async def test_a_path_argument_stays_one_segment(value, open_api, invoke, server
 
 
 @pytest.mark.parametrize("value", ["", ".", ".."])
-async def test_a_path_argument_that_would_lead_elsewhere_is_refused(value, open_api, invoke, server):
+async def test_a_path_argument_that_would_lead_elsewhere_is_refused(
+    value, open_api, invoke, server
+):
     tool = open_api(one({"parameters": [param("id", "path", required=True)]}, "/items/{id}"))
     with pytest.raises(ToolRefusedError, match="id"):
         await invoke(tool, "call", id=value)
@@ -166,7 +176,12 @@ async def test_a_header_argument_cannot_add_a_header(open_api, invoke, server):
 
 
 async def test_one_name_in_several_places(open_api, invoke, server: RawServer):
-    places = [param("id", "path", required=True), param("id"), param("id", "header"), param("id", "cookie")]
+    places = [
+        param("id", "path", required=True),
+        param("id"),
+        param("id", "header"),
+        param("id", "cookie"),
+    ]
     tool = open_api(one({"parameters": places}, "/x/{id}"))
     await invoke(tool, "call", id="p", id_query="q", id_header="h", id_cookie="c")
     assert server.last.target == "/x/p?id=q"
@@ -178,7 +193,16 @@ async def test_names_that_are_no_python_names(open_api, invoke, server: RawServe
     tool = open_api(one({"parameters": [param(name) for name in names]}))
     (action,) = await tool.actions()
     args = [p.name for p in action.parameters]
-    assert args == ["start_time_lt", "start_time_gt", "continue_", "page_size", "top", "x_1", "ünï", "desc"]
+    assert args == [
+        "start_time_lt",
+        "start_time_gt",
+        "continue_",
+        "page_size",
+        "top",
+        "x_1",
+        "ünï",
+        "desc",
+    ]
     await invoke(tool, "call", **dict.fromkeys(args, "v"))
     from urllib.parse import parse_qsl
 

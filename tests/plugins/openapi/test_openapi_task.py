@@ -71,7 +71,12 @@ def test_three_operations_of_stripe(answer: bool, specs: pathlib.Path) -> None:
             token=KEY,
         )
         with Agent(
-            tools=[tool], llm="scripted", host=host, sandbox="local", on_confirm=on_confirm, retry_count=0
+            tools=[tool],
+            llm="scripted",
+            host=host,
+            sandbox="local",
+            on_confirm=on_confirm,
+            retry_count=0,
         ) as agent:
             response = agent.run("Bill Ada for order 7.")
     assert asked == [
@@ -111,13 +116,20 @@ def test_the_command_line(delf_project: DelfProject) -> None:
         return Reply(200, b'{"id": 7}' if seen.method == "POST" else b'[{"id": 7, "name": "Rex"}]')
 
     with threaded_server(answer) as server:
-        settings = ("--set", "connections.openapi.spec=pets.json", "--set", f"connections.openapi.base_url={server.url}")
+        settings = (
+            "--set",
+            "connections.openapi.spec=pets.json",
+            "--set",
+            f"connections.openapi.base_url={server.url}",
+        )
         task = ("run", "Add Rex.", "-c", "openapi", "--llm", llm, "--sandbox", "local", *settings)
         refused = delf_project.run(*task, "--approve", "none", "--events", DELF_OPENAPI_API_KEY=KEY)
         assert refused.exit_code != 0
         assert [s.method for s in server.seen] == []
         llm = delf_project.model(textwrap.dedent(script))
-        done = delf_project.run(*task, "--approve", "all", "--events", DELF_OPENAPI_API_KEY=KEY).succeeded()
+        done = delf_project.run(
+            *task, "--approve", "all", "--events", DELF_OPENAPI_API_KEY=KEY
+        ).succeeded()
         assert [s.method for s in server.seen] == ["POST", "GET"]
     assert "7 ['Rex']" in done.stdout
     for text in (done.stdout, done.stderr, refused.stdout, refused.stderr, *delf_project.prompts):
@@ -126,6 +138,8 @@ def test_the_command_line(delf_project: DelfProject) -> None:
 
 def test_inspect_on_the_command_line(delf_project: DelfProject) -> None:
     delf_project.write("pets.json", json.dumps(PETS))
-    result = delf_project.run("inspect", "openapi", "--set", "connections.openapi.spec=pets.json", "--json")
+    result = delf_project.run(
+        "inspect", "openapi", "--set", "connections.openapi.spec=pets.json", "--json"
+    )
     found = result.succeeded().json
     assert (found["total"], found["methods"][0]["name"]) == (5, "list_pets")

@@ -1,16 +1,13 @@
 """Honest scripts within the subset behave as outside; attempts to escape get nowhere."""
 
-import asyncio
-
 import pytest
 
 from delf_sandbox_monty.backend import MontyBackend
-from support.corpora import Targets, entries, need_corpora, run_benign, run_escape
+from support.corpora import Targets, entries, need_corpora, run_benign, run_escapes
 
 need_corpora()
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
-AT_ONCE = 3
 HONEST_SHARE = 0.58
 """How many honest scripts run as outside. What fails are: library modules that Monty lacks
 (statistics, io, string, contextlib, operator, html …), class inheritance, generators, `del`,
@@ -30,15 +27,8 @@ async def test_honest_scripts():
 
 
 async def test_attempts_to_escape(tmp_path, monkeypatch):
-    backend, turn, found = MontyBackend(), asyncio.Semaphore(AT_ONCE), {}
-
-    async def one(entry, target):
-        async with turn:
-            problem = await run_escape(backend, entry, target)
-        if problem:
-            found[entry["file"]] = problem
-
+    backend = MontyBackend()
     async with Targets(tmp_path, monkeypatch) as target:
-        await asyncio.gather(*(one(entry, target) for entry in entries("escape")))
+        found = await run_escapes(backend, entries("escape"), target)
         await backend.aclose()
     assert {name: found[name] for name in found if name not in PRINTS_WITHOUT_DOING} == {}

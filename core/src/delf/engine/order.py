@@ -5,9 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from delf.engine.log import Listener
-from delf.messages import Message
+if TYPE_CHECKING:
+    from delf.engine.log import Listener
+    from delf.messages import Message
 
 OnDelta = Callable[[str], None]
 """Sees a piece of a model's answer."""

@@ -237,5 +237,5 @@ def _spot(row: list[Any]) -> Spot:
 
 def _entry(row: list[Any]) -> Entry:
     spot, effect, summary, returns, arguments, undeclared = row
-    made = tuple(Argument(*argument) for argument in arguments)
+    made = tuple(map(Argument._make, arguments))
     return Entry(_spot(spot), effect, summary, returns, made, undeclared)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from delf.types import Effect
 from delf_openapi.bodies import Body, Field, is_binary, kind_of
@@ -21,8 +21,7 @@ _SAFE: Final = ("GET", "HEAD", "OPTIONS", "TRACE", "QUERY")
 _FINAL_WORDS: Final = frozenset({"delete", "destroy", "purge", "erase", "wipe", "revoke", "remove"})
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(NamedTuple):
     """One keyword of an action, as it is shown.
 
     Args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
@@ -21,9 +22,12 @@ from delf_openapi.names import clean, snake
 from delf_openapi.requests import FULL
 from delf_openapi.selection import resolved_confirm
 from delf_openapi.settings import OpenAPISettings
+from delf_openapi.sources import without_gc
 
 if TYPE_CHECKING:
+    from delf_openapi.cache import Cache
     from delf_openapi.discovery import Search
+    from delf_openapi.enrichment import Ask
     from delf_openapi.loading import API
 
 _GUIDED_FROM: Final = 30
@@ -105,9 +109,10 @@ class APITool(Connection):
         self.allow = False if self._wanted is False else None
         self._api: API | None = None
         self._made: tuple[Action, ...] | None = None
-        self._loading: asyncio.Lock | None = None
+        self._loading = threading.Lock()
         self._caller = Caller(self.name, self._own)
         self._search: Search | None = None
+        self._improved: dict[str, str] | None = None
 
     @classmethod
     def type_name(cls) -> str:
@@ -132,8 +137,12 @@ class APITool(Connection):
     # -- loading ------------------------------------------------------------------------
 
     def _load(self) -> API:
-        if self._api is not None and self._made is not None:
+        with self._loading:  # two tasks may start at once
+            if self._api is None or self._made is None:
+                self._api, self._made = self._loaded()
             return self._api
+
+    def _loaded(self) -> tuple[API, tuple[Action, ...]]:
         from delf_openapi.loading import load_api
 
         api = load_api(self.name, self._own, self._tree, self._wanted)
@@ -143,14 +152,57 @@ class APITool(Connection):
             samples = Samples(self._own.cache_dir, api.key)
             samples.apply(api.entries.values())
             self._caller.samples = samples
+        if self._own.enrich or self._improved:
+            self._apply_improvements(api)
         hidden = self._hidden(api)
         self.confirm = resolved_confirm(self._asked, api.spots, api.entries, self.name)
         self.summary = self._summarised(api)
         guides = self._guides(api) if len(api.entries) > _GUIDED_FROM else ()
-        made = [self._action(api, entry, hidden) for entry in api.entries.values()]
-        self._api = api
-        self._made = (*guides, *made)
-        return api
+        with without_gc():
+            made = [self._action(api, entry, hidden) for entry in api.entries.values()]
+        return api, (*guides, *made)
+
+    async def improve(self, ask: Ask) -> int:
+        """Let a model improve the descriptions, once per version of the specification.
+
+        With ``cache`` they are kept, and used wherever ``enrich`` is set.
+
+        Args:
+            ask: Asks the model one question; what it costs is the caller's to count.
+
+        Returns:
+            How many descriptions are better now.
+        """
+        from delf_openapi.enrichment import better_summaries
+
+        api = await asyncio.to_thread(self._load)
+        if self._improved is None:
+            # Those that are kept may be of other actions: only the missing ones are asked for.
+            self._improved = self._kept(api)
+        missing = [e for e in api.entries.values() if e.spot.name not in self._improved]
+        if missing:
+            found = await better_summaries(missing, ask)
+            self._improved |= {e.spot.name: found.get(e.spot.name, "") for e in missing}
+            if api.key:
+                name = f"{api.key}.summaries"
+                await asyncio.to_thread(self._cache().write, name, self._improved)
+        self._api = self._made = self._search = None
+        await asyncio.to_thread(self._load)
+        return sum(bool(self._improved.get(name)) for name in api.entries)
+
+    def _apply_improvements(self, api: API) -> None:
+        from delf_openapi.enrichment import apply_summaries
+
+        apply_summaries(api.entries.values(), self._improved or self._kept(api))
+
+    def _kept(self, api: API) -> dict[str, str]:
+        found = self._cache().read(f"{api.key}.summaries") if api.key else None
+        return cast("dict[str, str]", found) if isinstance(found, dict) else {}
+
+    def _cache(self) -> Cache:
+        from delf_openapi.cache import Cache
+
+        return Cache(self._own.cache_dir)
 
     def _summarised(self, api: API) -> str:
         title = clean(api.info.get("title"), 60) or "A REST API"
@@ -175,7 +227,7 @@ class APITool(Connection):
         shown: list[Argument] = []
         covered: set[str] = set()
         for argument in entry.arguments:
-            if (argument.place, argument.name.lower()) in hidden:
+            if hidden and (argument.place, argument.name.lower()) in hidden:
                 covered.add(argument.arg)
             else:
                 shown.append(argument)

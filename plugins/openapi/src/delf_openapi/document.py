@@ -163,9 +163,8 @@ class Document:
 
     def _find(self, ref: str) -> Any:
         place, fragment = urldefrag(self.absolute(ref))
-        if place:
-            if not urlsplit(place).scheme:
-                raise SpecError(f"$ref to {ref!r}: the specification itself has no address")
+        if place and not urlsplit(place).scheme:
+            raise SpecError(f"$ref to {ref!r}: the specification itself has no address")
         tokens = [t.replace("~1", "/").replace("~0", "~") for t in unquote(fragment).split("/")[1:]]
         if fragment and not fragment.startswith("/"):
             raise SpecError(f"$ref {ref!r} is no JSON pointer")

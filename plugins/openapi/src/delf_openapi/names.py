@@ -11,9 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 _MAX_NAME: Final = 64
-_WORDS: Final = re.compile(
-    r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+|[^\W\d_a-zA-Z]+"
-)
+_WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+|[^\W\d_a-zA-Z]+")
 _TAGS: Final = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 _LINKS: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")
 _SYMBOLS: Final = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from delf_openapi.bodies import Body, read_body
 from delf_openapi.document import Document
@@ -22,8 +22,7 @@ _DEFAULT_STYLES: Final = {"path": "simple", "header": "simple", "query": "form",
 Place = Literal["path", "query", "querystring", "header", "cookie"]
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(NamedTuple):
     """Where an operation stands in the specification.
 
     Args:

@@ -215,7 +215,7 @@ class RequestBuilder:
         constants = {k: v.get_secret_value() for k, v in settings.path_params.items()}
         base = server_of(self._document, operation, settings.base_url, constants)
         credentials = credentials_for(self._document, operation, settings)
-        path = self._path(given, constants)
+        path = self._path(given, {k.lower(): v for k, v in constants.items()})
         query: list[tuple[str, str]] = []
         headers: dict[str, str] = {}
         cookies: list[tuple[str, str]] = []
@@ -261,7 +261,7 @@ class RequestBuilder:
             if param.place != "path":
                 continue
             if param.arg in self._hidden:
-                text = quote(constants.get(param.name, ""), safe="-._~")
+                text = quote(constants[param.name.lower()], safe="-._~")
             else:
                 text = path_text(param, given[param.arg])
             # Every placeholder is replaced by what holds no brace, so none is replaced twice.

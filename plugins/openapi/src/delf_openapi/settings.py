@@ -53,9 +53,8 @@ class OpenAPISettings(PluginSettings):
         default=None, description="Where; the user's cache folder when left out."
     )
     enrich: bool = Field(
-        default=False, description="Let a model improve the descriptions, once per version."
+        default=False, description="Use the descriptions that APITool.improve had a model write."
     )
-    llm: str | None = Field(default=None, description="The model for enrich.")
     sample: bool = Field(
         default=True, description="Learn the shape of undeclared responses (with cache only)."
     )

@@ -22,7 +22,8 @@ from delf_openapi.failures import SpecError
 MAX_DEPTH: Final = 400
 _MAX_NODES: Final = 30_000_000
 _FETCH_TIMEOUT: Final = 30.0
-_ALIAS = re.compile(rb"(?:^|[\s\[{,:-])\*[^\s*,\]}]+")
+_ANCHOR = re.compile(rb"(?:^|[\s\[{,:-])&([^\s,\[\]{}]+)")
+_ALIAS = re.compile(rb"(?:^|[\s\[{,:-])\*([^\s,\[\]{}]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +249,8 @@ def _parse_yaml(data: bytes) -> Any:
     _check_nesting(text)
     # A tree of shared parts ("billion laughs") stays small only while they are shared, and
     # only PyYAML shares them.
-    tree = None if _ALIAS.search(data) else _parse_yaml12(text)
+    shared = not set(_ANCHOR.findall(data)).isdisjoint(_ALIAS.findall(data))
+    tree = None if shared else _parse_yaml12(text)
     if tree is not None:
         return tree
     try:
@@ -260,7 +262,7 @@ def _parse_yaml(data: bytes) -> Any:
         raise SpecError(f"the specification is neither JSON nor YAML: {problem}{place}") from None
     except (RecursionError, ValueError) as error:
         raise SpecError(f"the specification cannot be read as YAML: {error}") from None
-    if _ALIAS.search(data) and _expanded(tree, {}, 0) > _MAX_NODES:
+    if shared and _expanded(tree, {}, 0) > _MAX_NODES:
         raise SpecError("the specification's YAML aliases expand to too many values")
     return tree
 
@@ -274,8 +276,27 @@ def _check_nesting(text: str) -> None:
         deepest = max(deepest, depth)
     dashes = max((len(m.group()) // 2 for m in re.finditer(r"(?:- ){100,}", text)), default=0)
     indent = max((len(m.group()) for m in re.finditer(r"(?m)^ {800,}", text)), default=0)
-    if max(deepest, dashes, indent // 2) > 2 * MAX_DEPTH:
+    # Braces in texts count, too, so what looks deep is measured before it is refused.
+    if max(deepest, dashes, indent // 2) > 2 * MAX_DEPTH and _is_deep(text):
         raise SpecError("the specification is nested too deeply")
+
+
+def _is_deep(text: str) -> bool:
+    """Whether YAML is nested too deeply; its events come one by one, without a stack."""
+    import yaml
+
+    depth = 0
+    try:
+        for event in cast("Any", yaml).parse(text, Loader=_yaml_loader()):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                if depth > 2 * MAX_DEPTH:
+                    return True
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    except yaml.YAMLError:
+        return True  # deep or not, it cannot be read
+    return False
 
 
 def _parse_yaml12(text: str) -> Any:

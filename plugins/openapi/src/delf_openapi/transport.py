@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urljoin, urlsplit
 
@@ -25,6 +27,15 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 _FIRST_WAIT: Final = 0.5
 _TOKEN_MARGIN: Final = 30.0
+
+
+# httpx logs every address, and with it the credentials in queries.
+_ours: ContextVar[bool] = ContextVar("delf_openapi_request", default=False)
+_httpx_log: Final = logging.getLogger("httpx")
+
+
+def _not_ours(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.INFO or not _ours.get()
 
 
 class Transport:
@@ -173,6 +184,7 @@ class Transport:
         limit = self._settings.max_response_bytes
         pairs = [(k.encode("latin-1", "replace"), v.encode()) for k, v in headers.items()]
         client = self._open()
+        _ours.set(True)
         exchange = client.stream(method, url, headers=pairs, content=content)
         try:
             async with asyncio.timeout(self._settings.timeout), exchange as response:
@@ -200,6 +212,7 @@ class Transport:
             self._client = httpx.AsyncClient(
                 timeout=self._settings.timeout, headers={"User-Agent": "delf"}
             )
+            _httpx_log.addFilter(_not_ours)  # adding it twice changes nothing
             # Cookies that a service sets are not carried from call to call.
             self._client.cookies.jar.set_policy(_no_cookies())
             self._loop = loop

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import shutil
 import tempfile
 from collections import deque
@@ -33,7 +35,9 @@ from delf_sandbox_docker.image import Recipe, build, is_built
 
 DEFAULT_BASE = "python:3.12-slim"
 _START_SECONDS = 30.0
+_LOOK_SECONDS = 10.0
 _FOLDER = "delf-docker-"
+_OWNED = re.compile(rf"{_FOLDER}(\d+-\d+)-[a-z0-9_]+")
 Transport = Literal["auto", "stdio", "socket"]
 Kind = tuple[Limits, tuple[str, ...]]
 """What a container is started with; only sessions of the same kind can use it."""
@@ -103,7 +107,11 @@ class DockerBackend:
     async def available(self) -> Availability:
         """Whether an engine answers."""
         try:
-            version, built = await self.engine.run(self._look)
+            async with asyncio.timeout(_LOOK_SECONDS):
+                version, built = await self.engine.run(self._look)
+        except TimeoutError:
+            reason = f"the Docker engine at {self.engine.url} does not answer"
+            return Unavailable(reason, "docker info says more")
         except SandboxUnavailableError as error:
             return Unavailable(error.message, error.hint or "")
         image = "" if built else f", image to be built from {self._base_image} on first use"
@@ -295,9 +303,10 @@ class DockerBackend:
             self._transport = "socket" if self.engine.shares_kernel() else "stdio"
         self.engine.sweep()
         for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+            named = _OWNED.fullmatch(folder.name)
             with suppress(OSError):
-                name = folder.name.removeprefix(_FOLDER).rpartition("-")[0]
-                if not owner_lives(name) and not folder.is_symlink():
+                own = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
+                if named and own and not owner_lives(named[1]):
                     shutil.rmtree(folder)
 
     def _ensure_image(self, recipe: Recipe) -> None:

@@ -167,7 +167,7 @@ class MontySession:
         except MontyError:
             return outcome
         except RuntimeError:
-            self._closed = True
+            await self.aclose()
             return outcome
         return replace(outcome, variables=_described(found))
 
