@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, overload
 
 from delf.errors import ToolDefinitionError
@@ -32,6 +32,7 @@ class Action:
         call: Makes the call with validated arguments as keywords; plain or async.
         handle_error: What becomes of a ``ToolException``; see :func:`delf.tools.tool`.
         schema: The arguments as a JSON schema, made on demand.
+        is_async: Whether ``call`` is a coroutine function; others run in a thread.
     """
 
     name: str
@@ -44,11 +45,10 @@ class Action:
     call: Callable[..., Any]
     handle_error: bool | str | Callable[[Exception], str] = False
     schema: Callable[[], dict[str, Any]] | None = None
+    is_async: bool = field(init=False)
 
-    @property
-    def is_async(self) -> bool:
-        """Whether ``call`` is a coroutine function; others run in a thread."""
-        return inspect.iscoroutinefunction(self.call)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.call))
 
     @property
     def signature(self) -> str:

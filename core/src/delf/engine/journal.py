@@ -42,6 +42,8 @@ class MemoryJournal:
         entry.events.append(event)
         if isinstance(event, TaskFinished):
             entry.outcome = event
+        if not self._queues:
+            return
         for queue, wanted in list(self._queues.items()):
             if wanted is None or wanted == event.task_id:
                 queue.put_nowait(event)

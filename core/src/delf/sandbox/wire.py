@@ -60,17 +60,21 @@ def _clean(value: Any) -> Any:
             return value
 
 
+_CALL_TYPES = (str, int, str, str, list, dict)
+
+
 def parse_call(frame: Sequence[Any]) -> CallRequest:
     """The call in a ``call`` frame.
 
     Raises:
         WireError: When its fields are not of the right types.
     """
-    if not _fits(frame, int, str, str, list, dict):
+    if tuple(map(type, frame)) != _CALL_TYPES:
         raise WireError("the sandbox sent a malformed call")
     _, number, connection, method, args, kwargs = frame
-    if not all(type(key) is str for key in kwargs):
-        raise WireError("the sandbox sent a call whose arguments have no names")
+    for key in kwargs:
+        if type(key) is not str:
+            raise WireError("the sandbox sent a call whose arguments have no names")
     return CallRequest(
         call_id=number, connection=connection, method=method, args=args, kwargs=kwargs
     )
