@@ -140,12 +140,16 @@ add_to_output_files("empty.txt", "")
         async with Bench(backend) as bench:
             run = await bench.open()
             done(await self.within(run(code)))
-        assert run.host.files == {
+        expected = {
             "a.txt": "Grüße".encode(),
             "folder/b.bin": bytes(range(256)) * 8192,
             "c.csv": b'a,b\n1,"x,y"\n',
             "empty.txt": b"",
         }
+        # by name: a full comparison of two megabytes takes pytest minutes where CI is set
+        wrong = [name for name, data in expected.items() if run.host.files.get(name) != data]
+        assert not wrong
+        assert set(run.host.files) == set(expected)
 
     @pytest.mark.parametrize("name", ["../a", "/etc/passwd", "", "a/../../b", "~/a", "a\0b"])
     async def test_file_names_stay_in_their_folder(
