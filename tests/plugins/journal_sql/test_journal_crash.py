@@ -35,6 +35,8 @@ def kill_after(process, lines):
     """Kill a worker after so many acknowledged events; the highest number of each task."""
     acknowledged = {}
     for number, line in enumerate(process.stdout, 1):
+        if not line.endswith("\n"):
+            break  # it was killed while it wrote this
         name, seq = line.split()
         acknowledged[name] = int(seq)
         if number == lines:
