@@ -13,16 +13,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
-from delf.background import BackgroundTasks, EventStream
+from delf.agent.approvals import AgentApprovals
+from delf.agent.background import BackgroundTasks, EventStream
+from delf.agent.home import RuntimeHome
+from delf.agent.options import AgentOptions, ChatLike
+from delf.agent.tasks import AgentTasks
 from delf.config.schema import make_config
 from delf.engine.order import OnDelta, TaskOrder
 from delf.engine.pending import PendingRequests
 from delf.engine.usage import Ledger
 from delf.errors import AgentConfirmationError
-from delf.lifecycle import RuntimeHome
 from delf.messages import Message, ModelDelta, TextPart, Usage
-from delf.options import AgentOptions, ChatLike
-from delf.protocols.approval import Approved, Edited, Rejected, Remember
 from delf.response import Response
 from delf.tools import as_connection
 
@@ -30,13 +31,12 @@ if TYPE_CHECKING:
     from delf.config.project import Project
     from delf.engine.log import Listener
     from delf.engine.runtime import Runtime
-    from delf.engine.views.snapshot import StreamSnapshot
     from delf.events import Event
     from delf.plugins.host import PluginHost
     from delf.protocols.memory import MemoryStore
 
 
-class Agent:
+class Agent(AgentTasks, AgentApprovals):
     """Does tasks by letting a model write scripts that call tools.
 
     It starts when it is first used and works on one event loop: that of the first
@@ -197,31 +197,6 @@ class Agent:
     def _post(self, order: TaskOrder) -> Future[Response]:
         return self._home.post(lambda runtime: self._run(runtime, order))
 
-    def poll(self, task_id: str) -> StreamSnapshot:
-        """How a submitted task stands now; from any thread.
-
-        Raises:
-            UnknownTaskError: When no task has this id.
-        """
-        return self._tasks.get(task_id).look()
-
-    def wait(self, task_id: str, timeout: float | None = None) -> Response:
-        """Wait for a submitted task.
-
-        Args:
-            task_id: The task.
-            timeout: Seconds to wait at the most; the task itself goes on after them.
-
-        Raises:
-            TimeoutError: When it is not over in time.
-            UnknownTaskError: When no task has this id.
-        """
-        return self._tasks.wait(task_id, timeout)
-
-    def cancel(self, task_id: str) -> bool:
-        """Stop a submitted task; False when it was over already."""
-        return self._tasks.cancel(task_id)
-
     async def stream(
         self,
         task: str,
@@ -279,46 +254,6 @@ class Agent:
             files=dict(run.output.files),
             exception=result.error,
         )
-
-    # -- approvals ----------------------------------------------------------------------
-
-    def get_pending_approvals(self) -> list[dict[str, Any]]:
-        """Every call that waits for a decision, oldest first; from any thread."""
-        return self._pending.list()
-
-    def approve(
-        self, request_id: str, response: str = "Approved", *, remember: Remember = "no"
-    ) -> bool:
-        """Let a call be made.
-
-        Args:
-            request_id: From :meth:`get_pending_approvals`.
-            response: A note for the journal.
-            remember: Let the same call pass without asking, for this ``task`` or ``session``.
-
-        Raises:
-            UnknownRequestError: When the request does not wait (any more).
-        """
-        self._pending.answer(request_id, Approved(remember=remember, reason=response))
-        return True
-
-    def reject(self, request_id: str, reason: str = "Rejected") -> bool:
-        """Refuse a call; the script, and the model if it goes on, read the reason.
-
-        Raises:
-            UnknownRequestError: When the request does not wait (any more).
-        """
-        self._pending.answer(request_id, Rejected(reason=reason))
-        return True
-
-    def edit(self, request_id: str, arguments: Mapping[str, Any]) -> bool:
-        """Let a call be made with other arguments, which are checked again.
-
-        Raises:
-            UnknownRequestError: When the request does not wait (any more).
-        """
-        self._pending.answer(request_id, Edited(arguments=dict(arguments)))
-        return True
 
     def _history(self) -> tuple[Message, ...]:
         if self.chat is None:
