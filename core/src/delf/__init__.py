@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         OptionalDependencyError,
         PluginError,
         PrefilterError,
+        ReplayMismatch,
         SandboxExecutionError,
         SandboxLimitError,
         SandboxUnavailableError,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
         UnknownTaskError,
     )
     from delf.llm import LLMConfig
-    from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected
+    from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
     from delf.response import Response
     from delf.tools import Tool, tool
 
@@ -72,6 +73,7 @@ _ERRORS: Final = (
     "OptionalDependencyError",
     "PluginError",
     "PrefilterError",
+    "ReplayMismatch",
     "SQLSchemaError",
     "SandboxExecutionError",
     "SandboxLimitError",
@@ -95,6 +97,7 @@ _HOMES: Final = {
     "LLMConfig": "delf.llm",
     "Rejected": "delf.protocols.approval",
     "Response": "delf.response",
+    "Settled": "delf.protocols.approval",
     "Tool": "delf.tools",
     "Trace": "delf.engine.views.trace",
     "action": "delf.actions",
@@ -130,11 +133,13 @@ __all__ = [
     "PluginError",
     "PrefilterError",
     "Rejected",
+    "ReplayMismatch",
     "Response",
     "SQLSchemaError",
     "SandboxExecutionError",
     "SandboxLimitError",
     "SandboxUnavailableError",
+    "Settled",
     "TaskTimeoutError",
     "Tool",
     "ToolDefinitionError",

@@ -32,7 +32,7 @@ Step = Literal[
 ]
 CallStatus = Literal["ok", "error", "refused", "rejected", "cancelled"]
 ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled"]
-DecisionKind = Literal["approved", "edited", "rejected", "expired"]
+DecisionKind = Literal["approved", "edited", "rejected", "expired", "settled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +46,22 @@ class _Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStarted(_Event):
-    """A task was accepted. ``origin`` names the agent."""
+    """A task was accepted. ``origin`` names the agent.
+
+    ``seed`` is what its scripts draw chance from; ``setup`` is what the program that runs it
+    needs to set up the same agent again.
+    """
 
     task: str
+    origin: str = ""
+    seed: str = ""
+    setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResumed(_Event):
+    """A task whose process was gone is taken up again; what came before is not repeated."""
+
     origin: str = ""
 
 
@@ -150,7 +163,11 @@ class CallStarted(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFinished(_Event):
-    """A call ended; one that the gate refused has no ``CallStarted``."""
+    """A call ended; one that the gate refused has no ``CallStarted``.
+
+    ``raised`` is the exception that the script saw, ``ToolError`` or one of its siblings; None
+    when it got a result, which can be a tool's own error as text.
+    """
 
     call_id: int
     action: str
@@ -159,11 +176,16 @@ class CallFinished(_Event):
     result: Any = None
     error: str | None = None
     description: str | None = None
+    raised: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested(_Event):
-    """A call waits for a decision."""
+    """A call waits for a decision.
+
+    ``unsettled``: it was begun before its process died, and the question is whether to make
+    it again.
+    """
 
     request_id: str
     call_id: int
@@ -172,17 +194,22 @@ class ApprovalRequested(_Event):
     effect: Effect
     digest: str
     description: str | None = None
+    unsettled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalDecided(_Event):
-    """A request was decided, by whom, and how."""
+    """A request was decided, by whom, and how.
+
+    ``arguments`` are those of an edited call, ``result`` is that of a settled one.
+    """
 
     request_id: str
     decision: DecisionKind
     by: str
     reason: str | None = None
     arguments: Mapping[str, Any] | None = None
+    result: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +217,13 @@ class Printed(_Event):
     """The script printed; several lines may come in one event."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockRead(_Event):
+    """The script looked at the clock: Unix times in nanoseconds, in the order of its looks."""
+
+    readings: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +276,7 @@ class TaskFinished(_Event):
 
 Event = (
     TaskStarted
+    | TaskResumed
     | StepStarted
     | StepFinished
     | ToolsSelected
@@ -256,6 +291,7 @@ Event = (
     | ApprovalRequested
     | ApprovalDecided
     | Printed
+    | ClockRead
     | FileWritten
     | RerunRequested
     | RetryScheduled

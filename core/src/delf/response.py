@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from delf.errors import DelfError
+
 if TYPE_CHECKING:
     from delf.engine.views.trace import Trace
-    from delf.errors import DelfError
+    from delf.events import Event, TaskFinished
 
 
 @dataclass(kw_only=True)
@@ -58,3 +61,25 @@ class Response:
 
     def __str__(self) -> str:
         return self.text
+
+
+def past_response(events: Sequence[Event], end: TaskFinished) -> Response:
+    """The response of a task that is over, from its events.
+
+    Args:
+        events: All of them.
+        end: The last one.
+    """
+    from delf.engine.views.trace import Trace
+
+    error = None if end.status else DelfError(end.error or "the task failed")
+    return Response(
+        text=end.text,
+        status=end.status,
+        error=end.error,
+        cost_usd=end.cost_usd,
+        duration_ms=round(end.duration_ms),
+        trace=Trace(events),
+        files=dict(end.files),
+        exception=error,
+    )

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delf.errors import WireError
-from delf.protocols.sandbox import CallRequest, Raised, Returned, SessionSpec, ToolNames
+from delf.protocols.sandbox import (
+    CallRequest,
+    Raised,
+    Returned,
+    ScriptStart,
+    SessionSpec,
+    ToolNames,
+)
 from delf.sandbox.guest.frames import FrameReader, FrameTooLargeError, encode, frame_around
 from delf.sandbox.wire import answer_frame, exec_frame, init_frame, parse, parse_call, parse_outcome
 from delf.values import dumps, loads
@@ -168,7 +175,9 @@ def test_the_frames_that_open_a_session_and_a_script():
     assert content["scratch"] == "/s"
     assert content["readable"] == ["/data"]
     assert content["limits"]["frame_bytes"] == spec.limits.frame_bytes
-    assert loads(exec_frame(2, "print(1)", 100)[4:]) == ["exec", 2, "print(1)"]
+    assert loads(exec_frame(2, "print(1)", 100)[4:]) == ["exec", 2, "print(1)", None]
+    start = ScriptStart(seed="s", clock=(7,))
+    assert loads(exec_frame(2, "1", 100, start)[4:]) == ["exec", 2, "1", ["s", [7]]]
 
 
 def test_other_types_arrive_as_plain_ones():

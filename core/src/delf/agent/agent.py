@@ -23,8 +23,9 @@ from delf.engine.order import OnDelta, TaskOrder
 from delf.engine.pending import PendingRequests
 from delf.engine.usage import Ledger
 from delf.errors import AgentConfirmationError
+from delf.events import TaskFinished, TaskStarted
 from delf.messages import Message, ModelDelta, TextPart, Usage
-from delf.response import Response
+from delf.response import Response, past_response
 from delf.tools import as_connection
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ class Agent(AgentTasks, AgentApprovals):
         *,
         listeners: Sequence[Listener] = (),
         on_delta: OnDelta | None = None,
+        setup: Mapping[str, Any] | None = None,
     ) -> Response:
         """Do a task; the same from asynchronous code. Cancelling it stops the task.
 
@@ -174,9 +176,65 @@ class Agent(AgentTasks, AgentApprovals):
             timeout: Seconds; the configuration's when omitted.
             listeners: Called with each event after it was journalled.
             on_delta: Called with pieces of the model's answers, with ``stream=True``.
+            setup: Kept in the journal for whoever resumes the task; plain data, no secrets.
         """
-        order = replace(self._order(task, timeout), listeners=listeners, on_delta=on_delta)
+        order = self._order(task, timeout)
+        order = replace(order, listeners=listeners, on_delta=on_delta, setup=dict(setup or {}))
         return await self._home.call_async(lambda runtime: self._run(runtime, order))
+
+    def resume(self, task_id: str, timeout: float | None = None) -> Response:
+        """Go on with a task whose process was killed, and wait for it.
+
+        Its recorded model answers and call results are used again, and nothing recorded is
+        done twice. A call that was begun and has no recorded end is made again if it only
+        reads; of any other, a person is asked whether to make it again
+        (:attr:`ApprovalRequest.unsettled`).
+
+        Args:
+            task_id: The task, in this agent's journal.
+            timeout: Seconds from now; the configuration's when omitted.
+
+        Returns:
+            Its response; the recorded one if it is over. With ``ReplayMismatch`` as its
+            exception where the script does something else than is recorded.
+
+        Raises:
+            UnknownTaskError: When the journal does not have the task.
+            DelfError: When a process that lives works on it.
+        """
+        return self._home.call(lambda runtime: self._resume(runtime, task_id, timeout))
+
+    async def aresume(
+        self,
+        task_id: str,
+        timeout: float | None = None,
+        *,
+        listeners: Sequence[Listener] = (),
+        on_delta: OnDelta | None = None,
+    ) -> Response:
+        """The same from asynchronous code; listeners see what is new.
+
+        Args:
+            task_id: The task.
+            timeout: Seconds from now; the configuration's when omitted.
+            listeners: Called with each event after it was journalled.
+            on_delta: Called with pieces of the model's answers, with ``stream=True``.
+        """
+        return await self._home.call_async(
+            lambda runtime: self._resume(
+                runtime, task_id, timeout, listeners=listeners, on_delta=on_delta
+            )
+        )
+
+    async def _resume(
+        self, runtime: Runtime, task_id: str, timeout: float | None, **seen: Any
+    ) -> Response:
+        past = await runtime.take_up(task_id)
+        if isinstance(past[-1], TaskFinished):
+            return past_response(past, past[-1])
+        task = next((event.task for event in past if isinstance(event, TaskStarted)), "")
+        order = replace(self._order(task, timeout), task_id=task_id, past=past, **seen)
+        return await self._run(runtime, order)
 
     def submit(self, task: str, timeout: float | None = None) -> str:
         """Let a task be done in the background.

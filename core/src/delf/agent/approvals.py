@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from delf.engine.pending import PendingRequests
-from delf.protocols.approval import Approved, Edited, Rejected, Remember
+from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
 
 
 class AgentApprovals:
@@ -50,4 +50,18 @@ class AgentApprovals:
             UnknownRequestError: When the request does not wait (any more).
         """
         self._pending.answer(request_id, Edited(arguments=dict(arguments)))
+        return True
+
+    def settle(self, request_id: str, result: Any = None, note: str | None = None) -> bool:
+        """Say that an interrupted call did happen, so that it is not made again.
+
+        Args:
+            request_id: A request that is ``unsettled``, of a resumed task.
+            result: What the call returned, which the script gets.
+            note: For the journal.
+
+        Raises:
+            UnknownRequestError: When the request does not wait (any more).
+        """
+        self._pending.answer(request_id, Settled(result=result, reason=note))
         return True

@@ -16,6 +16,7 @@ from typing import Any
 from delf.engine.log import TaskLog
 from delf.engine.order import TaskOrder
 from delf.engine.pending import PendingRequests
+from delf.engine.replay import PastCall
 from delf.engine.slots import Slot
 from delf.engine.toolset import BoundAction
 from delf.events import ApprovalDecided, ApprovalRequested
@@ -27,6 +28,7 @@ from delf.protocols.approval import (
     Edited,
     Expired,
     Rejected,
+    Settled,
 )
 from delf.types import ApprovalMode
 from delf.values import dumps
@@ -115,6 +117,9 @@ class TaskApprovals:
         digest: str,
         call_id: int,
         description: str | None,
+        *,
+        past: PastCall | None = None,
+        unsettled: bool = False,
     ) -> Decision:
         """The decision about a call.
 
@@ -124,11 +129,17 @@ class TaskApprovals:
             digest: The call's identity.
             call_id: The call's number in the task.
             description: The script's ``desc=``.
+            past: The call in the journal of a resumed task: a decision there is the decision,
+                and a request there is the request that waits.
+            unsettled: The question is whether to make a call again that was begun.
         """
-        if digest in self._remembered or digest in self._shared.session:
+        if not unsettled and (digest in self._remembered or digest in self._shared.session):
             return Approved(reason="remembered")
+        asked, decided = (None, None) if past is None else past.question_of(unsettled=unsettled)
+        if decided is not None:
+            return _recorded(decided)
         request = ApprovalRequest(
-            request_id=f"req_{secrets.token_hex(8)}",
+            request_id=f"req_{secrets.token_hex(8)}" if asked is None else asked.request_id,
             task_id=self._log.task_id,
             task=self._order.task,
             action=bound.name,
@@ -137,17 +148,20 @@ class TaskApprovals:
             arguments=arguments,
             description=description,
             digest=digest,
+            unsettled=unsettled,
         )
-        await self._log.record(
-            ApprovalRequested,
-            request_id=request.request_id,
-            call_id=call_id,
-            action=request.action,
-            arguments=arguments,
-            effect=request.effect,
-            digest=digest,
-            description=description,
-        )
+        if asked is None:
+            await self._log.record(
+                ApprovalRequested,
+                request_id=request.request_id,
+                call_id=call_id,
+                action=request.action,
+                arguments=arguments,
+                effect=request.effect,
+                digest=digest,
+                description=description,
+                unsettled=unsettled,
+            )
         try:
             decision, by = await self._ask(request)
         except asyncio.CancelledError:
@@ -166,7 +180,7 @@ class TaskApprovals:
         return decision
 
     async def _ask(self, request: ApprovalRequest) -> tuple[Decision, str]:
-        if self._shared.mode == "approve_all":
+        if self._shared.mode == "approve_all" and not request.unsettled:
             return Approved(), "mode approve_all"
         if self._shared.mode == "strict":
             return Rejected(reason="every action that needs approval is denied"), "mode strict"
@@ -210,7 +224,7 @@ class TaskApprovals:
         return None
 
     async def _record(self, request: ApprovalRequest, decision: Decision, by: str) -> None:
-        kind, reason, arguments = "approved", None, None
+        kind, reason, arguments, result = "approved", None, None, None
         match decision:
             case Approved(reason=said):
                 reason = said
@@ -218,6 +232,8 @@ class TaskApprovals:
                 kind, arguments = "edited", dict(changed)
             case Rejected(reason=said):
                 kind, reason = "rejected", said
+            case Settled(result=result, reason=said):
+                kind, reason = "settled", said
             case Expired(after_seconds=seconds):
                 kind, reason = "expired", f"nobody answered within {seconds:g} s"
         await self._log.record(
@@ -227,7 +243,21 @@ class TaskApprovals:
             by=by,
             reason=reason,
             arguments=arguments,
+            result=result,
         )
+
+
+def _recorded(event: ApprovalDecided) -> Decision:
+    """The decision that an event tells of."""
+    match event.decision:
+        case "approved":
+            return Approved(reason=event.reason)
+        case "edited":
+            return Edited(arguments=event.arguments or {})
+        case "settled":
+            return Settled(result=event.result, reason=event.reason)
+        case "rejected" | "expired":
+            return Rejected(reason=event.reason or event.decision)
 
 
 async def _ask_channel(named: NamedChannel, request: ApprovalRequest) -> Decision | None:
@@ -265,7 +295,7 @@ class CallbackChannel:
                 return Approved()
             case False:
                 return Rejected(reason="rejected by on_confirm")
-            case Approved() | Edited() | Rejected():
+            case Approved() | Edited() | Rejected() | Settled():
                 return answer
             case _:
                 return Rejected(

@@ -19,7 +19,7 @@ async def execute(run: TaskRun, code: str, attempt: int) -> Outcome:
     """
     async with run.step("execute", attempt):
         started = time.perf_counter()
-        outcome = await run.execute(code)
+        outcome = await _run_or_recall(run, code, attempt)
         status, error = describe_outcome(outcome)
         await run.log.record(
             ScriptFinished,
@@ -29,6 +29,19 @@ async def execute(run: TaskRun, code: str, attempt: int) -> Outcome:
             line=outcome.line if isinstance(outcome, (Failed, LimitReached)) else None,
             attempt=attempt,
         )
+    return outcome
+
+
+async def _run_or_recall(run: TaskRun, code: str, attempt: int) -> Outcome:
+    """Run a script; one whose sandbox died is not run again, for its variables died, too."""
+    past = run.begin_script(attempt)
+    done = None if past is None else past.finished
+    if done is not None and done.status == "crashed":
+        return Crashed(message=done.error or "the sandbox is gone")
+    outcome = await run.execute(code)
+    if run.replay is not None:
+        status, error = describe_outcome(outcome)
+        run.replay.end_script(status, error or "")
     return outcome
 
 

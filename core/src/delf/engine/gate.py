@@ -12,16 +12,18 @@ import itertools
 import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from delf.actions import Action
 from delf.engine.approvals import TaskApprovals, call_digest
 from delf.engine.log import TaskLog
+from delf.engine.redaction import Redactor
+from delf.engine.replay import PastCall, Replay
 from delf.engine.toolset import BoundAction, Toolset
-from delf.errors import DelfError, ToolException, ToolRefusedError
+from delf.errors import DelfError, ReplayMismatch, ToolException, ToolRefusedError
 from delf.events import CallFinished, CallStarted, CallStatus
-from delf.protocols.approval import Approved, Edited, Expired, Rejected
+from delf.protocols.approval import Approved, Decision, Edited, Expired, Rejected, Settled
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
 from delf.values import UnsupportedValueError, dumps
 
@@ -48,6 +50,8 @@ class Gate:
         log: Where every call is recorded.
         executor: Where plain functions run.
         max_result_bytes: The largest result that can be passed to a script.
+        redactor: Takes secrets out of what scripts get.
+        replay: Of a task that is resumed: the calls that were made before.
     """
 
     def __init__(
@@ -57,13 +61,17 @@ class Gate:
         log: TaskLog,
         executor: Executor,
         max_result_bytes: int,
+        redactor: Redactor | None = None,
+        replay: Replay | None = None,
     ) -> None:
         self._tools = tools
         self._approvals = approvals
         self._log = log
         self._executor = executor
         self._max_result_bytes = max_result_bytes
-        self._numbers = itertools.count(1)
+        self._redactor = redactor or Redactor()
+        self._replay = replay
+        self._numbers = itertools.count(1 if replay is None else replay.last_call + 1)
         self._closed = False
 
     def close(self) -> None:
@@ -86,14 +94,56 @@ class Gate:
         except ToolRefusedError as error:
             said = request.kwargs.get("desc")
             return await self._refuse(number, name, "ToolArgumentError", error, said)
-        if bound.asks:
-            settled = await self._approve(call)
+        past = None
+        if self._replay is not None:
+            try:
+                past = await self._replay.call(call.digest)
+            except ReplayMismatch as mismatch:
+                self._closed = True
+                self._replay.fail(mismatch)
+                return Raised("ToolError", mismatch.message)
+        if past is None:
+            return await self._ask_and_make(call)
+        if past.finished is not None:
+            return past.answer()
+        call = replace(call, number=past.call_id)
+        if past.started is not None and past.started.effect != "read":
+            return await self._settle(call, past)
+        return await self._ask_and_make(call, past)
+
+    async def _ask_and_make(self, call: _Call, past: PastCall | None = None) -> CallAnswer:
+        if call.bound.asks:
+            settled = await self._approve(call, past)
             if not isinstance(settled, _Call):
                 return settled
             call = settled
         if self._closed:
             return Raised("ToolError", "the task is over; no call is made any more")
-        return await self._make(call)
+        return await self._make(call, begun=past is not None and past.started is not None)
+
+    async def _settle(self, call: _Call, past: PastCall) -> CallAnswer:
+        """A call was begun, and its end is not recorded: a person says whether to make it again."""
+        if past.decision is not None and past.decision.arguments is not None:
+            call = self._check(call.number, call.bound, past.decision.arguments, call.description)
+        decision = await self._decide(call, past, unsettled=True)
+        match decision:
+            case Settled(result=result):
+                return await self._take_as_made(call, result)
+            case Approved():
+                return await self._make(call, begun=True)
+            case Edited():
+                reason = "the arguments of a call that was begun cannot be changed"
+            case _:
+                reason = _why_not(decision)
+        return await self._reject(call, reason)
+
+    async def _take_as_made(self, call: _Call, result: Any) -> CallAnswer:
+        try:
+            encoded = self._encode(result)
+        except UnsupportedValueError as error:
+            return await self._reject(call, f"its result cannot be passed on: {error}")
+        await self._finish(call, "ok", 0.0, result=result)
+        return Returned(result, encoded)
 
     def _check(
         self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
@@ -117,18 +167,13 @@ class Gate:
             duration_ms=0.0,
             error=message,
             description=None if said is None else str(said)[:_MAX_MESSAGE],
+            raised=kind,
         )
         return Raised(kind, message)
 
-    async def _approve(self, call: _Call) -> _Call | Raised:
+    async def _approve(self, call: _Call, past: PastCall | None) -> _Call | Raised:
         """The call as it may be made, or the answer to a script that may not make it."""
-        try:
-            decision = await self._approvals.decide(
-                call.bound, call.arguments, call.digest, call.number, call.description
-            )
-        except asyncio.CancelledError:
-            await self._finish(call, "cancelled", 0.0, error="cancelled before it was decided")
-            raise
+        decision = await self._decide(call, past)
         match decision:
             case Approved():
                 return call
@@ -137,43 +182,86 @@ class Gate:
                     return self._check(call.number, call.bound, arguments, call.description)
                 except ToolRefusedError as error:
                     reason = f"the edited arguments do not fit: {error.message}"
-            case Rejected(reason=reason):
-                pass
-            case Expired(after_seconds=seconds):
-                reason = f"nobody answered within {seconds:g} s"
+            case Settled():
+                reason = "it is a new call, which cannot have been made before"
+            case _:
+                reason = _why_not(decision)
+        return await self._reject(call, reason)
+
+    async def _decide(
+        self, call: _Call, past: PastCall | None, *, unsettled: bool = False
+    ) -> Decision:
+        try:
+            return await self._approvals.decide(
+                call.bound,
+                call.arguments,
+                call.digest,
+                call.number,
+                call.description,
+                past=past,
+                unsettled=unsettled,
+            )
+        except asyncio.CancelledError:
+            await self._finish(call, "cancelled", 0.0, error="cancelled before it was decided")
+            raise
+
+    async def _reject(self, call: _Call, reason: str) -> Raised:
         message = f"{call.bound.name} was rejected: {reason}"
-        await self._finish(call, "rejected", 0.0, error=message)
+        await self._finish(call, "rejected", 0.0, error=message, raised="ApprovalRejected")
         return Raised("ApprovalRejected", message)
 
-    async def _make(self, call: _Call) -> CallAnswer:
+    async def _make(self, call: _Call, *, begun: bool = False) -> CallAnswer:
         action = call.bound.action
-        await self._log.record(
-            CallStarted,
-            call_id=call.number,
-            action=call.bound.name,
-            arguments=call.arguments,
-            effect=action.effect,
-            digest=call.digest,
-            description=call.description,
-        )
+        if not begun:
+            await self._log.record(
+                CallStarted,
+                call_id=call.number,
+                action=call.bound.name,
+                arguments=call.arguments,
+                effect=action.effect,
+                digest=call.digest,
+                description=call.description,
+            )
         started = time.perf_counter()
         try:
             result = await self._invoke(action, call.arguments)
             encoded = self._encode(result)
         except asyncio.CancelledError:
-            await self._finish(call, "cancelled", started, error="cancelled")
             if _is_cancelled():
+                await self._finish(call, "cancelled", started, error="cancelled")
                 raise
-            return Raised("ToolError", f"{call.bound.name} cancelled itself")
+            return await self._fail(call, started, f"{call.bound.name} cancelled itself")
         except ToolException as error:
-            await self._finish(call, "error", started, error=error.message)
-            return _told(action, error)
+            return await self._tell(call, started, error)
         except (Exception, SystemExit) as error:
-            message = describe_failure(error)
-            await self._finish(call, "error", started, error=message)
-            return Raised("ToolError", message)
+            return await self._fail(call, started, describe_failure(error))
+        if self._redactor.is_in(encoded):
+            result = self._redactor.value(result)
+            encoded = self._encode(result)
         await self._finish(call, "ok", started, result=result)
         return Returned(result, encoded)
+
+    async def _fail(
+        self, call: _Call, started: float, message: str, kind: str = "ToolError"
+    ) -> Raised:
+        message = self._redactor.text(message)
+        await self._finish(call, "error", started, error=message, raised=kind)
+        return Raised(kind, message)
+
+    async def _tell(self, call: _Call, started: float, error: ToolException) -> CallAnswer:
+        """What a script gets when a tool raised ``ToolException``."""
+        handler = call.bound.action.handle_error
+        if handler is False:
+            return await self._fail(call, started, error.message, "ToolException")
+        try:
+            told = error.message if handler is True else handler
+            told = str(told(error)) if callable(told) else told
+        except Exception as failure:
+            message = f"{error.message} (handle_error failed: {failure})"
+            return await self._fail(call, started, message)
+        told = self._redactor.text(told)
+        await self._finish(call, "error", started, error=error.message, result=told)
+        return Told(told)
 
     async def _invoke(self, action: Action, arguments: dict[str, Any]) -> Any:
         if action.is_async:
@@ -200,6 +288,7 @@ class Gate:
         *,
         result: Any = None,
         error: str | None = None,
+        raised: str | None = None,
     ) -> None:
         elapsed = (time.perf_counter() - started) * 1000 if started else 0.0
         await self._log.record(
@@ -211,22 +300,14 @@ class Gate:
             result=result,
             error=error,
             description=call.description,
+            raised=raised,
         )
 
 
-def _told(action: Action, error: ToolException) -> CallAnswer:
-    """What a script gets when a tool raised ``ToolException``."""
-    handler = action.handle_error
-    if handler is False:
-        return Raised("ToolException", error.message)
-    if handler is True:
-        return Told(error.message)
-    if isinstance(handler, str):
-        return Told(handler)
-    try:
-        return Told(str(handler(error)))
-    except Exception as failure:
-        return Raised("ToolError", f"{error.message} (handle_error failed: {failure})")
+def _why_not(decision: Decision) -> str:
+    if isinstance(decision, Expired):
+        return f"nobody answered within {decision.after_seconds:g} s"
+    return decision.reason if isinstance(decision, Rejected) else "it was not approved"
 
 
 def _is_cancelled() -> bool:

@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from delf.events import Event, Printed
+from delf.engine.redaction import Redactor
+from delf.engine.replay import Replay
+from delf.events import ClockRead, Event, Printed
 from delf.protocols.journal import Journal
 
 _log = logging.getLogger(__name__)
@@ -18,21 +20,33 @@ Listener = Callable[[Event], None]
 
 
 class TaskLog:
-    """Writes one task's events.
+    """Writes one task's events, without secrets.
 
     Args:
         task_id: The task.
         journal: Where events are kept first.
         listeners: Who sees them afterwards.
+        redactor: Knows the secrets.
+        replay: Of a task that is resumed: what it knows is not written again.
     """
 
-    def __init__(self, task_id: str, journal: Journal, listeners: Sequence[Listener]) -> None:
+    def __init__(
+        self,
+        task_id: str,
+        journal: Journal,
+        listeners: Sequence[Listener],
+        redactor: Redactor | None = None,
+        replay: Replay | None = None,
+    ) -> None:
         self.task_id = task_id
-        self.events: list[Event] = []
+        self.events: list[Event] = [] if replay is None else list(replay.events)
         self._journal = journal
         self._listeners = tuple(listeners)
+        self.redactor = redactor or Redactor()
+        self._replay = replay
         self._lock = asyncio.Lock()
         self._printed: list[str] = []
+        self._readings: list[int] = []
         self._flushing: asyncio.Task[None] | None = None
 
     async def record(self, kind: Callable[..., Event], **fields: Any) -> None:
@@ -44,11 +58,27 @@ class TaskLog:
         """
         async with self._lock:
             await self._write_printed()
-            await self._write(kind, fields)
+            if self._replay is None or not self._replay.knows(kind, fields):
+                await self._write(kind, fields)
 
     def say(self, text: str) -> None:
         """Journal printed text soon, and before any other event."""
-        self._printed.append(text)
+        if self._replay is not None:
+            text = self._replay.unknown_part(text)
+        if text:
+            self._printed.append(text)
+            self._flush_soon()
+
+    def clock_read(self, readings: Sequence[int]) -> None:
+        """Journal what the script saw on the clock soon, and before any other event.
+
+        Args:
+            readings: Unix times in nanoseconds.
+        """
+        self._readings += readings
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.get_running_loop().create_task(self._flush())
 
@@ -57,12 +87,18 @@ class TaskLog:
             await self._write_printed()
 
     async def _write_printed(self) -> None:
+        if self._readings:
+            readings = tuple(self._readings)
+            self._readings.clear()
+            await self._write(ClockRead, {"readings": readings})
         if self._printed:
             text = "".join(self._printed)
             self._printed.clear()
             await self._write(Printed, {"text": text})
 
     async def _write(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:
+        if self.redactor:
+            fields = {name: self.redactor.value(value) for name, value in fields.items()}
         seq = len(self.events) + 1
         event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
         try:

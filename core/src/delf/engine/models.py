@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from delf.engine.log import TaskLog
 from delf.engine.order import OnDelta
+from delf.engine.redaction import Redactor
+from delf.engine.replay import Replay
 from delf.engine.usage import Ledger, Pricing
 from delf.errors import DelfError, PluginError
 from delf.events import ModelCalled, ModelFailed, ModelReplied
 from delf.llm import LLMConfig
-from delf.messages import ModelDelta, ModelReply, ModelRequest, system
+from delf.messages import Message, ModelDelta, ModelReply, ModelRequest, TextPart, system
 from delf.plugins.host import PluginHost
 from delf.protocols.model import Model, ModelContext, SupportsRecording
 
@@ -87,6 +89,8 @@ class Asker:
         system_prompt: Added to every call.
         stream: Take answers in pieces.
         on_delta: Sees the pieces.
+        redactor: Takes secrets out of what a model reads.
+        replay: Of a task that is resumed: answers from its journal.
     """
 
     pool: ModelPool
@@ -96,6 +100,8 @@ class Asker:
     system_prompt: str | None = None
     stream: bool = False
     on_delta: OnDelta | None = None
+    redactor: Redactor = field(default_factory=Redactor)
+    replay: Replay | None = None
 
     async def ask(self, config: LLMConfig, request: ModelRequest, attempt: int = 1) -> ModelReply:
         """Ask once; retries of failed requests are the model's own business.
@@ -104,8 +110,13 @@ class Asker:
             BudgetExceededError: Before anything is spent.
             DelfError: When the model failed for good.
         """
+        past = None if self.replay is None else self.replay.reply(request.purpose)
+        if past is not None:
+            return past
         self.ledger.check()
         messages = request.messages
+        if self.redactor:
+            messages = tuple(_without_secrets(message, self.redactor) for message in messages)
         if self.system_prompt:
             place = 1 if messages[0].role == "system" else 0
             messages = (*messages[:place], system(self.system_prompt), *messages[place:])
@@ -151,6 +162,14 @@ class Asker:
         if final is None:
             raise DelfError("the model's stream ended without its answer")
         return final
+
+
+def _without_secrets(message: Message, redactor: Redactor) -> Message:
+    parts = tuple(
+        TextPart(redactor.text(part.text)) if isinstance(part, TextPart) else part
+        for part in message.parts
+    )
+    return replace(message, parts=parts)
 
 
 def _ms_since(started: float) -> float:

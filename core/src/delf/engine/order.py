@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from delf.engine.log import Listener
+    from delf.events import Event
     from delf.messages import Message
 
 OnDelta = Callable[[str], None]
@@ -33,6 +34,8 @@ class TaskOrder:
         on_delta: Sees pieces of the model's answers.
         stream: Take answers in pieces; the configuration decides when None.
         attended: Whether the caller waits for it, so that a terminal may ask.
+        setup: What the caller needs to set up the same agent again; kept in the journal.
+        past: The journal of the task, which is taken up again.
     """
 
     task: str
@@ -43,3 +46,5 @@ class TaskOrder:
     on_delta: OnDelta | None = None
     stream: bool | None = None
     attended: bool = True
+    setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    past: Sequence[Event] = ()

@@ -35,6 +35,7 @@ class PendingRequest:
             "arguments": dict(request.arguments),
             "description": request.description,
             "message": request.message,
+            "unsettled": request.unsettled,
             "since": self.since,
         }
 

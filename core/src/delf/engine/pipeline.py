@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import traceback
 from dataclasses import dataclass
 
 from delf.engine.context import load_context
 from delf.engine.recall import recall
 from delf.engine.select import select
 from delf.engine.task import TaskRun
-from delf.errors import DelfError, TaskTimeoutError
-from delf.events import ModelReplied, TaskFinished, TaskStarted, Warned
+from delf.errors import DelfError, ReplayMismatch, TaskTimeoutError
+from delf.events import ModelReplied, TaskFinished, TaskResumed, TaskStarted, Warned
 from delf.protocols.strategy import Strategy
 
 _log = logging.getLogger(__name__)
@@ -50,7 +51,12 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
         origin: The agent's id.
     """
     started = time.perf_counter()
-    await run.log.record(TaskStarted, task=run.task, origin=origin)
+    if run.replay is None:
+        await run.log.record(
+            TaskStarted, task=run.task, origin=origin, seed=run.seed, setup=run.setup
+        )
+    else:
+        await run.log.record(TaskResumed, origin=origin)
     if run.sandbox.warning:
         await run.log.record(Warned, message=run.sandbox.warning)
     work = asyncio.ensure_future(_work(run, strategy))
@@ -87,7 +93,7 @@ async def _settle(
     if error is None:
         return work.result(), None
     if not isinstance(error, DelfError):
-        _log.error("task %s failed inside delf", run.log.task_id, exc_info=error)
+        _log_failure(run, error)
         inside = DelfError(
             f"an unexpected {type(error).__name__} inside delf or a plugin: {error}",
             hint="the log has the traceback; please report it",
@@ -95,6 +101,15 @@ async def _settle(
         inside.__cause__ = error
         error = inside
     return run.take_printed(), error
+
+
+def _log_failure(run: TaskRun, error: BaseException) -> None:
+    told = "".join(traceback.format_exception(error))
+    safe = run.log.redactor.text(told)
+    if safe == told:
+        _log.error("task %s failed inside delf", run.log.task_id, exc_info=error)
+    else:
+        _log.error("task %s failed inside delf\n%s", run.log.task_id, safe)
 
 
 async def _abandon(run: TaskRun, work: asyncio.Future[str]) -> None:
@@ -107,6 +122,12 @@ async def _abandon(run: TaskRun, work: asyncio.Future[str]) -> None:
 
 async def _finish(run: TaskRun, text: str, error: DelfError | None, started: float) -> TaskResult:
     duration_ms = (time.perf_counter() - started) * 1000
+    if error is not None:
+        run.log.redactor.error(error)
+    if isinstance(error, ReplayMismatch):
+        # Not an end of the task: it can be resumed where the journal fits.
+        await run.log.record(Warned, message=f"not resumed: {error.message}")
+        return TaskResult(text=text, error=error, duration_ms=duration_ms)
     costs = [event.cost_usd for event in run.log.events if isinstance(event, ModelReplied)]
     await run.log.record(
         TaskFinished,

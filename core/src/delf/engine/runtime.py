@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from delf.config.schema import AgentConfig
+from delf.config.schema import LLM_FIELDS, AgentConfig
 from delf.engine.approvals import Approvals, CallbackChannel, NamedChannel
 from delf.engine.factories import make
 from delf.engine.gate import Gate
@@ -23,6 +24,13 @@ from delf.engine.pending import PendingRequests
 from delf.engine.pipeline import TaskResult, run_task
 from delf.engine.prefilters import choose_prefilter
 from delf.engine.prompt import TaskContext
+from delf.engine.redaction import (
+    Redactor,
+    secrets_of_model,
+    secrets_of_options,
+    secrets_of_settings,
+)
+from delf.engine.replay import PATIENCE_SECONDS, Replay
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
 from delf.engine.slots import Slot
 from delf.engine.task import TaskRun
@@ -30,9 +38,10 @@ from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.usage import Ledger, Pricing, load_pricing
 from delf.environment import using_environ
 from delf.errors import AgentStateError, ConfigurationError, DelfError
+from delf.events import Event, TaskFinished
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike, SupportsClose
-from delf.protocols.journal import Journal
+from delf.protocols.journal import Journal, SupportsClaims
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec
@@ -121,6 +130,7 @@ class Runtime:
         """
         parts, config = self._parts, self._config
         self._pricing = load_pricing(parts.pricing_files)
+        self._redactor = Redactor(self._secrets())
         self._limits = make_limits(config.sandbox_config)
         self._toolset = await load_toolset(parts.connections)
         self._sandbox = await choose_sandbox(parts.host, config, parts.plugin_options)
@@ -139,6 +149,19 @@ class Runtime:
         )
         self._models.get(config.main_llm)
         self._warming = asyncio.ensure_future(self._warm_up())
+
+    def _secrets(self) -> Iterator[str]:
+        """Every secret that this agent was given."""
+        parts, config = self._parts, self._config
+        for name in LLM_FIELDS:
+            model = getattr(config, name)
+            if model is not None:
+                yield from secrets_of_model(model)
+        yield from config.providers.values()
+        for connection in parts.connections:
+            yield from secrets_of_settings(getattr(connection, "settings", None))
+        yield from secrets_of_options(parts.plugin_options)
+        yield from secrets_of_options(parts.environ)
 
     async def _warm_up(self) -> None:
         """Prepare sandboxes and the model while the first task looks for its context."""
@@ -189,18 +212,42 @@ class Runtime:
             result = await run_task(run, strategy, order.timeout, self._parts.agent_id)
         return FinishedTask(result=result, run=run)
 
+    async def take_up(self, task_id: str) -> Sequence[Event]:
+        """Make a task of the journal this agent's own.
+
+        Args:
+            task_id: The task.
+
+        Returns:
+            Its events.
+
+        Raises:
+            UnknownTaskError: When the journal does not have it.
+            DelfError: When a process that lives works on it.
+        """
+        events = await self._journal.read(task_id)
+        if isinstance(self._journal, SupportsClaims) and not isinstance(events[-1], TaskFinished):
+            await self._journal.claim(task_id)
+            events = await self._journal.read(task_id)
+        return events
+
     def _strategy_spec(self) -> StrategySpec:
         return self._host.spec(StrategySpec, self._config.strategy)
 
     def _prepare(self, order: TaskOrder, slot: Slot) -> TaskRun:
         config = self._config
-        log = TaskLog(order.task_id, self._journal, [*self._feeds, *order.listeners])
+        replay = Replay(order.past, PATIENCE_SECONDS) if order.past else None
+        redactor = self._redactor
+        listeners = [*self._feeds, *order.listeners]
+        log = TaskLog(order.task_id, self._journal, listeners, redactor, replay)
         gate = Gate(
             self._toolset,
             self._approvals.for_task(order, log, slot),
             log,
             self._executor,
             self._limits.frame_bytes - 1024,
+            redactor,
+            replay,
         )
         asker = Asker(
             pool=self._models,
@@ -210,6 +257,8 @@ class Runtime:
             system_prompt=config.system_prompt,
             stream=config.stream if order.stream is None else order.stream,
             on_delta=order.on_delta,
+            redactor=redactor,
+            replay=replay,
         )
         prefilter = choose_prefilter(self._host, config.prefilter_mode, len(self._toolset))
         visible = self._sandbox.backend.visible_path
@@ -226,6 +275,9 @@ class Runtime:
             in_background=self._in_background,
             memory=self._parts.memory,
             prefilter=prefilter,
+            seed=replay.seed if replay is not None else secrets.token_hex(16),
+            setup=order.setup,
+            replay=replay,
             context=TaskContext(
                 history=order.history, files=[visible(path) for path in self._spec.files]
             ),

@@ -11,8 +11,11 @@ from delf.protocols.prefilter import Ask
 
 async def select(run: TaskRun) -> None:
     """Let the prefilter choose; without one, or when it fails, all tools stay."""
+    past = None if run.replay is None else run.replay.selected()
     chosen_by = "all"
-    if run.prefilter is not None:
+    if past is not None:
+        run.tools = run.tools.only(frozenset(past.actions))
+    elif run.prefilter is not None:
         async with run.step("select"):
             try:
                 selection = await run.prefilter.select(run.task, run.tools.catalog(), _ask(run))

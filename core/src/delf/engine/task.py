@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,7 @@ from delf.engine.log import TaskLog
 from delf.engine.models import Asker
 from delf.engine.output import OutputFolder
 from delf.engine.prompt import TaskContext, first_messages
+from delf.engine.replay import PastScript, Replay
 from delf.engine.sandboxes import ChosenSandbox
 from delf.engine.stubs import render_stubs
 from delf.engine.toolset import Toolset
@@ -27,6 +28,7 @@ from delf.protocols.sandbox import (
     CallRequest,
     Outcome,
     SandboxSession,
+    ScriptStart,
     SessionSpec,
 )
 
@@ -49,6 +51,9 @@ class TaskRun:
         prefilter: Chooses tools, if there are many and a plugin can.
         in_background: Lets something end after the task.
         context: What goes ahead of the task in the prompt.
+        seed: What scripts draw chance from.
+        setup: What the caller needs to set up the same agent again.
+        replay: The journal of a task that is resumed.
     """
 
     task: str
@@ -64,6 +69,10 @@ class TaskRun:
     memory: MemoryStore | None = None
     prefilter: Prefilter | None = None
     context: TaskContext = field(default_factory=TaskContext)
+    seed: str = ""
+    setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    replay: Replay | None = None
+    script_start: ScriptStart = field(default_factory=ScriptStart)
     said: list[str] = field(default_factory=list[str])
     _session: asyncio.Task[SandboxSession] | None = None
     _announced: SandboxSession | None = None
@@ -99,11 +108,26 @@ class TaskRun:
             self._session = asyncio.create_task(opening)
         return self._session
 
+    def begin_script(self, attempt: int) -> PastScript | None:
+        """A script is about to run.
+
+        Args:
+            attempt: Its number in the task.
+
+        Returns:
+            What the journal of a resumed task tells of it.
+        """
+        past = None if self.replay is None else self.replay.begin_script(attempt)
+        clock = () if past is None else tuple(past.clock)
+        self.script_start = ScriptStart(seed=f"{self.seed}/{attempt}", clock=clock)
+        return past
+
     async def execute(self, code: str) -> Outcome:
         """Run a script in the task's session, in a new one if that is gone.
 
         Raises:
             SandboxUnavailableError: When no session can be had.
+            ReplayMismatch: When a resumed task's script is not the recorded one.
         """
         if self._session is not None and self._session.done() and not self.session_alive:
             await self.close_session()
@@ -112,10 +136,23 @@ class TaskRun:
             self._announced = session
             spec = self.sandbox.spec
             await self.log.record(SandboxOpened, backend=spec.name, isolation=spec.isolation)
-        outcome = await session.execute(code, self)
+        outcome = await self._run_script(session, code)
         if self._files:
             await asyncio.gather(*self._files)
         return outcome
+
+    async def _run_script(self, session: SandboxSession, code: str) -> Outcome:
+        if self.replay is None:
+            return await session.execute(code, self)
+        broken = self.replay.broken
+        running = asyncio.ensure_future(session.execute(code, self))
+        try:
+            await asyncio.wait({running, broken}, return_when=asyncio.FIRST_COMPLETED)
+            if broken.done():
+                raise broken.result()
+            return await running
+        finally:
+            running.cancel()
 
     @property
     def session_alive(self) -> bool:
@@ -147,6 +184,10 @@ class TaskRun:
         """The script printed."""
         self.said.append(text)
         self.log.say(text)
+
+    def clock_read(self, readings: Sequence[int]) -> None:
+        """The script looked at the clock."""
+        self.log.clock_read(readings)
 
     def wrote_file(self, name: str, data: bytes) -> None:
         """The script handed a file over."""

@@ -26,6 +26,8 @@ class ApprovalRequest:
         arguments: The real, validated arguments.
         description: The script's own ``desc=``, if any. The script's word, not a fact.
         digest: SHA-256 over action and arguments.
+        unsettled: The call was begun before its process died, and nobody recorded how it
+            ended: ``Approved`` makes it again, ``Settled`` says that it did happen.
     """
 
     request_id: str
@@ -37,12 +39,14 @@ class ApprovalRequest:
     arguments: Mapping[str, Any]
     description: str | None
     digest: str
+    unsettled: bool = False
 
     @property
     def message(self) -> str:
         """The request in one line."""
         shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments.items())
-        return f"{self.action}({shown})"
+        call = f"{self.action}({shown})"
+        return f"make it again? it was interrupted: {call}" if self.unsettled else call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +72,26 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """No, for it did happen before: of a call that is ``unsettled``.
+
+    Args:
+        result: What the call returned, which the script gets.
+        reason: A note for the journal.
+    """
+
+    result: Any = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
     """Nobody answered in time; counts as no."""
 
     after_seconds: float
 
 
-Decision = Approved | Edited | Rejected | Expired
+Decision = Approved | Edited | Rejected | Settled | Expired
 
 
 class ApprovalChannel(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from delf.events import Event
 
@@ -48,4 +48,18 @@ class Journal(Protocol):
 
     async def aclose(self) -> None:
         """Free what is held. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class SupportsClaims(Protocol):
+    """A journal that several processes share: it knows which of them works on a task."""
+
+    async def claim(self, task_id: str) -> None:
+        """Make a task whose process is gone this one's own, to resume it.
+
+        Raises:
+            UnknownTaskError: When no such task is known.
+            DelfError: When a process that lives works on it.
+        """
         ...

@@ -135,6 +135,33 @@ class ScriptHost(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptStart:
+    """What makes a script take the same course again.
+
+    Args:
+        seed: What all its chance is drawn from.
+        clock: What it sees on the clock at its first looks: Unix times in nanoseconds. After
+            them it sees the real time.
+    """
+
+    seed: str = ""
+    clock: tuple[int, ...] = ()
+
+
+class SupportsReplay(Protocol):
+    """A :class:`ScriptHost` whose scripts can be run again; sessions that can make use of it."""
+
+    @property
+    def script_start(self) -> ScriptStart:
+        """For the script that is about to run."""
+        ...
+
+    def clock_read(self, readings: Sequence[int]) -> None:
+        """The script looked at the clock, beyond ``script_start.clock``; in its order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """The script came to its end.
 

@@ -25,6 +25,7 @@ from delf.sandbox.wire import (
     init_frame,
     parse,
     parse_call,
+    parse_clock,
     parse_outcome,
 )
 
@@ -34,6 +35,7 @@ _MAX_OPEN_CALLS = 20_000
 _BUSY_CALLS = 2_000
 _MAX_OPEN_FILES = 16
 _MAX_NAME = 1000
+_MAX_READINGS = 2000
 _SLACK = 1.25
 """The guest enforces limits on output itself; the host ends the session a little above."""
 
@@ -82,6 +84,7 @@ class WireSession(asyncio.Protocol):
         self._file_count = 0
         self._printed = 0
         self._scripts = 0
+        self._readings = 0
         self._lost = False
         self._closed = False
         self._paused = False
@@ -166,12 +169,14 @@ class WireSession(asyncio.Protocol):
         if not self.alive:
             return Crashed(message="the sandbox is gone")
         self._scripts += 1
-        self._printed = 0
+        self._printed = self._readings = 0
         self._files.clear()
         self._host = host
         outcome = self._outcome = self._loop.create_future()
         try:
-            self._write(exec_frame(self._scripts, code, self._spec.limits.frame_bytes))
+            start = getattr(host, "script_start", None)
+            limit = self._spec.limits.frame_bytes
+            self._write(exec_frame(self._scripts, code, limit, start))
             return await outcome
         except FrameTooLargeError as error:
             return LimitReached(limit="frame", message=f"the script is too long: {error}")
@@ -210,6 +215,8 @@ class WireSession(asyncio.Protocol):
                 task.cancel()
         elif kind == "file":
             self._take_chunk(frame)
+        elif kind == "clock":
+            self._take_clock(parse_clock(frame))
         elif kind == "ready":
             if not self._booted.done():
                 self._booted.set_result(None)
@@ -241,6 +248,14 @@ class WireSession(asyncio.Protocol):
             self._break(LimitReached(limit="output", message=message))
         else:
             self._host.printed(frame[1])
+
+    def _take_clock(self, readings: list[int]) -> None:
+        take = getattr(self._host, "clock_read", None)
+        self._readings += len(readings)
+        if self._readings > _MAX_READINGS:
+            raise WireError("the sandbox sent too many looks at the clock")
+        if take is not None:
+            take(readings)
 
     def _take_chunk(self, frame: list[Any]) -> None:
         if self._host is None or self._spec is None:

@@ -18,6 +18,7 @@ from delf.protocols.sandbox import (
     Raised,
     Rerun,
     Returned,
+    ScriptStart,
     SessionSpec,
     Told,
 )
@@ -151,9 +152,28 @@ def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> byte
     return encode(["init", content], spec.limits.frame_bytes)
 
 
-def exec_frame(number: int, code: str, limit: int) -> bytes:
-    """Run a script; ``number`` counts them in the session."""
-    return encode(["exec", number, code], limit)
+def exec_frame(number: int, code: str, limit: int, start: ScriptStart | None = None) -> bytes:
+    """Run a script.
+
+    Args:
+        number: Counts the scripts of the session.
+        code: The script.
+        limit: The most bytes of the frame.
+        start: Its clock and chance; the real ones when omitted.
+    """
+    given = None if start is None else [start.seed, list(start.clock)]
+    return encode(["exec", number, code, given], limit)
+
+
+def parse_clock(frame: Sequence[Any]) -> list[int]:
+    """The readings in a ``clock`` frame.
+
+    Raises:
+        WireError: When it is anything else.
+    """
+    if _fits(frame, list) and all(type(item) is int for item in frame[1]):
+        return frame[1]
+    raise WireError("the sandbox sent a malformed clock")
 
 
 def answer_frame(call_id: int, answer: CallAnswer, limit: int) -> tuple[bytes, str | None]:

@@ -27,7 +27,8 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
         first: The first one's sequence number.
     """
     known: list[tuple[type[Any], dict[str, Any]]] = [
-        (ev.TaskStarted, {"task": "Pay the bill.\nToday.", "origin": "agent_1"}),
+        (ev.TaskStarted, {"task": "Pay the bill.\nToday.", "origin": "agent_1", "seed": "5eed"}),
+        (ev.TaskResumed, {"origin": "agent_2"}),
         (ev.StepStarted, {"step": "generate", "attempt": 2}),
         (ev.StepFinished, {"step": "generate", "duration_ms": 1.5, "attempt": 2}),
         (ev.ToolsSelected, {"actions": ("bank.pay", "add"), "by": "prefilter"}),
@@ -42,6 +43,7 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
         (ev.ApprovalRequested, {**_call(), "request_id": "r", "arguments": {}, **_bound()}),
         (ev.ApprovalDecided, {"request_id": "r", "decision": "edited", "by": "ann", **_edit()}),
         (ev.Printed, {"text": "é\n\u2028 \x1b[31m"}),
+        (ev.ClockRead, {"readings": (1_772_000_000_000_000_000,)}),
         (ev.FileWritten, {"label": "a.csv", "path": "/tmp/a.csv", "size": 7}),  # noqa: S108 - a text
         (ev.RerunRequested, {"attempt": 1, "context": "c", "remaining": "r"}),
         (ev.RetryScheduled, {"attempt": 1, "error": "no"}),

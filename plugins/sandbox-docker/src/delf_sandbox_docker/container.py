@@ -120,7 +120,7 @@ def create(
         command=list(command),
         user=USER,
         working_dir=SCRATCH,
-        environment={"HOME": SCRATCH},
+        environment={"HOME": SCRATCH, "PYTHONHASHSEED": "0"},
         hostname="sandbox",
         stdin_open=True,
         detach=False,  # so that Docker closes standard input when we are gone

@@ -24,7 +24,7 @@ LABEL_BASE = f"{LABEL}.base"
 LABEL_LIBRARIES = f"{LABEL}.libraries"
 
 _BOOT = Path(__file__).with_name("boot.py")
-PROGRAM = ("python3", "-I", "-S", "-X", "utf8", "/opt/delf/boot.py")
+PROGRAM = ("python3", "-P", "-s", "-S", "-X", "utf8", "/opt/delf/boot.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,10 @@ _HEADER = struct.Struct(">I")
 _START_SECONDS = 20.0
 
 
+_ENVIRON = {"PYTHONHASHSEED": "0"}
+"""Nothing of the host's; sets of text have one order, so that a resumed script finds it again."""
+
+
 class ForkServer:
     """Owns one template process on one event loop.
 
@@ -47,7 +51,8 @@ class ForkServer:
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._answer: asyncio.Future[dict[str, Any]] | None = None
         self._control, theirs = socket.socketpair()
-        command = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT.format(source=_SOURCE)]
+        options = ("-P", "-s", "-S", "-X", "utf8")
+        command = [sys.executable, *options, "-c", _BOOT.format(source=_SOURCE)]
         command += [str(zipapp), str(theirs.fileno()), str(os.getpid())]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
@@ -56,7 +61,7 @@ class ForkServer:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=(theirs.fileno(),),
-                env={},
+                env=_ENVIRON,
                 cwd="/",
                 start_new_session=True,
             )

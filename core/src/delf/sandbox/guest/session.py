@@ -25,6 +25,7 @@ from delf.sandbox.guest.frames import FrameTooLargeError
 from delf.sandbox.guest.output import FileSender, LimitReachedError, Printer
 from delf.sandbox.guest.policy import make_builtins, make_open
 from delf.sandbox.guest.script import Script
+from delf.sandbox.guest.world import World
 
 _STOP_SECONDS = 0.25
 _MAX_TEXT = 20_000
@@ -58,6 +59,10 @@ class GuestSession:
         self._files = FileSender(
             lambda name, last, chunk: self._channel.send(["file", name, last, chunk])
         )
+        self._world = World(
+            lambda readings: self._channel.send(["clock", readings]),
+            lambda: loop.call_soon(self._world.flush),
+        )
         self._module = types.ModuleType("__main__")
         self._namespace = self._module.__dict__
         self._hidden: frozenset[str] = frozenset()
@@ -72,6 +77,8 @@ class GuestSession:
             if frame[0] == "init":
                 self._initialise(frame[1])
             else:
+                if frame[3] is not None:
+                    self._world.begin(*frame[3])
                 answer = await self._execute(frame[1], frame[2])
                 self._reply(answer)
 
@@ -82,6 +89,7 @@ class GuestSession:
             self._commands.put_nowait(frame)
 
     def _send_call(self, frame: list[Any]) -> None:
+        self._world.flush()
         self._printer.flush()
         alone = not self._caller.waiting
         try:
@@ -143,6 +151,7 @@ class GuestSession:
                 await asyncio.wait({task})
         value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
         await self._stop_stray_tasks()
+        self._world.flush()
         self._printer.flush()
         return self._describe_end(value, error)
 

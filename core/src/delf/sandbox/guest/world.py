@@ -1,0 +1,176 @@
+"""Clock and chance of a script: what a resumed task must find again as it was."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import os
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+_MAX_READINGS = 1000
+"""A script that looks at the clock more often, as in a loop that waits, sees the real time."""
+
+_DAY = dt.date
+_MOMENT = dt.datetime
+
+
+class World:
+    """Replaces what the standard library reads of time and chance.
+
+    Args:
+        send: Takes new looks at the clock, in nanoseconds.
+        wake: Called when there is something to send.
+    """
+
+    def __init__(self, send: Callable[[list[int]], None], wake: Callable[[], object]) -> None:
+        self._send = send
+        self._wake = wake
+        self._past: deque[int] = deque()
+        self._new: list[int] = []
+        self._left = 0
+        self._seed = b""
+        self._blocks = 0
+        self._installed = False
+
+    def begin(self, seed: str, clock: Sequence[int]) -> None:
+        """A script is about to run.
+
+        Args:
+            seed: What all chance is drawn from.
+            clock: What it sees on the clock first, in nanoseconds.
+        """
+        if not self._installed:
+            self._installed = True
+            self._install()
+        self._seed, self._blocks = seed.encode(), 0
+        self._past = deque(clock)
+        self._left = _MAX_READINGS - len(clock)
+        random.seed(seed)
+
+    def flush(self) -> None:
+        """Send the looks at the clock that were not sent."""
+        if self._new:
+            readings, self._new = self._new, []
+            self._send(readings)
+
+    def now_ns(self) -> int:
+        """The time that a script sees, in nanoseconds."""
+        if self._past:
+            return self._past.popleft()
+        now = _real_time_ns()
+        if self._left > 0:
+            self._left -= 1
+            if not self._new:
+                self._wake()
+            self._new.append(now)
+        return now
+
+    def now(self) -> float:
+        """The same in seconds."""
+        return self.now_ns() / 1e9
+
+    def bytes(self, count: int) -> bytes:
+        """Unforeseeable bytes for whoever does not know the seed: SHA-256 over a counter."""
+        found = b""
+        while len(found) < count:
+            self._blocks += 1
+            found += hashlib.sha256(b"%d/%b" % (self._blocks, self._seed)).digest()
+        return found[:count]
+
+    def _install(self) -> None:
+        module: Any = random
+        os.urandom = module._urandom = self.bytes
+        module.Random.seed = _seeding(module.Random.seed, self.bytes)
+        module.seed = module._inst.seed
+        time.time_ns, time.time = self.now_ns, self.now
+        for name in ("localtime", "gmtime", "ctime"):
+            setattr(time, name, _with_time(getattr(time, name), self.now))
+        time.asctime = _with_parts(time.asctime, 0)
+        time.strftime = _with_parts(time.strftime, 1)
+        days, moments = _calendar(self.now)
+        dt.date, dt.datetime = days, moments
+
+
+_real_time_ns = time.time_ns
+
+
+def _seeding(real: Callable[..., None], draw: Callable[[int], bytes]) -> Callable[..., None]:
+    def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
+        real(self, draw(32) if a is None else a, version)
+
+    return seed
+
+
+def _with_time(real: Callable[..., Any], now: Callable[[], float]) -> Callable[..., Any]:
+    def function(secs: float | None = None) -> Any:
+        return real(now() if secs is None else secs)
+
+    return function
+
+
+def _with_parts(real: Callable[..., str], place: int) -> Callable[..., str]:
+    def function(*args: Any) -> str:
+        return real(*args) if len(args) > place else real(*args, time.localtime())
+
+    return function
+
+
+def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
+    """``datetime.date`` and ``datetime.datetime`` whose clock is the script's."""
+
+    class AnyDate(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, _DAY)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return issubclass(subclass, _DAY)
+
+    class AnyMoment(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, _MOMENT)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return issubclass(subclass, _MOMENT)
+
+    class date(_DAY, metaclass=AnyDate):  # noqa: N801 - the name that scripts see
+        __module__ = "datetime"
+        __qualname__ = "date"
+
+        def __repr__(self) -> str:
+            return _qualified(super().__repr__())
+
+        @classmethod
+        def today(cls) -> Any:
+            return cls.fromtimestamp(now())
+
+    class datetime(_MOMENT, metaclass=AnyMoment):  # noqa: N801
+        __module__ = "datetime"
+        __qualname__ = "datetime"
+
+        def __repr__(self) -> str:
+            return _qualified(super().__repr__())
+
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return cls.fromtimestamp(now(), tz)
+
+        @classmethod
+        def today(cls) -> Any:
+            return cls.fromtimestamp(now())
+
+        @classmethod
+        def utcnow(cls) -> Any:
+            return cls.fromtimestamp(now(), _UTC).replace(tzinfo=None)
+
+    return date, datetime
+
+
+_UTC = dt.UTC
+
+
+def _qualified(text: str) -> str:
+    return text if text.startswith("datetime.") else f"datetime.{text}"

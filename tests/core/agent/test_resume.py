@@ -1,0 +1,255 @@
+"""A task goes on from its journal: nothing recorded is done twice, and the end is the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from delf import Agent, Approved, ReplayMismatch, Settled, ToolException, UnknownTaskError, tool
+from delf import events as ev
+from delf.engine.journal import MemoryJournal
+from delf.specs import JournalSpec
+from delf.testing.hosts import TestHost
+from delf.testing.models import ScriptedModel
+
+FIRST = """
+import random, uuid, asyncio
+from datetime import datetime
+stamp = datetime.now().isoformat()
+name = f"{uuid.uuid4()}/{random.random()}/{stamp}"
+rows = await look(1)
+print("looked", rows)
+await write(name)
+try:
+    await fail()
+except ToolException as error:
+    print("failed:", error)
+try:
+    nothing()
+except Exception as error:
+    print(type(error).__name__)
+a, b = await asyncio.gather(look(2), write("b"))
+add_to_output_files("a.txt", name)
+print(a, b)
+rerun(context="half", remaining="the rest")
+"""
+SECOND = """
+import time
+async def pair(n):
+    seen = await look(n)
+    return await write(f"{n}/{seen}")
+print(await asyncio.gather(pair(3), pair(4), pair(5)))
+await send(f"{name} {int(time.time())}")
+print("all done")
+"""
+
+
+class World:
+    """What the tools change."""
+
+    def __init__(self) -> None:
+        self.writes: list[str] = []
+        self.looks = 0
+
+    def tools(self) -> Sequence[Any]:
+        @tool(effect="read")
+        async def look(n: int) -> int:
+            """Look at something."""
+            self.looks += 1
+            return n * 10
+
+        @tool(effect="write", confirm=False)
+        async def write(text: str) -> int:
+            """Write something."""
+            self.writes.append(text)
+            return len(text)
+
+        @tool(effect="irreversible")
+        async def send(text: str) -> str:
+            """Send something."""
+            self.writes.append(f"sent {text}")
+            return "ok"
+
+        @tool(effect="read", handle_error=False)
+        async def fail() -> None:
+            """Fail."""
+            raise ToolException("as ever")
+
+        return look, write, send, fail
+
+
+class Journal(MemoryJournal):
+    """A journal that can be brought back to an earlier state."""
+
+    async def ended_after(self, events: Sequence[ev.Event]) -> None:
+        self._tasks.clear()
+        for event in events:
+            await self.append(event)
+
+
+class Bench:
+    """Runs and resumes tasks on journals that end where a test wants."""
+
+    def __init__(self, host: TestHost, model: ScriptedModel) -> None:
+        self.host, self.model = host, model
+        self.journal = Journal()
+        self.asked: list[Any] = []
+        host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: self.journal)
+
+    def agent(self, world: World, decide: Any = None, **options: Any) -> Agent:
+        def on_confirm(request: Any) -> Any:
+            self.asked.append(request)
+            return True if decide is None else decide(request)
+
+        return Agent(
+            tools=world.tools(),
+            llm="scripted",
+            sandbox="local",
+            host=self.host,
+            journal="test",
+            on_confirm=on_confirm,
+            **options,
+        )
+
+
+@pytest.fixture
+def bench(delf_host: TestHost, scripted_model: ScriptedModel) -> Bench:
+    return Bench(delf_host, scripted_model)
+
+
+def calls_of(events: Sequence[ev.Event]) -> list[Any]:
+    return [e for e in events if isinstance(e, ev.CallFinished)]
+
+
+def prints_of(events: Sequence[ev.Event]) -> str:
+    return "".join(e.text for e in events if isinstance(e, ev.Printed))
+
+
+def untimed(writes: Sequence[str]) -> list[str]:
+    """What was written, without the moments, which are new where none was recorded."""
+    moment = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+|\b\d{10}$")
+    return sorted(moment.sub("…", text) for text in writes)
+
+
+def replayed(model: ScriptedModel, events: Sequence[ev.Event]) -> None:
+    """Let the model know only what it has not said in these events."""
+    said = sum(isinstance(e, ev.ModelReplied) for e in events)
+    model.replies.clear()
+    model.writes(*[FIRST, SECOND][said:])
+
+
+class Crash:
+    """The world as it was when the journal ended, and the person who looks at it."""
+
+    def __init__(self, *, happened: bool) -> None:
+        self._happened = happened
+        self.world = World()
+
+    def begin(self, world: World, events: Sequence[ev.Event]) -> None:
+        """Bring the world to where it was.
+
+        Args:
+            world: The world.
+            events: The journal.
+        """
+        self.world = world
+        world.writes.clear()
+        ended = {e.call_id for e in calls_of(events)}
+        for event in events:
+            if isinstance(event, ev.CallStarted) and (event.call_id in ended or self._happened):
+                self._do(event)
+
+    def _do(self, call: ev.CallStarted) -> None:
+        if call.action == "write":
+            self.world.writes.append(call.arguments["text"])
+        elif call.action == "send":
+            self.world.writes.append(f"sent {call.arguments['text']}")
+
+    def decide(self, request: Any) -> Any:
+        if not request.unsettled:
+            return True
+        text = request.arguments["text"]
+        if text in self.world.writes:
+            return Settled(result=len(text))
+        return Settled(result="ok") if f"sent {text}" in self.world.writes else Approved()
+
+
+@pytest.mark.parametrize("happened", [True, False])
+async def test_from_every_point(bench: Bench, happened: bool, tmp_path: Any) -> None:
+    """The journal ends at each of its events in turn; what was begun then happened, or not."""
+    model, world = bench.model, World()
+    model.writes(FIRST, SECOND)
+    crash = Crash(happened=happened)
+    async with bench.agent(world, crash.decide, output_dir=str(tmp_path)) as agent:
+        whole = (await agent.arun("Do it.")).raise_for_status()
+        task, writes = whole.trace.task_id, untimed(world.writes)
+        events = await bench.journal.read(task)
+        for end in range(1, len(events)):
+            past = events[:end]
+            await bench.journal.ended_after(past)
+            replayed(model, past)
+            crash.begin(world, past)
+            response = (await agent.aresume(task)).raise_for_status()
+            assert (response.text, response.files) == (whole.text, whole.files), end
+            assert untimed(world.writes) == writes, end
+            now = await bench.journal.read(task)
+            assert [e.seq for e in now] == list(range(1, len(now) + 1))
+            assert len(calls_of(now)) == len(calls_of(events)), end
+            assert sum(isinstance(e, ev.ModelReplied) for e in now) == 2
+            assert prints_of(now) == prints_of(events), end
+
+
+async def test_the_order_of_sets_is_the_same(bench: Bench) -> None:
+    """It depends on a number that each interpreter draws when it starts."""
+    bench.model.writes("for word in {'a', 'b', 'c', 'd', 'e', 'f'}: await write(word)")
+    world = World()
+    async with bench.agent(world) as agent:
+        first = (await agent.arun("Write.")).raise_for_status()
+    written = list(world.writes)
+    events = await bench.journal.read(first.trace.task_id)
+    await bench.journal.ended_after([e for e in events if e.seq < events[-1].seq - 4])
+    async with bench.agent(world) as agent:
+        (await agent.aresume(first.trace.task_id)).raise_for_status()
+    assert world.writes[:6] == written
+    assert len(world.writes) <= 7
+
+
+async def test_what_is_over_is_answered_from_the_journal(bench: Bench) -> None:
+    bench.model.writes("print(await look(1))")
+    world = World()
+    async with bench.agent(world) as agent:
+        first = await agent.arun("Look.")
+        again = await agent.aresume(first.trace.task_id)
+    assert (again.text, again.status, world.looks) == ("10", True, 1)
+
+
+async def test_an_unknown_task(bench: Bench) -> None:
+    async with bench.agent(World()) as agent:
+        with pytest.raises(UnknownTaskError, match="task_x"):
+            await agent.aresume("task_x")
+
+
+async def test_another_script_is_no_replay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recorded call does not come: nothing is called, and the task can be resumed still."""
+    monkeypatch.setattr("delf.engine.runtime.PATIENCE_SECONDS", 0.2)
+    bench.model.writes("await write('x')\nprint(await look(1))")
+    world = World()
+    async with bench.agent(world) as agent:
+        first = await agent.arun("Write.")
+    events = list(await bench.journal.read(first.trace.task_id))
+    place = next(i for i, e in enumerate(events) if isinstance(e, ev.CallStarted))
+    changed = [
+        replace(e, digest="0" * 64) if isinstance(e, ev.CallStarted) else e
+        for e in events[: place + 2]
+    ]
+    await bench.journal.ended_after(changed)
+    async with bench.agent(world) as agent:
+        response = await agent.aresume(first.trace.task_id)
+    assert isinstance(response.exception, ReplayMismatch)
+    assert "write (call 1)" in str(response.error)
+    assert world.writes == ["x"]
+    assert not isinstance((await bench.journal.read(first.trace.task_id))[-1], ev.TaskFinished)
