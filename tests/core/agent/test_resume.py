@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,13 +104,15 @@ class Bench:
         self.asked: list[Any] = []
         host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: self.journal)
 
-    def agent(self, world: World, decide: Any = None, **options: Any) -> Agent:
+    def agent(
+        self, world: World, decide: Any = None, more: Sequence[Any] = (), **options: Any
+    ) -> Agent:
         def on_confirm(request: Any) -> Any:
             self.asked.append(request)
             return True if decide is None else decide(request)
 
         return Agent(
-            tools=world.tools(),
+            tools=[*world.tools(), *more],
             llm="scripted",
             sandbox="local",
             host=self.host,
@@ -140,6 +146,16 @@ def replayed(model: ScriptedModel, events: Sequence[ev.Event]) -> None:
     said = sum(isinstance(e, ev.ModelReplied) for e in events)
     model.replies.clear()
     model.writes(*[FIRST, SECOND][said:])
+
+
+def guests() -> list[int]:
+    """The processes that the template processes of this one have forked."""
+    above: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            line = (folder / "stat").read_text()
+            above[int(folder.name)] = int(line.rpartition(")")[2].split()[1])
+    return [pid for pid, parent in above.items() if above.get(parent) == os.getpid()]
 
 
 class Crash:
@@ -253,3 +269,29 @@ async def test_another_script_is_no_replay(bench: Bench, monkeypatch: pytest.Mon
     assert "write (call 1)" in str(response.error)
     assert world.writes == ["x"]
     assert not isinstance((await bench.journal.read(first.trace.task_id))[-1], ev.TaskFinished)
+
+
+async def test_a_sandbox_that_dies_is_replaced(bench: Bench) -> None:
+    """What its scripts called is not called again, and their variables are back."""
+    deaths: list[int] = []
+
+    @tool(effect="read")
+    def kill() -> int:
+        """Kill every guest of this process, the first time."""
+        if not deaths:
+            for pid in guests():
+                os.kill(pid, signal.SIGKILL)
+                deaths.append(pid)
+        return len(deaths)
+
+    bench.model.writes(
+        "x = await look(1)\nawait write('one')\nrerun(context='c', remaining='r')",
+        "await kill()\nawait write(f'two {x}')\nprint('end', x)",
+    )
+    world = World()
+    async with bench.agent(world, more=[kill]) as agent:
+        response = (await agent.arun("Write.")).raise_for_status()
+    assert response.text == "end 10"
+    assert (world.writes, world.looks) == (["one", "two 10"], 1)
+    assert len(response.trace.scripts) == 2
+    assert "run once more" in response.trace.warnings[-1]

@@ -15,8 +15,8 @@ from typing import Any
 
 from delf.engine.log import TaskLog
 from delf.engine.order import TaskOrder
+from delf.engine.past import PastCall
 from delf.engine.pending import PendingRequests
-from delf.engine.replay import PastCall
 from delf.engine.slots import Slot
 from delf.engine.toolset import BoundAction
 from delf.events import ApprovalDecided, ApprovalRequested

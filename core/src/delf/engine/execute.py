@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import Final
 
 from delf.engine.task import TaskRun
-from delf.events import ScriptFinished, ScriptStatus
+from delf.events import ScriptFinished, ScriptStatus, Warned
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome, Rerun
+
+_MORE_LIVES: Final = 2
+"""How often a script is run once more whose sandbox died; it may have been the reason itself."""
 
 
 async def execute(run: TaskRun, code: str, attempt: int) -> Outcome:
@@ -33,16 +38,49 @@ async def execute(run: TaskRun, code: str, attempt: int) -> Outcome:
 
 
 async def _run_or_recall(run: TaskRun, code: str, attempt: int) -> Outcome:
-    """Run a script; one whose sandbox died is not run again, for its variables died, too."""
+    """Run a script; one whose sandbox died is run once more, from the journal."""
     past = run.begin_script(attempt)
     done = None if past is None else past.finished
     if done is not None and done.status == "crashed":
         return Crashed(message=done.error or "the sandbox is gone")
     outcome = await run.execute(code)
-    if run.replay is not None:
-        status, error = describe_outcome(outcome)
-        run.replay.end_script(status, error or "")
+    scripts = tuple(run.session_scripts)
+    for _ in range(_MORE_LIVES):
+        if not isinstance(outcome, Crashed):
+            break
+        await run.log.record(Warned, message=f"{outcome.message}; the script is run once more")
+        outcome = await _relive(run, scripts)
+    run.replay.end_script(*_end_of(outcome))
     return outcome
+
+
+async def _relive(run: TaskRun, scripts: Sequence[tuple[int, str]]) -> Outcome:
+    """Run the scripts of a session that was lost in a new one.
+
+    What they called before is not called again: the answers come from the journal.
+
+    Args:
+        run: The task.
+        scripts: The scripts by their attempts, the one that was interrupted last.
+
+    Raises:
+        ReplayMismatch: When they do not take the same course.
+    """
+    outcome: Outcome = Crashed(message="there is no script to run")
+    run.replay.relive(run.log.events)
+    for attempt, code in scripts:
+        run.replay.end_script(*_end_of(outcome))
+        run.take_printed()
+        run.begin_script(attempt)
+        outcome = await run.execute(code)
+        if isinstance(outcome, Crashed):
+            break
+    return outcome
+
+
+def _end_of(outcome: Outcome) -> tuple[ScriptStatus, str]:
+    status, error = describe_outcome(outcome)
+    return status, error or ""
 
 
 def describe_outcome(outcome: Outcome) -> tuple[ScriptStatus, str | None]:

@@ -18,8 +18,9 @@ from typing import Any
 from delf.actions import Action
 from delf.engine.approvals import TaskApprovals, call_digest
 from delf.engine.log import TaskLog
+from delf.engine.past import PastCall
 from delf.engine.redaction import Redactor
-from delf.engine.replay import PastCall, Replay
+from delf.engine.replay import Replay
 from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import DelfError, ReplayMismatch, ToolException, ToolRefusedError
 from delf.events import CallFinished, CallStarted, CallStatus
@@ -70,8 +71,8 @@ class Gate:
         self._executor = executor
         self._max_result_bytes = max_result_bytes
         self._redactor = redactor or Redactor()
-        self._replay = replay
-        self._numbers = itertools.count(1 if replay is None else replay.last_call + 1)
+        self._replay = Replay() if replay is None else replay
+        self._numbers = itertools.count(self._replay.last_call + 1)
         self._closed = False
 
     def close(self) -> None:
@@ -95,7 +96,7 @@ class Gate:
             said = request.kwargs.get("desc")
             return await self._refuse(number, name, "ToolArgumentError", error, said)
         past = None
-        if self._replay is not None:
+        if self._replay.active:
             try:
                 past = await self._replay.call(call.digest)
             except ReplayMismatch as mismatch:

@@ -39,11 +39,11 @@ class TaskLog:
         replay: Replay | None = None,
     ) -> None:
         self.task_id = task_id
-        self.events: list[Event] = [] if replay is None else list(replay.events)
         self._journal = journal
         self._listeners = tuple(listeners)
         self.redactor = redactor or Redactor()
-        self._replay = replay
+        self._replay = Replay() if replay is None else replay
+        self.events: list[Event] = list(self._replay.events)
         self._lock = asyncio.Lock()
         self._printed: list[str] = []
         self._readings: list[int] = []
@@ -58,13 +58,12 @@ class TaskLog:
         """
         async with self._lock:
             await self._write_printed()
-            if self._replay is None or not self._replay.knows(kind, fields):
+            if not self._replay.knows(kind, fields):
                 await self._write(kind, fields)
 
     def say(self, text: str) -> None:
         """Journal printed text soon, and before any other event."""
-        if self._replay is not None:
-            text = self._replay.unknown_part(text)
+        text = self._replay.unknown_part(text)
         if text:
             self._printed.append(text)
             self._flush_soon()

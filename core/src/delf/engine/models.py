@@ -101,7 +101,7 @@ class Asker:
     stream: bool = False
     on_delta: OnDelta | None = None
     redactor: Redactor = field(default_factory=Redactor)
-    replay: Replay | None = None
+    replay: Replay = field(default_factory=Replay)
 
     async def ask(self, config: LLMConfig, request: ModelRequest, attempt: int = 1) -> ModelReply:
         """Ask once; retries of failed requests are the model's own business.
@@ -110,7 +110,7 @@ class Asker:
             BudgetExceededError: Before anything is spent.
             DelfError: When the model failed for good.
         """
-        past = None if self.replay is None else self.replay.reply(request.purpose)
+        past = self.replay.reply(request.purpose)
         if past is not None:
             return past
         self.ledger.check()

@@ -51,12 +51,12 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
         origin: The agent's id.
     """
     started = time.perf_counter()
-    if run.replay is None:
+    if run.replay:
+        await run.log.record(TaskResumed, origin=origin)
+    else:
         await run.log.record(
             TaskStarted, task=run.task, origin=origin, seed=run.seed, setup=run.setup
         )
-    else:
-        await run.log.record(TaskResumed, origin=origin)
     if run.sandbox.warning:
         await run.log.record(Warned, message=run.sandbox.warning)
     work = asyncio.ensure_future(_work(run, strategy))

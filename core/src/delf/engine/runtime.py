@@ -236,7 +236,7 @@ class Runtime:
 
     def _prepare(self, order: TaskOrder, slot: Slot) -> TaskRun:
         config = self._config
-        replay = Replay(order.past, PATIENCE_SECONDS) if order.past else None
+        replay = Replay(order.past, PATIENCE_SECONDS)
         redactor = self._redactor
         listeners = [*self._feeds, *order.listeners]
         log = TaskLog(order.task_id, self._journal, listeners, redactor, replay)
@@ -275,7 +275,7 @@ class Runtime:
             in_background=self._in_background,
             memory=self._parts.memory,
             prefilter=prefilter,
-            seed=replay.seed if replay is not None else secrets.token_hex(16),
+            seed=replay.seed or secrets.token_hex(16),
             setup=order.setup,
             replay=replay,
             context=TaskContext(

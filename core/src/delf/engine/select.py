@@ -11,7 +11,7 @@ from delf.protocols.prefilter import Ask
 
 async def select(run: TaskRun) -> None:
     """Let the prefilter choose; without one, or when it fails, all tools stay."""
-    past = None if run.replay is None else run.replay.selected()
+    past = run.replay.selected()
     chosen_by = "all"
     if past is not None:
         run.tools = run.tools.only(frozenset(past.actions))

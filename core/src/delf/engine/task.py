@@ -14,8 +14,9 @@ from delf.engine.gate import Gate
 from delf.engine.log import TaskLog
 from delf.engine.models import Asker
 from delf.engine.output import OutputFolder
+from delf.engine.past import PastScript
 from delf.engine.prompt import TaskContext, first_messages
-from delf.engine.replay import PastScript, Replay
+from delf.engine.replay import Replay
 from delf.engine.sandboxes import ChosenSandbox
 from delf.engine.stubs import render_stubs
 from delf.engine.toolset import Toolset
@@ -53,7 +54,8 @@ class TaskRun:
         context: What goes ahead of the task in the prompt.
         seed: What scripts draw chance from.
         setup: What the caller needs to set up the same agent again.
-        replay: The journal of a task that is resumed.
+        replay: The journal of a task that is resumed; empty for a new one.
+        session_scripts: The scripts that ran in the open session, by their attempts.
     """
 
     task: str
@@ -71,9 +73,11 @@ class TaskRun:
     context: TaskContext = field(default_factory=TaskContext)
     seed: str = ""
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    replay: Replay | None = None
+    replay: Replay = field(default_factory=Replay)
     script_start: ScriptStart = field(default_factory=ScriptStart)
+    session_scripts: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     said: list[str] = field(default_factory=list[str])
+    _attempt: int = 1
     _session: asyncio.Task[SandboxSession] | None = None
     _announced: SandboxSession | None = None
     _files: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
@@ -117,7 +121,8 @@ class TaskRun:
         Returns:
             What the journal of a resumed task tells of it.
         """
-        past = None if self.replay is None else self.replay.begin_script(attempt)
+        self._attempt = attempt
+        past = self.replay.begin_script(attempt)
         clock = () if past is None else tuple(past.clock)
         self.script_start = ScriptStart(seed=f"{self.seed}/{attempt}", clock=clock)
         return past
@@ -134,22 +139,24 @@ class TaskRun:
         session = await self.open_session()
         if session is not self._announced:
             self._announced = session
+            self.session_scripts.clear()
             spec = self.sandbox.spec
             await self.log.record(SandboxOpened, backend=spec.name, isolation=spec.isolation)
+        self.session_scripts.append((self._attempt, code))
         outcome = await self._run_script(session, code)
         if self._files:
             await asyncio.gather(*self._files)
         return outcome
 
     async def _run_script(self, session: SandboxSession, code: str) -> Outcome:
-        if self.replay is None:
+        if not self.replay.active:
             return await session.execute(code, self)
-        broken = self.replay.broken
+        mismatch = self.replay.watch()
         running = asyncio.ensure_future(session.execute(code, self))
         try:
-            await asyncio.wait({running, broken}, return_when=asyncio.FIRST_COMPLETED)
-            if broken.done():
-                raise broken.result()
+            await asyncio.wait({running, mismatch}, return_when=asyncio.FIRST_COMPLETED)
+            if mismatch.done():
+                raise mismatch.result()
             return await running
         finally:
             running.cancel()

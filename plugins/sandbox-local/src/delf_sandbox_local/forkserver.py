@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import sysconfig
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,7 @@ class ForkServer:
             raise SandboxUnavailableError(f"no process can be started: {error}") from error
         finally:
             theirs.close()
+        weakref.finalize(self, _free, self._process, self._control)
         self._control.setblocking(False)
         self._loop.add_reader(self._control, self._readable)
 
@@ -221,6 +223,16 @@ class ForkServer:
         if self._process.stderr is not None:
             self._process.stderr.close()
         self._scratch.remove()
+
+
+def _free(process: subprocess.Popen[bytes], control: socket.socket) -> None:
+    """End a template that nobody closed: its event loop was closed under it."""
+    control.close()
+    if process.returncode is None:
+        process.kill()
+        process.wait()
+    if process.stderr is not None:
+        process.stderr.close()
 
 
 def _library_folders() -> list[str]:
