@@ -110,6 +110,8 @@ class PastScript:
         clock: What it saw on the clock, in nanoseconds.
         printed: How many characters it printed.
         finished: Set when its end is known.
+        request: The request for the script as a whole, if one was made.
+        decision: What was decided about that.
     """
 
     attempt: int
@@ -118,6 +120,8 @@ class PastScript:
     clock: list[int] = field(default_factory=list[int])
     printed: int = 0
     finished: ev.ScriptFinished | None = None
+    request: ev.ApprovalRequested | None = None
+    decision: ev.ApprovalDecided | None = None
 
     @property
     def expected(self) -> list[PastCall]:
@@ -148,6 +152,7 @@ class Replay:
     def _read(self, events: Sequence[ev.Event]) -> None:
         calls: dict[int, PastCall] = {}
         requests: dict[str, PastCall] = {}
+        plans: dict[str, PastScript] = {}
         script = PastScript(attempt=0)
         for event in events:
             match event:
@@ -161,6 +166,10 @@ class Replay:
                     script.printed += len(event.text)
                 case ev.ModelReplied():
                     self._replies[event.purpose].append(event)
+                case ev.ApprovalRequested() if event.code is not None:
+                    script.request, plans[event.request_id] = event, script
+                case ev.ApprovalDecided() if event.request_id in plans:
+                    plans[event.request_id].decision = event
                 case ev.ApprovalRequested():
                     past = calls.get(event.call_id) or _add(script, calls, event)
                     requests[event.request_id] = past
@@ -260,6 +269,11 @@ class Replay:
                 f"a script that ended as {script.finished.status!r} ended as {status!r} this "
                 f"time: {message}"
             )
+
+    def plan(self, attempt: int) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
+        """The request for a script as a whole, and the decision about it."""
+        script = self._scripts.get(attempt)
+        return (None, None) if script is None else (script.request, script.decision)
 
     # -- calls ----------------------------------------------------------------------------
 
