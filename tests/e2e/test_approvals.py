@@ -5,17 +5,23 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from delf import Agent
 from delf.cli import answering
 from delf.cli.main import cli
+from delf.cli.toolfile import load_tools
 from support.program import DELF, delf, environment, write_recording
 from support.terminal import TerminalProcess
+
+pytestmark = pytest.mark.timeout(120)  # some start a dozen processes
 
 TOOLS = '''
 from delf import Connection, action
@@ -204,6 +210,29 @@ def test_an_answer_to_a_process_that_was_killed_is_refused(here, journal):
     assert json.loads(approvals("show", name, "--json", env=journal).stdout)["state"] == (
         "interrupted"
     )
+
+
+def test_the_same_request_is_answered_once_its_task_was_resumed(here, journal, monkeypatch):
+    with running(here, SEND, env=journal) as run:
+        name = run.request()
+        run.process.send_signal(signal.SIGKILL)
+        run.process.wait()
+    for variable, value in journal.items():
+        monkeypatch.setenv(variable, value)
+    task = json.loads(approvals("show", name, "--json").stdout)["task_id"]
+    desk = load_tools(here / "tools.py", os.environ)
+    llm = f"recorded:{here / 'answers.jsonl'}"
+    with (
+        Agent(tools=desk, llm=llm, journal="sql", wait_approvals=True, approvals=[]) as agent,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        resumed = threads.submit(agent.resume, task)
+        while not agent.get_pending_approvals():
+            assert not resumed.done(), resumed.result()
+            time.sleep(0.01)
+        assert approvals("approve", name).stdout == "approved: desk.send(to='ada', copies=2)\n"
+        assert resumed.result(30).text == "sent to ada"
+    assert sent(here) == ["ada 2"]
 
 
 def test_a_process_that_does_not_take_the_answer(here, monkeypatch):

@@ -4,11 +4,19 @@ import asyncio
 
 import pytest
 
-from delf import Agent, Connection, action
+from delf import Agent, Connection, action, tool
 from delf.engine.approvals import call_digest
+from delf.engine.journal import MemoryJournal
 from delf.errors import ApprovalRejectedError, DelfError
-from delf.events import ApprovalDecided, ApprovalRequested, CallStarted, ScriptGenerated
+from delf.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallStarted,
+    ModelReplied,
+    ScriptGenerated,
+)
 from delf.protocols.approval import Approved, Edited, Rejected
+from delf.specs import JournalSpec
 from delf.testing import ScriptedApprovals, ScriptedModel, TestHost
 
 
@@ -203,3 +211,46 @@ async def test_other_modes_decide_at_each_call(bench, mode, made):
     await b.run(CLOSE_ALL)
     assert b.shop.made == made
     assert {event.action for event in b.events(ApprovalRequested)} == {"shop.close"}
+
+
+async def test_a_task_that_is_resumed_asks_nobody_again(delf_host, scripted_model):
+    @tool(effect="read", confirm=True)
+    async def look(n: int) -> int:
+        """Look at something."""
+        return n
+
+    class Journal(MemoryJournal):
+        def clear(self):
+            self._tasks.clear()
+
+    journal = Journal()
+    delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journal)
+    scripts = ("print(await look(999))", "print(await look(1))")
+    asked = []
+
+    def decide(request):
+        asked.append(request.request_id)
+        return "999" not in request.code
+
+    options = {"llm": "scripted", "journal": "test", "confirm_mode": "plan"}
+    agent = Agent(tools=[look], host=delf_host, on_confirm=decide, **options)
+    scripted_model.writes(*scripts)
+    assert (await agent.arun("x")).text == "1"
+    names = list(asked)
+    (record,) = await journal.find()
+    events = list(await journal.read(record.task_id))
+    for cut in range(1, len(events)):
+        asked.clear()
+        journal.clear()
+        for event in events[:cut]:
+            await journal.append(event)
+        replied = sum(isinstance(event, ModelReplied) for event in events[:cut])
+        decided = sum(isinstance(event, ApprovalDecided) for event in events[:cut])
+        requested = sum(isinstance(event, ApprovalRequested) for event in events[:cut])
+        scripted_model.replies.clear()
+        scripted_model.writes(*scripts[replied:])
+        response = await agent.aresume(record.task_id)
+        assert (response.status, response.text) == (True, "1"), cut
+        assert len(asked) == 2 - decided
+        assert asked[: requested - decided] == names[decided:requested], "its id stays"
+    await agent.astop()

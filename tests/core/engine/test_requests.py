@@ -89,58 +89,6 @@ async def test_a_channel_that_still_asks_is_told_to_stop(tools):
         bench.pending.answer(name, Answer(Approved()))
 
 
-async def test_a_request_of_a_task_that_is_resumed_keeps_its_id(tools):
-    killed = Bench(tools, wait=True)
-    first, second = killed.decide(1), killed.decide(1)
-    names = [(await killed.asked.get()).request_id for _ in range(2)]
-    third = killed.decide(2)
-    decided = (await killed.asked.get()).request_id
-    while killed.pending.find(decided) is None:
-        await asyncio.sleep(0)
-    killed.pending.answer(decided, Answer(Approved()))
-    await third
-    before = list(killed.log.events)
-    for work in (first, second):
-        work.cancel()
-    await asyncio.wait({first, second})
-
-    bench = Bench(tools, wait=True)
-    bench.approvals.reopen(before)
-    again = [bench.decide(1), bench.decide(1)]
-    while len(bench.pending.list()) < 2:
-        await asyncio.sleep(0)
-    assert [item["request_id"] for item in bench.pending.list()] == names
-    assert bench.asked.empty(), "they are in the journal already"
-    for name in names:
-        bench.pending.answer(name, Answer(Approved()))
-    assert await asyncio.gather(*again) == [Approved(), Approved()]
-    assert [event.request_id for event in bench.events(ApprovalDecided)] == names
-    bench.decide(2).cancel()
-
-
-async def test_what_was_decided_before_is_not_asked_again(tools):
-    killed = Bench(tools, wait=True)
-    for n, decision in (
-        (1, Approved()),
-        (2, Edited(arguments={"n": 3})),
-        (3, Rejected(reason="x")),
-    ):
-        work = killed.decide(n)
-        name = (await killed.asked.get()).request_id
-        while killed.pending.find(name) is None:
-            await asyncio.sleep(0)
-        killed.pending.answer(name, Answer(decision))
-        await work
-
-    bench = Bench(tools)
-    bench.approvals.reopen(killed.log.events)
-    assert await bench.decide(1) == Approved()
-    assert await bench.decide(2) == Edited(arguments={"n": 3})
-    assert await bench.decide(3) == Rejected(reason="x")
-    assert bench.log.events == []
-    assert await bench.decide(1) == Rejected(reason=NOBODY), "a decision is used once"
-
-
 def request(**changes) -> ApprovalRequest:
     fields = {
         "request_id": "req_1",

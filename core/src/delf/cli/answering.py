@@ -10,8 +10,15 @@ from typing import Any, Final, Protocol
 from delf.engine.inbox import KIND, answer_data
 from delf.engine.pending import SCRIPT_HINT
 from delf.errors import ApprovalRejectedError, DelfError, UnknownRequestError
-from delf.events import ApprovalDecided, CallFinished, CallStarted, Event, TaskFinished
-from delf.protocols.approval import Decision, Edited
+from delf.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallFinished,
+    CallStarted,
+    Event,
+    TaskFinished,
+)
+from delf.protocols.approval import Decision, Edited, Settled
 from delf.protocols.journal import Journal, RequestRecord, SupportsInbox
 
 _SECONDS: Final = 15.0
@@ -66,14 +73,13 @@ async def send(
     Raises:
         UnknownRequestError: When there is no such request, or the answer came late.
         ApprovalRejectedError: When edited arguments did not fit, so that no call was made.
-        DelfError: When the other process does not take the answer.
+        DelfError: When the answer does not fit, or the other process does not take it.
     """
     record = await find_request(journal, text)
     _check_waits(record)
     asked = record.requested
     decision = decide(asked.arguments)
-    if asked.code is not None and isinstance(decision, Edited):
-        raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
+    _check_fits(asked, decision)
     live = journal.subscribe(asked.task_id)
     data = answer_data(asked.request_id, asked.digest, decision, by)
     position = await journal.post(asked.task_id, KIND, data)
@@ -83,6 +89,18 @@ async def send(
     if isinstance(decision, Edited):
         await _check_edit(journal, record, decided, live)
     return record, decided
+
+
+def _check_fits(asked: ApprovalRequested, decision: Decision) -> None:
+    if asked.code is not None and isinstance(decision, Edited):
+        raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
+    if asked.unsettled and isinstance(decision, Edited):
+        raise DelfError(
+            "the arguments of a call that was begun cannot be changed",
+            hint="approve makes it again, settle says that it did happen, reject gives it up",
+        )
+    if isinstance(decision, Settled) and not asked.unsettled:
+        raise DelfError("only a call that was interrupted can have happened before")
 
 
 def _check_waits(record: RequestRecord) -> None:

@@ -110,6 +110,29 @@ def reject(ctx: click.Context, request_id: str, reason: str, as_json: bool) -> N
     _answer(ctx, request_id, lambda _: Rejected(reason=reason), as_json=as_json)
 
 
+@approvals.command("settle")
+@request_argument
+@click.option("--result", metavar="JSON", help="What the call returned; the script gets it.")
+@click.option("--note", metavar="TEXT", help="A note for the journal.")
+@as_json_option
+@click.pass_context
+def settle(
+    ctx: click.Context, request_id: str, result: str | None, note: str | None, as_json: bool
+) -> None:
+    """Say that an interrupted call did happen, so that it is not made again.
+
+    Only of calls that were begun when their process died; approving one makes it again.
+    """
+    from delf.protocols.approval import Settled
+
+    try:
+        value = None if result is None else json.loads(result)
+    except ValueError:
+        raise click.UsageError("--result is no JSON; text needs quotes of its own", ctx) from None
+    decision = Settled(result=value, reason=note)
+    _answer(ctx, request_id, lambda _: decision, as_json=as_json)
+
+
 @approvals.command("edit")
 @request_argument
 @click.argument("changes", metavar="KEY=VALUE", nargs=-1)

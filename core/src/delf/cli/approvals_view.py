@@ -38,6 +38,7 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
         "effect": asked.effect,
         "arguments": to_jsonable_or_repr(dict(asked.arguments)),
         "description": asked.description,
+        "unsettled": asked.unsettled,
         "code": asked.code,
         "actions": list(asked.actions),
         "digest": asked.digest,
@@ -68,7 +69,8 @@ def line(record: RequestRecord) -> str:
     if asked.code is not None:
         return f"script with {', '.join(asked.actions)}"
     shown = ", ".join(f"{name}={_short(value)}" for name, value in asked.arguments.items())
-    return _one_line(f"{asked.action}({shown})")
+    call = _one_line(f"{asked.action}({shown})")
+    return f"again? {call}" if asked.unsettled else call
 
 
 def table(records: Sequence[RequestRecord]) -> list[str]:
@@ -107,6 +109,9 @@ def show(record: RequestRecord) -> None:
         click.echo(f"a script, {asked.effect}, with {', '.join(asked.actions)}\n")
         _show_code(asked.code)
         return
+    if asked.unsettled:
+        click.echo("This call was begun when its process died. Approve makes it again, settle says")
+        click.echo("that it did happen, reject gives it up.\n")
     click.echo(f"{asked.action}, {asked.effect}")
     for key, value in asked.arguments.items():
         lines = _lines(value)
