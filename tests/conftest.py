@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Generator
 from typing import Final
 
@@ -13,8 +14,15 @@ ACCEPTED_SKIPS: Final = ("needs ../shared", "needs macOS", "needs Windows")
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither delf's settings nor a provider's key reach a test from outside."""
+def clean_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Neither delf's settings nor a provider's key reach a test from outside.
+
+    What a test keeps in the user's data folder, as the default journal, is its own.
+    """
+    data = tmp_path_factory.getbasetemp() / f"data-{uuid.uuid4().hex}"
+    monkeypatch.setenv("XDG_DATA_HOME", str(data))
     for name in tuple(os.environ):
         if name.startswith("DELF_") or name.endswith("_API_KEY"):
             monkeypatch.delenv(name)

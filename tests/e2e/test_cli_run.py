@@ -162,7 +162,7 @@ def test_scripts_and_calls_on_request(here):
     [
         (["--approve", "all"], True, ""),
         (["--approve", "none"], False, "every action that needs approval is denied"),
-        ([], False, "there is no terminal to ask on"),
+        ([], False, "nobody could be asked; run it on a terminal"),
         (["--set", "agent.approval_mode=approve_all"], True, ""),
         (["--set", "agent.approval_mode=approve_all", "--approve", "none"], False, "denied"),
     ],

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from delf.engine.approvals import Approvals, CallbackChannel, NamedChannel
+from delf.engine.approvals import Approvals, NamedChannel
+from delf.engine.callback import CallbackChannel
 from delf.engine.gate import Gate
 from delf.engine.journal import MemoryJournal
 from delf.engine.log import TaskLog

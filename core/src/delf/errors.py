@@ -11,6 +11,7 @@
     │   ├── ConnectionFileNotFoundError    ERR-CONN-002
     │   ├── ToolDefinitionError            ERR-TOOL-002
     │   ├── OptionalDependencyError        ERR-REQ-001
+    │   ├── JournalUnavailableError        ERR-JOURNAL-004
     │   └── PluginError                    ERR-PLUGIN-001
     ├── ConnectionUnavailableError         ERR-CONN-003     the service does not answer
     ├── ToolExecutionError                 ERR-TOOL-001
@@ -128,6 +129,13 @@ class OptionalDependencyError(ConfigurationError):
     def __init__(self, message: str, *, package: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint or f"pip install {package}")
         self.package = package
+
+
+class JournalUnavailableError(ConfigurationError):
+    """The journal cannot be written, so that no task can begin."""
+
+    code = "ERR-JOURNAL-004"
+    default_hint = 'journal = "memory" (delf run --no-journal) keeps nothing'
 
 
 class PluginError(ConfigurationError):

@@ -181,10 +181,11 @@ class CallFinished(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested(_Event):
-    """A call waits for a decision.
+    """A call waits for a decision, or a whole script does: then ``code`` is set.
 
     ``unsettled``: it was begun before its process died, and the question is whether to make
-    it again.
+    it again. Of a script, ``call_id`` is 0, and ``actions`` are what it names of the actions
+    that a person is asked about.
     """
 
     request_id: str
@@ -195,13 +196,16 @@ class ApprovalRequested(_Event):
     digest: str
     description: str | None = None
     unsettled: bool = False
+    code: str | None = None
+    actions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalDecided(_Event):
     """A request was decided, by whom, and how.
 
-    ``arguments`` are those of an edited call, ``result`` is that of a settled one.
+    ``arguments`` are those of an edited call, ``result`` is that of a settled one, ``note`` is
+    the position of the answer in the journal's inbox, if it came from there.
     """
 
     request_id: str
@@ -210,6 +214,7 @@ class ApprovalDecided(_Event):
     reason: str | None = None
     arguments: Mapping[str, Any] | None = None
     result: Any = None
+    note: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

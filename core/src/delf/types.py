@@ -20,6 +20,9 @@ Permission = bool | str | Sequence[str] | None
 
 ApprovalMode = Literal["interactive", "approve_all", "strict"]
 
+ConfirmMode = Literal["call", "plan"]
+"""When a person is asked: at each call, or once for the whole script before it runs."""
+
 TaskId = NewType("TaskId", str)
 CallId = NewType("CallId", int)
 RequestId = NewType("RequestId", str)

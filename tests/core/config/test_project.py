@@ -336,6 +336,24 @@ def test_plugin_options(project):
         _ = found.plugin_options["other"]
 
 
+def test_a_variable_wins_over_an_option_of_the_file(project):
+    text = "[plugins.journal-sql]\nurl = '${NO}'\nlock_timeout = 30\nblob_bytes = 4096\n"
+    env = {
+        "DELF_JOURNAL_SQL_URL": "123.db",
+        "DELF_JOURNAL_SQL_LOCK_TIMEOUT": "5",
+        "DELF_JOURNAL_SQL_BLOB_BYTES": "",
+    }
+    found = project(text, "plugins.journal-sql.durability=power", env=env)
+    assert found.plugin_options["journal-sql"] == {
+        "url": "123.db",
+        "lock_timeout": 5,
+        "blob_bytes": 4096,
+        "durability": "power",
+    }
+    more_direct = project(text, "plugins.journal-sql.lock_timeout=7", env=env)
+    assert more_direct.plugin_options["journal-sql"]["lock_timeout"] == 7
+
+
 def test_no_model_is_said_when_one_is_needed(project):
     agent = project("").agent
     with pytest.raises(ModelConfigurationError, match="no language model is configured"):

@@ -12,7 +12,7 @@ import pytest
 
 from delf.protocols.approval import Approved, Edited, Rejected
 from delf_approval_terminal import TerminalChannel
-from delf_approval_terminal.channel import _TURNS, NO_TERMINAL
+from delf_approval_terminal.channel import _TURNS
 from support.terminal import ESCAPES
 
 
@@ -183,9 +183,7 @@ async def test_no_terminal(person, request_for, monkeypatch, tmp_path, which):
         channel = person.channel()
         monkeypatch.setattr(sys, which, file)
         decision = await channel.decide(request_for(ARGUMENTS))
-    assert decision == Rejected(reason=NO_TERMINAL)
-    for word in ("terminal", "--approve all", "on_confirm"):
-        assert word in NO_TERMINAL
+    assert decision is None, "the next channel may know somebody"
 
 
 @pytest.mark.parametrize("stream", [None, "closed"])
@@ -194,7 +192,7 @@ async def test_no_standard_input(person, request_for, monkeypatch, tmp_path, str
     file.close()
     channel = person.channel()
     monkeypatch.setattr(sys, "stdin", None if stream is None else file)
-    assert await channel.decide(request_for(ARGUMENTS)) == Rejected(reason=NO_TERMINAL)
+    assert await channel.decide(request_for(ARGUMENTS)) is None
 
 
 async def test_a_terminal_that_goes_away_rejects(person, request_for):
@@ -202,3 +200,30 @@ async def test_a_terminal_that_goes_away_rejects(person, request_for):
     await person.sees(PROMPT)
     person.types("\x04")
     assert isinstance(await asked, Rejected)
+
+
+SCRIPT = "for n in (1, 2):\n    await desk.close(n)  # all of them\nprint('\x1b[2Jdone')"
+SCRIPT_PROMPT = "r reject · ? help\n> "
+
+
+@pytest.mark.parametrize("colours", [True, False])
+async def test_a_script_is_shown_whole(person, request_for, monkeypatch, colours):
+    if colours:
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        monkeypatch.setenv("TERM", "xterm-256color")
+    else:
+        monkeypatch.setenv("NO_COLOR", "1")
+    request = request_for({}, action="script", code=SCRIPT, actions=("desk.close",))
+    asked = asyncio.create_task(person.channel().decide(request))
+    shown = await person.sees(SCRIPT_PROMPT)
+    assert "it may call, as often as it likes: desk.close" in shown
+    for line in ("│ for n in (1, 2):", "│     await desk.close(n)  # all of them"):
+        assert line in shown
+    assert "\\x1b[2Jdone" in shown, "nothing steers the terminal"
+    person.types("e\n")  # a script cannot be edited
+    await person.sees("stops the task\n> ")
+    person.types("s\n")  # and is not remembered
+    await person.sees("stops the task\n> ")
+    person.types("r\n")
+    await person.answers(("empty): ", "close one only\n"))
+    assert await asked == Rejected(reason="close one only")

@@ -364,7 +364,7 @@ class TestVersions:
         schema.migrate(database, [*schema.MIGRATIONS, lambda execute: None])
         database.close()
         journal = open_journal(journal_url)
-        with pytest.raises(JournalSetupError, match="is of version 3, and this delf knows 2"):
+        with pytest.raises(JournalSetupError, match="is of version 4, and this delf knows 3"):
             await journal.find()
 
     async def test_a_step_that_fails_leaves_the_journal_as_it_was(self, journal_url):

@@ -112,6 +112,11 @@ class Agent(AgentTasks, AgentApprovals):
         self._home.start()
         return self
 
+    async def astart(self) -> Self:
+        """The same from asynchronous code."""
+        await self._home.astart()
+        return self
+
     def stop(self) -> None:
         """Cancel what runs; free sandboxes, connections and threads. Safe to call twice."""
         self._home.stop()
@@ -132,8 +137,7 @@ class Agent(AgentTasks, AgentApprovals):
         self.stop()
 
     async def __aenter__(self) -> Self:
-        await self._home.astart()
-        return self
+        return await self.astart()
 
     async def __aexit__(
         self,

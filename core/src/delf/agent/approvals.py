@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from delf.engine.pending import PendingRequests
+from delf.engine.pending import Answer, PendingRequests
 from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
 
 
@@ -21,7 +21,7 @@ class AgentApprovals:
     def approve(
         self, request_id: str, response: str = "Approved", *, remember: Remember = "no"
     ) -> bool:
-        """Let a call be made.
+        """Let a call be made, or a script run.
 
         Args:
             request_id: From :meth:`get_pending_approvals`.
@@ -31,7 +31,7 @@ class AgentApprovals:
         Raises:
             UnknownRequestError: When the request does not wait (any more).
         """
-        self._pending.answer(request_id, Approved(remember=remember, reason=response))
+        self._pending.answer(request_id, Answer(Approved(remember=remember, reason=response)))
         return True
 
     def reject(self, request_id: str, reason: str = "Rejected") -> bool:
@@ -40,7 +40,7 @@ class AgentApprovals:
         Raises:
             UnknownRequestError: When the request does not wait (any more).
         """
-        self._pending.answer(request_id, Rejected(reason=reason))
+        self._pending.answer(request_id, Answer(Rejected(reason=reason)))
         return True
 
     def edit(self, request_id: str, arguments: Mapping[str, Any]) -> bool:
@@ -48,8 +48,9 @@ class AgentApprovals:
 
         Raises:
             UnknownRequestError: When the request does not wait (any more).
+            DelfError: When the request is for a script, which cannot be edited.
         """
-        self._pending.answer(request_id, Edited(arguments=dict(arguments)))
+        self._pending.answer(request_id, Answer(Edited(arguments=dict(arguments))))
         return True
 
     def settle(self, request_id: str, result: Any = None, note: str | None = None) -> bool:
@@ -63,5 +64,5 @@ class AgentApprovals:
         Raises:
             UnknownRequestError: When the request does not wait (any more).
         """
-        self._pending.answer(request_id, Settled(result=result, reason=note))
+        self._pending.answer(request_id, Answer(Settled(result=result, reason=note)))
         return True

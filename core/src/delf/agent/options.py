@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, TypedDict
 
 from delf.llm import LLMConfig
-from delf.types import ApprovalMode, Isolation
+from delf.types import ApprovalMode, ConfirmMode, Isolation
 
 
 class AgentOptions(TypedDict, total=False):
@@ -31,6 +31,8 @@ class AgentOptions(TypedDict, total=False):
     allow_unpriced: bool
     strategy: str
     approval_mode: ApprovalMode
+    confirm_mode: ConfirmMode
+    wait_approvals: bool
     approvals: Sequence[str] | None
     approval_timeout: float
     timeout: float

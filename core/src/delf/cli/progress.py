@@ -36,10 +36,14 @@ class Narrator:
         screen: Where to.
         show_code: Write each script.
         verbose: Write each step, model call and tool call.
+        waits: Write how to answer the requests that nobody here is asked about.
     """
 
-    def __init__(self, screen: Screen, *, show_code: bool, verbose: bool) -> None:
+    def __init__(
+        self, screen: Screen, *, show_code: bool, verbose: bool, waits: bool = False
+    ) -> None:
         self._screen = screen
+        self._waits = waits
         self._show_code = show_code
         self._verbose = verbose
         self._scripts = 0
@@ -53,6 +57,11 @@ class Narrator:
                 self._scripts += 1
                 if self._show_code:
                     self._screen.script(event.code, self._scripts)
+            case ev.ApprovalRequested() if self._waits:
+                name = event.request_id
+                say("approval needed", f"{event.action}; delf approvals show {name}")
+            case ev.ApprovalDecided() if event.note is not None:
+                self._screen.line(f"{event.decision} by {event.by}", "dim")
             case _ if self._verbose:
                 self._tell(event)
             case _:

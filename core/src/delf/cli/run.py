@@ -50,10 +50,25 @@ _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
     help="Calls that need approval: ask for each (default), allow all, or allow none.",
 )
 @click.option(
+    "--confirm-mode",
+    type=click.Choice(("call", "plan")),
+    help="Ask at each call (default), or once for the whole script before it runs.",
+)
+@click.option(
+    "--wait-approvals",
+    is_flag=True,
+    help="Where nobody can be asked, wait for `delf approvals` in another process.",
+)
+@click.option(
+    "--journal", metavar="NAME", help="Where events are kept.  [default: sql, if installed]"
+)
+@click.option("--no-journal", is_flag=True, help="Keep nothing of the task.")
+@click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="The most that the task may take.  [default: 300]",
+    help="The most that the task may take, with all waiting.  [default: 300, with "
+    "--wait-approvals 600]",
 )
 @click.option("--out", metavar="DIR", type=click.Path(), help="Where output files go.")
 @click.option(
@@ -89,6 +104,8 @@ def run(ctx: click.Context, task: str, **given: Any) -> None:
     """  # noqa: D301 - click's mark for lines that stay as they are
     if given["as_json"] and given["events"]:
         raise click.UsageError("--json and --events exclude each other", ctx)
+    if given["journal"] and given["no_journal"]:
+        raise click.UsageError("--journal and --no-journal exclude each other", ctx)
     state = state_of(ctx)
     text = _task_text(ctx, task)
     from delf.cli.session import Options, run_session
@@ -103,6 +120,9 @@ def _flags(given: dict[str, Any]) -> dict[str, Any]:
         "llm": {key: value for key, value in model.items() if value is not None} or None,
         "sandbox": given["sandbox"],
         "approval_mode": _MODES.get(given["approve"]),
+        "confirm_mode": given["confirm_mode"],
+        "wait_approvals": given["wait_approvals"] or None,
+        "journal": "memory" if given["no_journal"] else given["journal"],
         "timeout": given["timeout"],
         "output_dir": given["out"],
         "files": list(given["files"]) or None,

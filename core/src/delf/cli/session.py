@@ -14,10 +14,11 @@ import click
 from delf.agent import Agent
 from delf.cli import errors, output
 from delf.cli.interrupt import run_until_done
+from delf.cli.journal import default_journal
 from delf.cli.progress import LiveStatus, Narrator, short_name
 from delf.cli.state import State
 from delf.config.connections import make_connection, plugin_warnings
-from delf.errors import DelfError
+from delf.errors import DelfError, JournalUnavailableError
 from delf.events import Event
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ def run_session(state: State, task: str, options: Options) -> int:
     _log_to_stderr(debug=state.debug)
     screen = output.Screen()
     try:
-        agent = _make_agent(state, options)
-        response = _do(agent, task, options, screen)
+        response = _do(_Setup.of(state, options), task, options, screen)
     except DelfError as error:
         if options.as_json:
             click.echo(output.failure_json(error.message))
@@ -97,14 +97,51 @@ def _write(response: Response, options: Options, screen: output.Screen, *, debug
     return status
 
 
-def _make_agent(state: State, options: Options) -> Agent:
-    project = state.load_project(options.overrides, options.flags)
-    host = state.discover(project.environ)
-    for warning in (*project.warnings, *host.warnings, *plugin_warnings(host, project)):
-        errors.say("warning", warning)
-    written = project.agent.model_fields_set
-    default: Any = {} if "timeout" in written else {"timeout": _TIMEOUT}
-    return Agent(tools=_tools(host, project, options), host=host, project=project, **default)
+@dataclass(frozen=True)
+class _Setup:
+    """What an agent is made of."""
+
+    project: Project
+    host: PluginHost
+    options: Options
+
+    @classmethod
+    def of(cls, state: State, options: Options) -> _Setup:
+        project = state.load_project(options.overrides, options.flags)
+        host = state.discover(project.environ)
+        for warning in (*project.warnings, *host.warnings, *plugin_warnings(host, project)):
+            errors.say("warning", warning)
+        return cls(project, host, options)
+
+    @property
+    def journal_was_chosen(self) -> bool:
+        """Whether the user said where events are kept."""
+        return "journal" in self.project.agent.model_fields_set
+
+    def agent(self, **more: Any) -> Agent:
+        """A new agent."""
+        config = self.project.agent
+        if "timeout" not in config.model_fields_set:
+            waits = config.approval_timeout if config.wait_approvals else 0.0
+            more = {"timeout": _TIMEOUT + waits, **more}
+        if not self.journal_was_chosen:
+            more = {"journal": default_journal(self.host), **more}
+        tools = _tools(self.host, self.project, self.options)
+        return Agent(tools=tools, host=self.host, project=self.project, **more)
+
+    async def start(self, agent: Agent) -> Agent:
+        """The agent, started; one without a journal if the default one cannot be written."""
+        try:
+            await agent.astart()
+        except JournalUnavailableError as error:
+            if self.journal_was_chosen:
+                raise
+            errors.say("warning", f"nothing of this task is kept: {error.message}")
+        else:
+            return agent
+        agent = self.agent(journal="memory")
+        await agent.astart()
+        return agent
 
 
 def _tools(host: PluginHost, project: Project, options: Options) -> list[Any]:
@@ -118,13 +155,19 @@ def _tools(host: PluginHost, project: Project, options: Options) -> list[Any]:
     return tools
 
 
-def _do(agent: Agent, task: str, options: Options, screen: output.Screen) -> Response:
+def _do(setup: _Setup, task: str, options: Options, screen: output.Screen) -> Response:
+    agent = setup.agent()
     asks = agent.config.approval_mode == "interactive"
     live: LiveStatus | None = None
     if screen.console is not None and not options.events:
         live = LiveStatus(screen.console, asks=asks)
         screen.line(f"delf · {short_name(agent.config.main_llm.model)} · {_named(agent)}", "dim")
-    narrator = Narrator(screen, show_code=options.show_code, verbose=options.verbose)
+    narrator = Narrator(
+        screen,
+        show_code=options.show_code,
+        verbose=options.verbose,
+        waits=asks and agent.config.wait_approvals and not sys.stdin.isatty(),
+    )
     listeners: list[Callable[[Event], None]] = [narrator]
     listeners += [live] if live is not None else []
     lines = EventLines()
@@ -133,10 +176,13 @@ def _do(agent: Agent, task: str, options: Options, screen: output.Screen) -> Res
         if options.events:
             listeners.append(lines)
             lines.watch()
-        async with agent:
-            return await agent.arun(
+        started = await setup.start(agent)
+        try:
+            return await started.arun(
                 task, listeners=listeners, on_delta=live.on_delta if live is not None else None
             )
+        finally:
+            await started.astop()
 
     if live is not None:
         live.start()

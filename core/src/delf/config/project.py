@@ -64,14 +64,29 @@ class ConnectionEntry:
 
 
 class PluginOptions(Mapping[str, Mapping[str, Any]]):
-    """``[plugins.NAME]`` by name; references are looked up when a section is read."""
+    """``[plugins.NAME]`` by name; references are looked up when a section is read.
+
+    A ``DELF_<NAME>_<OPTION>`` variable wins over an option of the file.
+    """
 
     def __init__(self, sections: Mapping[str, Values], environ: Mapping[str, str]) -> None:
         self._sections = sections
         self._environ = environ
 
     def __getitem__(self, name: str) -> Mapping[str, Any]:
-        return self._sections[name].resolve(self._environ)
+        section = self._sections[name]
+        options = section.resolve(self._environ, without=set(found := self._variables(name)))
+        return {**options, **found}
+
+    def _variables(self, name: str) -> dict[str, Any]:
+        """The options of the file that are variables, too, as these say."""
+        prefix = f"{texts.PREFIX}{name.upper().replace('-', '_')}_"
+        found: dict[str, Any] = {}
+        for path, given in self._sections[name].leaves():
+            text = self._environ.get(f"{prefix}{path[0].upper()}")
+            if text and given.from_file and len(path) == 1:
+                found[path[0]] = text if isinstance(given.value, str) else texts.scalar(text)
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._sections)

@@ -23,7 +23,7 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.llm import SETTINGS, LLMConfig, as_llm_config
-from delf.types import ApprovalMode, Isolation
+from delf.types import ApprovalMode, ConfirmMode, Isolation
 
 LLM_FIELDS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
 """The fields that hold a model."""
@@ -101,6 +101,14 @@ class AgentConfig(BaseModel):
     strategy: str = Field(default="codegen", description="How a task becomes tool calls.")
     approval_mode: ApprovalMode = Field(
         default="interactive", description="Ask, approve everything, or deny everything."
+    )
+    confirm_mode: ConfirmMode = Field(
+        default="call",
+        description="Ask at each call, or once for the whole script before it runs.",
+    )
+    wait_approvals: bool = Field(
+        default=False,
+        description="Where nobody can be asked, wait for `delf approvals` or `agent.approve()`.",
     )
     approvals: list[str] = Field(
         default_factory=lambda: ["terminal"], description="Approval channels, in order."

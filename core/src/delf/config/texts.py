@@ -95,7 +95,7 @@ def from_override(text: str) -> tuple[str, tuple[str, ...], Any]:
                 f"{where}: a section cannot be set as a whole", hint=f"--set {section}.NAME.KEY=…"
             )
         if section == "plugins":
-            return section, path[1:], _scalar(value)
+            return section, path[1:], scalar(value)
         check_instance_name(where, path[1])
         check_connection_key(where, path[2])
         return section, path[1:], _parse_connection(path[2], value)
@@ -128,7 +128,7 @@ def parse(path: tuple[str, ...], text: str) -> Any:
     if table and text.lstrip().startswith("{"):
         return _json(text)
     free = top == "sandbox_config" or (top in LLM_FIELDS and path[1:2] == ("settings",))
-    return _scalar(text) if free and len(path) > 1 else text
+    return scalar(text) if free and len(path) > 1 else text
 
 
 def _path_of(variable: str) -> tuple[str, ...] | None:
@@ -163,7 +163,7 @@ def _list(text: str) -> Any:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _scalar(text: str) -> Any:
+def scalar(text: str) -> Any:
     """A JSON or TOML scalar, else the text itself."""
     value = _json(text.strip())
     return text if value == text.strip() else value

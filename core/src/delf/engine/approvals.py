@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
-import inspect
 import logging
 import secrets
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
+from delf.engine.inbox import Inbox
 from delf.engine.log import TaskLog
 from delf.engine.order import TaskOrder
 from delf.engine.past import PastCall
-from delf.engine.pending import PendingRequests
+from delf.engine.pending import SCRIPT_HINT, Answer, PendingRequests
 from delf.engine.slots import Slot
 from delf.engine.toolset import BoundAction
 from delf.events import ApprovalDecided, ApprovalRequested
@@ -30,15 +29,21 @@ from delf.protocols.approval import (
     Rejected,
     Settled,
 )
-from delf.types import ApprovalMode
+from delf.types import ApprovalMode, Effect
 from delf.values import dumps
 
 _log = logging.getLogger(__name__)
 
-NOBODY = (
+NOBODY: Final = (
     "it needs a person's approval and nobody could be asked; run it on a terminal, pass "
-    "on_confirm=…, or allow it with --approve all or confirm=False"
+    "on_confirm=…, let it wait for `delf approvals` with --wait-approvals, or allow it with "
+    "--approve all or confirm=False"
 )
+SCRIPT: Final = "script"
+"""The action of a request for a whole script."""
+Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
+"""A request and its decision, as far as a journal has them."""
+_EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "irreversible")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,9 @@ class Approvals:
         channels: Who is asked, in order.
         timeout: Seconds until a request expires, which counts as no.
         pending: Where requests wait, for answers through the agent.
+        inbox: Where other processes leave answers.
+        wait: Where nobody can be asked, wait for an answer through the agent or the inbox
+            instead of taking that for a no.
     """
 
     def __init__(
@@ -78,12 +86,17 @@ class Approvals:
         channels: Sequence[NamedChannel],
         timeout: float,
         pending: PendingRequests,
+        inbox: Inbox | None = None,
+        *,
+        wait: bool = False,
     ) -> None:
         self.mode: ApprovalMode = mode
         self.channels = tuple(channels)
         self.timeout = timeout
         self.session: set[str] = set()
         self.pending = pending
+        self.inbox = inbox
+        self.wait = wait
 
     def for_task(self, order: TaskOrder, log: TaskLog, slot: Slot) -> TaskApprovals:
         """The same for one task, with its own memory beside the session's."""
@@ -109,6 +122,48 @@ class TaskApprovals:
         self._log = log
         self._slot = slot
         self._remembered: set[str] = set()
+        self._granted: frozenset[str] = frozenset()
+
+    async def decide_script(
+        self, code: str, actions: Sequence[BoundAction], past: Question = (None, None)
+    ) -> str | None:
+        """Ask about a whole script; while it runs, calls of what it names need nobody.
+
+        Args:
+            code: The script.
+            actions: Those that it names of the actions that need approval.
+            past: The request and the decision in the journal of a resumed task.
+
+        Returns:
+            Why it must not run; None when it may.
+        """
+        request = ApprovalRequest(
+            request_id=f"req_{secrets.token_hex(8)}",
+            task_id=self._log.task_id,
+            task=self._order.task,
+            action=SCRIPT,
+            permission=SCRIPT,
+            effect=_EFFECTS[max(_EFFECTS.index(bound.action.effect) for bound in actions)],
+            arguments={},
+            description=None,
+            digest=call_digest(SCRIPT, {"code": code}),
+            code=code,
+            actions=tuple(bound.name for bound in actions),
+        )
+        match await self._settle(request, 0, past):
+            case Approved():
+                self._granted = frozenset(request.actions)
+                return None
+            case Rejected(reason=reason):
+                return reason
+            case Expired(after_seconds=seconds):
+                return f"nobody answered within {seconds:g} s"
+            case Edited() | Settled():
+                return f"a script cannot be edited; {SCRIPT_HINT}"
+
+    def script_ended(self) -> None:
+        """What was approved with a script is not approved any more."""
+        self._granted = frozenset()
 
     async def decide(
         self,
@@ -133,13 +188,10 @@ class TaskApprovals:
                 and a request there is the request that waits.
             unsettled: The question is whether to make a call again that was begun.
         """
-        if not unsettled and (digest in self._remembered or digest in self._shared.session):
-            return Approved(reason="remembered")
-        asked, decided = (None, None) if past is None else past.question_of(unsettled=unsettled)
-        if decided is not None:
-            return _recorded(decided)
+        if bound.name in self._granted and not unsettled:
+            return Approved(reason="approved with its script")
         request = ApprovalRequest(
-            request_id=f"req_{secrets.token_hex(8)}" if asked is None else asked.request_id,
+            request_id=f"req_{secrets.token_hex(8)}",
             task_id=self._log.task_id,
             task=self._order.task,
             action=bound.name,
@@ -150,82 +202,116 @@ class TaskApprovals:
             digest=digest,
             unsettled=unsettled,
         )
-        if asked is None:
-            await self._log.record(
-                ApprovalRequested,
-                request_id=request.request_id,
-                call_id=call_id,
-                action=request.action,
-                arguments=arguments,
-                effect=request.effect,
-                digest=digest,
-                description=description,
-                unsettled=unsettled,
-            )
-        try:
-            decision, by = await self._ask(request)
-        except asyncio.CancelledError:
-            await self._log.record(
-                ApprovalDecided,
-                request_id=request.request_id,
-                decision="expired",
-                by="script",
-                reason="the call was given up before anybody answered",
-            )
-            raise
+        question = (None, None) if past is None else past.question_of(unsettled=unsettled)
+        return await self._settle(request, call_id, question)
+
+    async def _settle(self, request: ApprovalRequest, call_id: int, past: Question) -> Decision:
+        """The decision about a request, with all that is recorded of it."""
+        digest, (asked, decided) = request.digest, past
+        remembered = digest in self._remembered or digest in self._shared.session
+        if remembered and not request.unsettled:
+            return Approved(reason="remembered")
+        if decided is not None:
+            return _recorded(decided)
+        async with self._watched_inbox():
+            if asked is None:
+                await self._announce(request, call_id)
+            else:
+                request = replace(request, request_id=asked.request_id)
+            try:
+                answer = await self._ask(request)
+            except asyncio.CancelledError:
+                await self._log.record(
+                    ApprovalDecided,
+                    request_id=request.request_id,
+                    decision="expired",
+                    by="script",
+                    reason="the call was given up before anybody answered",
+                )
+                raise
+        decision = answer.decision
         if isinstance(decision, Approved) and decision.remember != "no":
             everywhere = decision.remember == "session"
             (self._shared.session if everywhere else self._remembered).add(digest)
-        await self._record(request, decision, by)
+        if request.code is not None and isinstance(decision, (Edited, Settled)):
+            decision = Rejected(reason=f"a script cannot be edited; {SCRIPT_HINT}")
+        await self._record(request, Answer(decision, answer.by, answer.note))
         return decision
 
-    async def _ask(self, request: ApprovalRequest) -> tuple[Decision, str]:
+    @asynccontextmanager
+    async def _watched_inbox(self) -> AsyncGenerator[None]:
+        inbox = self._shared.inbox
+        if inbox is None or self._shared.mode != "interactive":
+            yield
+            return
+        async with inbox.watched():
+            yield
+
+    async def _announce(self, request: ApprovalRequest, call_id: int) -> None:
+        """Journal a request."""
+        await self._log.record(
+            ApprovalRequested,
+            request_id=request.request_id,
+            call_id=call_id,
+            action=request.action,
+            arguments=request.arguments,
+            effect=request.effect,
+            digest=request.digest,
+            description=request.description,
+            code=request.code,
+            actions=request.actions,
+            unsettled=request.unsettled,
+        )
+
+    async def _ask(self, request: ApprovalRequest) -> Answer:
         if self._shared.mode == "approve_all" and not request.unsettled:
-            return Approved(), "mode approve_all"
+            return Answer(Approved(), "mode approve_all")
         if self._shared.mode == "strict":
-            return Rejected(reason="every action that needs approval is denied"), "mode strict"
+            return Answer(
+                Rejected(reason="every action that needs approval is denied"), "mode strict"
+            )
         answer = self._shared.pending.open(request)
         how = "cancelled"
         try:
             async with self._slot.given_up():
-                decision, by = await self._first_answer(request, answer)
-            how = type(decision).__name__.lower()
+                settled = await self._first_answer(request, answer)
+            how = type(settled.decision).__name__.lower()
         finally:
             self._shared.pending.close(request.request_id, how)
-        return decision, by
+        return settled
 
     async def _first_answer(
-        self, request: ApprovalRequest, answer: asyncio.Future[Decision]
-    ) -> tuple[Decision, str]:
+        self, request: ApprovalRequest, answer: asyncio.Future[Answer]
+    ) -> Answer:
         asking = asyncio.ensure_future(self._ask_channels(request))
         try:
             async with asyncio.timeout(self._shared.timeout):
                 await asyncio.wait({asking, answer}, return_when=asyncio.FIRST_COMPLETED)
                 if answer.done():
-                    return answer.result(), "agent"
-                decided = asking.result()
-                if decided is not None:
-                    return decided
-                if self._order.attended:
-                    return Rejected(reason=NOBODY), "nobody"
-                return await asyncio.shield(answer), "agent"
+                    return answer.result()
+                said = asking.result()
+                if said is not None:
+                    return said
+                if self._order.attended and not self._shared.wait:
+                    return Answer(Rejected(reason=NOBODY), "nobody")
+                return await asyncio.shield(answer)
         except TimeoutError:
-            return Expired(after_seconds=self._shared.timeout), "clock"
+            return Answer(Expired(after_seconds=self._shared.timeout), "clock")
         finally:
             asking.cancel()
 
-    async def _ask_channels(self, request: ApprovalRequest) -> tuple[Decision, str] | None:
+    async def _ask_channels(self, request: ApprovalRequest) -> Answer | None:
         for named in self._shared.channels:
             if named.needs_presence and not self._order.attended:
                 continue
             decision = await _ask_channel(named, request)
             if decision is not None:
-                return decision, named.name
+                return Answer(decision, named.name)
         return None
 
-    async def _record(self, request: ApprovalRequest, decision: Decision, by: str) -> None:
+    async def _record(self, request: ApprovalRequest, answer: Answer) -> None:
         kind, reason, arguments, result = "approved", None, None, None
-        match decision:
+        match answer.decision:
             case Approved(reason=said):
                 reason = said
             case Edited(arguments=changed):
@@ -240,10 +326,11 @@ class TaskApprovals:
             ApprovalDecided,
             request_id=request.request_id,
             decision=kind,
-            by=by,
+            by=answer.by,
             reason=reason,
             arguments=arguments,
             result=result,
+            note=answer.note,
         )
 
 
@@ -267,66 +354,3 @@ async def _ask_channel(named: NamedChannel, request: ApprovalRequest) -> Decisio
     except Exception:
         _log.exception("the approval channel %r failed", named.name)
         return None
-
-
-class CallbackChannel:
-    """``on_confirm`` as a channel.
-
-    Args:
-        callback: Plain or async; gets the request and returns True, False, None (leave it
-            to the next channel) or a decision. A plain one runs in a thread of its own.
-    """
-
-    def __init__(self, callback: Callable[[ApprovalRequest], Any]) -> None:
-        self._callback = callback
-
-    async def decide(self, request: ApprovalRequest) -> Decision | None:
-        """Ask the callback."""
-        if inspect.iscoroutinefunction(self._callback):
-            answer = await self._callback(request)
-        else:
-            answer = await in_own_thread(lambda: self._callback(request))
-            if inspect.isawaitable(answer):
-                answer = await answer
-        match answer:
-            case None:
-                return None
-            case True:
-                return Approved()
-            case False:
-                return Rejected(reason="rejected by on_confirm")
-            case Approved() | Edited() | Rejected() | Settled():
-                return answer
-            case _:
-                return Rejected(
-                    reason=f"on_confirm returned {type(answer).__name__}; "
-                    "it must return True, False or None"
-                )
-
-
-async def in_own_thread(function: Callable[[], Any]) -> Any:
-    """Run something that may wait for a person in a thread that no other work needs."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if not future.done():
-            future.set_result(result) if error is None else future.set_exception(error)
-
-    def run() -> None:
-        result: Any = None
-        failure: BaseException | None = None
-        try:
-            result = function()
-        except BaseException as error:
-            failure = error if _can_be_passed(error) else RuntimeError(repr(error))
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
-            loop.call_soon_threadsafe(settle, result, failure)
-
-    threading.Thread(target=run, name="delf-approval", daemon=True).start()
-    return await future
-
-
-def _can_be_passed(error: BaseException) -> bool:
-    """Whether an exception may leave a future: others would end the event loop or hang it."""
-    return isinstance(error, Exception) and not isinstance(error, StopIteration)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from delf.engine.compose import compose
 from delf.engine.execute import describe_outcome, execute
 from delf.engine.generate import generate
+from delf.engine.preview import preview
 from delf.engine.prompt import crash_messages, rerun_messages, retry_messages
 from delf.engine.task import TaskRun
 from delf.errors import (
@@ -38,7 +39,8 @@ class CodegenStrategy:
         attempt, retries, reruns = 1, 0, 0
         while True:
             code = await generate(host, messages, attempt)
-            outcome = await execute(host, code, attempt)
+            outcome = await preview(host, code, attempt) or await execute(host, code, attempt)
+            host.approvals.script_ended()
             printed = host.take_printed()
             match outcome:
                 case Done(value=value):

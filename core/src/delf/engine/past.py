@@ -95,6 +95,8 @@ class PastScript:
         clock: What it saw on the clock, in nanoseconds.
         printed: How many characters it printed.
         finished: Set when its end is known.
+        request: The request for the script as a whole, if one was made.
+        decision: What was decided about that.
     """
 
     attempt: int
@@ -103,6 +105,8 @@ class PastScript:
     clock: list[int] = field(default_factory=list[int])
     printed: int = 0
     finished: ev.ScriptFinished | None = None
+    request: ev.ApprovalRequested | None = None
+    decision: ev.ApprovalDecided | None = None
 
     @property
     def expected(self) -> list[PastCall]:
@@ -124,6 +128,7 @@ class Past:
         self.last_call = 0
         self._calls: dict[int, PastCall] = {}
         self._asked: dict[str, PastCall] = {}
+        self._plans: dict[str, PastScript] = {}
         script = PastScript(attempt=0)
         broken_off = _broken_off(events)
         for event in events:
@@ -163,6 +168,10 @@ class Past:
                 script.printed += len(event.text)
             case ev.ModelReplied():
                 self.replies[event.purpose].append(event)
+            case ev.ApprovalRequested() if event.code is not None:
+                script.request, self._plans[event.request_id] = event, script
+            case ev.ApprovalDecided() if event.request_id in self._plans:
+                self._plans[event.request_id].decision = event
             case ev.ApprovalRequested():
                 self._take_request(event, self._call(event, script))
             case ev.ApprovalDecided():

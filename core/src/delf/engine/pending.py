@@ -6,21 +6,37 @@ import asyncio
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from delf.errors import UnknownRequestError
-from delf.protocols.approval import ApprovalRequest, Decision
+from delf.errors import DelfError, UnknownRequestError
+from delf.protocols.approval import ApprovalRequest, Decision, Edited
 
-_KEPT = 1000
+SCRIPT_HINT: Final = "reject it, and say in the reason what to change: the model reads it"
+_KEPT: Final = 1000
 """How many settled requests are remembered, to say what became of them."""
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What somebody said.
+
+    Args:
+        decision: The decision.
+        by: Who, or by what way.
+        note: Its position in the journal's inbox, if it came from there.
+    """
+
+    decision: Decision
+    by: str = "agent"
+    note: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PendingRequest:
-    """A request with the place where its decision is awaited."""
+    """A request with the place where its answer is awaited."""
 
     request: ApprovalRequest
-    decision: asyncio.Future[Decision]
+    answer: asyncio.Future[Answer]
     since: float = field(default_factory=time.time)
 
     def to_dict(self) -> dict[str, Any]:
@@ -34,6 +50,8 @@ class PendingRequest:
             "effect": request.effect,
             "arguments": dict(request.arguments),
             "description": request.description,
+            "code": request.code,
+            "actions": list(request.actions),
             "message": request.message,
             "unsettled": request.unsettled,
             "since": self.since,
@@ -48,12 +66,18 @@ class PendingRequests:
         self._waiting: dict[str, PendingRequest] = {}
         self._settled: dict[str, str] = {}
 
-    def open(self, request: ApprovalRequest) -> asyncio.Future[Decision]:
-        """Let a request wait; to be called on the event loop that awaits the decision."""
+    def open(self, request: ApprovalRequest) -> asyncio.Future[Answer]:
+        """Let a request wait; to be called on the event loop that awaits the answer."""
         pending = PendingRequest(request, asyncio.get_running_loop().create_future())
         with self._lock:
             self._waiting[request.request_id] = pending
-        return pending.decision
+        return pending.answer
+
+    def find(self, request_id: str) -> ApprovalRequest | None:
+        """A request that waits; None when it does not (any more)."""
+        with self._lock:
+            pending = self._waiting.get(request_id)
+        return None if pending is None else pending.request
 
     def close(self, request_id: str, how: str) -> None:
         """A request is settled, by whatever way.
@@ -73,23 +97,38 @@ class PendingRequests:
         with self._lock:
             return [pending.to_dict() for pending in self._waiting.values()]
 
-    def answer(self, request_id: str, decision: Decision) -> None:
-        """Settle a request, from any thread.
+    def answer(self, request_id: str, answer: Answer, *, digest: str | None = None) -> None:
+        """Settle a request, from any thread. What is refused leaves it waiting.
+
+        Args:
+            request_id: The request.
+            answer: The answer to it.
+            digest: Of what the answer is for, if whoever gave it saw the request elsewhere.
 
         Raises:
             UnknownRequestError: When it does not wait (any more), and what became of it.
+            DelfError: When the answer does not fit the request.
         """
         with self._lock:
-            pending = self._waiting.pop(request_id, None)
+            pending = self._waiting.get(request_id)
             if pending is None:
                 raise _not_waiting(request_id, self._settled.get(request_id))
+            _check(pending.request, answer, digest)
+            del self._waiting[request_id]
             self._settled[request_id] = "answered"
-        pending.decision.get_loop().call_soon_threadsafe(_settle, pending.decision, decision)
+        pending.answer.get_loop().call_soon_threadsafe(_settle, pending.answer, answer)
 
 
-def _settle(future: asyncio.Future[Decision], decision: Decision) -> None:
+def _check(request: ApprovalRequest, answer: Answer, digest: str | None) -> None:
+    if digest is not None and digest != request.digest:
+        raise DelfError(f"the answer to {request.request_id!r} is for another call")
+    if request.code is not None and isinstance(answer.decision, Edited):
+        raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
+
+
+def _settle(future: asyncio.Future[Answer], answer: Answer) -> None:
     if not future.done():
-        future.set_result(decision)
+        future.set_result(answer)
 
 
 def _not_waiting(request_id: str, became: str | None) -> UnknownRequestError:

@@ -122,6 +122,11 @@ class Replay:
                 f"time: {message}"
             )
 
+    def plan(self, attempt: int) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
+        """The request for a script as a whole, and the decision about it."""
+        script = self._past.scripts.get(attempt)
+        return (None, None) if script is None else (script.request, script.decision)
+
     # -- calls ----------------------------------------------------------------------------
 
     @property

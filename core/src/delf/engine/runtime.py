@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from delf.config.schema import LLM_FIELDS, AgentConfig
-from delf.engine.approvals import Approvals, CallbackChannel, NamedChannel
+from delf.engine.approvals import Approvals, NamedChannel
+from delf.engine.callback import CallbackChannel
 from delf.engine.factories import make
 from delf.engine.gate import Gate
+from delf.engine.inbox import Inbox, open_journal
 from delf.engine.log import TaskLog
 from delf.engine.models import Asker, ModelPool
 from delf.engine.observers import ObserverFeed
@@ -134,9 +136,14 @@ class Runtime:
         self._limits = make_limits(config.sandbox_config)
         self._toolset = await load_toolset(parts.connections)
         self._sandbox = await choose_sandbox(parts.host, config, parts.plugin_options)
-        self._journal = self._make(JournalSpec, config.journal)
+        self._journal = await open_journal(self._make(JournalSpec, config.journal))
         self._approvals = Approvals(
-            config.approval_mode, self._channels(), config.approval_timeout, parts.pending
+            config.approval_mode,
+            self._channels(),
+            config.approval_timeout,
+            parts.pending,
+            Inbox(self._journal, parts.pending),
+            wait=config.wait_approvals,
         )
         for spec in parts.host.specs(ObserverSpec):
             self._feeds.append(ObserverFeed(spec.name, self._make(ObserverSpec, spec.name)))
@@ -240,9 +247,10 @@ class Runtime:
         redactor = self._redactor
         listeners = [*self._feeds, *order.listeners]
         log = TaskLog(order.task_id, self._journal, listeners, redactor, replay)
+        approvals = self._approvals.for_task(order, log, slot)
         gate = Gate(
             self._toolset,
-            self._approvals.for_task(order, log, slot),
+            approvals,
             log,
             self._executor,
             self._limits.frame_bytes - 1024,
@@ -268,6 +276,7 @@ class Runtime:
             log=log,
             tools=self._toolset,
             gate=gate,
+            approvals=approvals,
             asker=asker,
             sandbox=self._sandbox,
             session_spec=self._spec,

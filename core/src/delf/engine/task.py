@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from delf.config.schema import AgentConfig
+from delf.engine.approvals import TaskApprovals
 from delf.engine.gate import Gate
 from delf.engine.log import TaskLog
 from delf.engine.models import Asker
@@ -44,6 +45,7 @@ class TaskRun:
         log: The task's log.
         tools: What scripts may call; narrowed by the step ``select``.
         gate: The way that every call takes.
+        approvals: Who decides, where a person is asked.
         asker: Asks models.
         sandbox: Where scripts run.
         session_spec: What its session is opened with.
@@ -63,6 +65,7 @@ class TaskRun:
     log: TaskLog
     tools: Toolset
     gate: Gate
+    approvals: TaskApprovals
     asker: Asker
     sandbox: ChosenSandbox
     session_spec: SessionSpec

@@ -16,6 +16,9 @@ Remember = Literal["no", "task", "session"]
 class ApprovalRequest:
     """A call that waits for a decision; bound to its action and arguments by ``digest``.
 
+    With ``confirm_mode="plan"`` it may be a whole script: then ``code`` is set, ``action`` is
+    ``script``, and ``digest`` is over the code. A script cannot be edited.
+
     Args:
         request_id: Names the request; used once.
         task_id: The task that makes the call.
@@ -28,6 +31,8 @@ class ApprovalRequest:
         digest: SHA-256 over action and arguments.
         unsettled: The call was begun before its process died, and nobody recorded how it
             ended: ``Approved`` makes it again, ``Settled`` says that it did happen.
+        code: The script, if a script as a whole is to be approved.
+        actions: Its actions that need approval; once approved, these pass while it runs.
     """
 
     request_id: str
@@ -40,10 +45,14 @@ class ApprovalRequest:
     description: str | None
     digest: str
     unsettled: bool = False
+    code: str | None = None
+    actions: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
         """The request in one line."""
+        if self.code is not None:
+            return f"script({', '.join(self.actions)})"
         shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments.items())
         call = f"{self.action}({shown})"
         return f"make it again? it was interrupted: {call}" if self.unsettled else call

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from delf.events import Event
+from delf.events import ApprovalDecided, ApprovalRequested, Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,5 +61,94 @@ class SupportsClaims(Protocol):
         Raises:
             UnknownTaskError: When no such task is known.
             DelfError: When a process that lives works on it.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsOpen(Protocol):
+    """A journal that can say ahead of the first event that it cannot be written."""
+
+    async def open(self) -> None:
+        """Open it for writing now rather than with the first event.
+
+        Raises:
+            JournalUnavailableError: When it cannot be written.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What a process says to the one that works on a task.
+
+    Args:
+        position: Grows with each note.
+        task_id: The task.
+        at: Unix time in seconds.
+        kind: What it is about, as ``approval``.
+        data: Plain data.
+    """
+
+    position: int
+    task_id: str
+    at: float
+    kind: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRecord:
+    """A request for approval, as a journal knows it.
+
+    Args:
+        requested: What was asked.
+        decided: How it was decided, if it was.
+        task: Its task; ``running`` only while a process that lives works on it.
+    """
+
+    requested: ApprovalRequested
+    decided: ApprovalDecided | None
+    task: TaskRecord
+
+    @property
+    def waits(self) -> bool:
+        """Whether an answer would still count."""
+        return self.decided is None and self.task.state == "running"
+
+
+@runtime_checkable
+class SupportsInbox(Protocol):
+    """A journal through which other processes reach the one that works on a task."""
+
+    async def find_requests(
+        self, start: str = "", *, waiting: bool = False, limit: int = 1000
+    ) -> Sequence[RequestRecord]:
+        """Requests for approval, the oldest first.
+
+        Args:
+            start: Only those whose id begins so, with or without its ``req_``.
+            waiting: Only those that wait for an answer.
+            limit: How many at the most; the newest.
+        """
+        ...
+
+    async def post(self, task_id: str, kind: str, data: Mapping[str, Any]) -> int:
+        """Leave a note for the process that works on a task; its position.
+
+        Raises:
+            UnknownTaskError: When no such task is known.
+        """
+        ...
+
+    def subscribe_notes(
+        self, task_id: str | None = None, after: int | None = None
+    ) -> AsyncIterator[Note]:
+        """Notes as any process leaves them, of one task or of all.
+
+        Args:
+            task_id: Only this task's.
+            after: Those after this position that are there already come first; without it,
+                only those that are left from this call on.
         """
         ...

@@ -52,7 +52,7 @@ class DelfProject:
     """A project folder: files, plugins and a model of one's own, and ``delf`` run in it.
 
     Neither the user's own configuration nor keys reach it: ``DELF_*`` and ``*_API_KEY`` are
-    taken out of the environment.
+    taken out of the environment. The user's data folder is one in the project.
 
     Args:
         root: The folder; made here.
@@ -185,7 +185,8 @@ class DelfProject:
         }
         path = os.pathsep.join(filter(None, (str(self.site), kept.get("PYTHONPATH"))))
         utf8 = {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}
-        return {**kept, **utf8, **self.environ, **extra}
+        data = {"XDG_DATA_HOME": str(self.root / ".data")}
+        return {**kept, **utf8, **data, **self.environ, **extra}
 
 
 class _Stream(io.TextIOWrapper):

@@ -9,13 +9,17 @@ from typing import Any, Final
 from delf.protocols.approval import ApprovalRequest, Approved, Decision, Edited, Rejected
 from delf_approval_terminal.edit import parse_arguments, parse_value
 from delf_approval_terminal.lines import LineCutError, Terminal
-from delf_approval_terminal.render import HELP, escape, fold, request_text, style, value_lines
+from delf_approval_terminal.render import (
+    HELP,
+    SCRIPT_HELP,
+    escape,
+    fold,
+    request_text,
+    style,
+    value_lines,
+)
 from delf_approval_terminal.turns import Turns
 
-NO_TERMINAL: Final = (
-    "it needs a person's approval and there is no terminal to ask on; run it on a terminal, "
-    "allow it with --approve all or confirm=False, or pass on_confirm=…"
-)
 _PROMPT: Final = "> "
 _CUT: Final = "that line was longer than a terminal can take; nothing was changed"
 
@@ -30,11 +34,11 @@ class TerminalChannel:
     """
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
-        """What the person at the terminal says; a rejection where there is no terminal."""
+        """What the person at the terminal says; None where there is no terminal."""
         async with _TURNS.turn():
             with Terminal.standard() as terminal:
                 if terminal is None:
-                    return Rejected(reason=NO_TERMINAL)
+                    return None
                 try:
                     decision = await _Question(terminal, request).ask()
                 except asyncio.CancelledError:
@@ -67,20 +71,21 @@ class _Question:
         match answer.lower():
             case "a" | "y" | "yes" | "approve":
                 return Edited(arguments=self._arguments) if self._edited else Approved()
-            case "t" | "task" if not self._edited:
+            case "t" | "task" if not self._edited and self._request.code is None:
                 return Approved(remember="task")
-            case "s" | "session" if not self._edited:
+            case "s" | "session" if not self._edited and self._request.code is None:
                 return Approved(remember="session")
             case "r" | "n" | "no" | "reject":
                 reason = None if ended else await self._line("reason (may be empty): ")
                 return Rejected(reason=reason or "rejected on the terminal")
-            case "e" | "edit":
+            case "e" | "edit" if self._request.code is None:
                 await self._edit()
                 self._show()
             case "v" | "view":
                 self._show(whole=True)
             case _:
-                self._terminal.write(f"{HELP}\n")
+                help_text = HELP if self._request.code is None else SCRIPT_HELP
+                self._terminal.write(f"{help_text}\n")
         return None
 
     def _show(self, *, whole: bool = False) -> None:

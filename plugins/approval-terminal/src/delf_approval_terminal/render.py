@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pprint
 import unicodedata
@@ -20,6 +21,12 @@ e  change arguments first
 t  make it, and the same call with the same arguments again in this task without asking
 s  the same for as long as this session lasts
 v  show every argument in full
+Ctrl-D refuses, Ctrl-C stops the task"""
+
+SCRIPT_MENU: Final = "a approve · r reject · ? help"
+SCRIPT_HELP: Final = """\
+a  run the script; calls of the actions named above pass while it runs, all others ask
+r  do not run it; a reason is passed on to the model, which writes another
 Ctrl-D refuses, Ctrl-C stops the task"""
 
 _EFFECTS: Final = {
@@ -143,6 +150,11 @@ def request_text(
     lines = [f"{style('┌', mark)} {style(piece, mark)}" for piece in fold(head, width - 2)]
     bar = style("│", mark)
     room = width - 3
+    if request.code is not None:
+        lines += [f"{bar} {piece}" for line in _script_head(request) for piece in fold(line, room)]
+        lines += [f"{bar} {line}" for line in script_lines(request.code, room)]
+        lines += [f"{style('└', mark)} {piece}" for piece in fold(SCRIPT_MENU, room)]
+        return "\n".join(lines) + "\n"
     body = list(_about(request))
     shown = list(arguments.items())
     for name, value in shown if whole else shown[:_MOST_ARGUMENTS]:
@@ -157,6 +169,37 @@ def request_text(
     menu = EDITED_MENU if edited else MENU
     lines += [f"{style('└', mark)} {piece}" for piece in fold(menu, room)]
     return "\n".join(lines) + "\n"
+
+
+def _script_head(request: ApprovalRequest) -> Iterator[str]:
+    yield f"it may call, as often as it likes: {', '.join(map(escape, request.actions))}"
+    yield ""
+
+
+def script_lines(code: str, width: int) -> list[str]:
+    """A script in colours, as lines that fit into a width.
+
+    Args:
+        code: The script; what is not printable is shown as an escape.
+        width: Columns.
+    """
+    plain = [escape(line.replace("\t", "    ")) for line in code.strip("\n").splitlines()]
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return [piece for line in plain for piece in fold(line, width)]
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        force_terminal=True,
+        color_system="standard",
+        legacy_windows=False,
+    )
+    syntax = Syntax("\n".join(plain), "python", theme="ansi_dark", word_wrap=True)
+    with console.capture() as capture:
+        console.print(syntax, soft_wrap=False)
+    return [line.rstrip() for line in capture.get().rstrip("\n").split("\n")]
 
 
 def _about(request: ApprovalRequest) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delf.errors import ConfigurationError, DelfError
+from delf.errors import DelfError, JournalUnavailableError
 
 
 class JournalError(DelfError):
@@ -11,7 +11,7 @@ class JournalError(DelfError):
     code = "ERR-JOURNAL-001"
 
 
-class JournalSetupError(JournalError, ConfigurationError):
+class JournalSetupError(JournalError, JournalUnavailableError):
     """The journal cannot be opened where it was configured."""
 
     code = "ERR-JOURNAL-002"

@@ -9,14 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from delf.events import Event
+from delf.protocols.journal import Note, RequestRecord
 from delf.values import to_jsonable
-from delf_journal_sql import store
+from delf_journal_sql import inbox, store
 from delf_journal_sql.codec import Packed, pack, take_out
 from delf_journal_sql.database import Connection, open_database, transaction
 from delf_journal_sql.errors import ConnectionLostError
 from delf_journal_sql.schema import migrate
 from delf_journal_sql.settings import JournalSettings
-from delf_journal_sql.store import Note, Pruned, StoredTask
+from delf_journal_sql.store import Pruned, StoredTask
 from delf_journal_sql.watch import Subscription, Watcher
 from delf_journal_sql.writer import Append, Call, Writer
 
@@ -150,6 +151,17 @@ class SqlJournal:
         if (writer, watcher, threads) != (None, None, None):
             await asyncio.shield(asyncio.to_thread(close))
 
+    async def open(self) -> None:
+        """Open it now, and be known in it, rather than with the first event.
+
+        Raises:
+            JournalSetupError: When it cannot be opened.
+            JournalError: When it cannot be written: it is locked, or the disk is full.
+        """
+        while not (writer := self._running_writer()).put(operation := writer.register()):
+            continue  # it was stopped in this moment; the next one is a new one
+        await asyncio.wrap_future(operation.done)
+
     # -- more than the protocol ---------------------------------------------------------
 
     async def resolve(self, text: str) -> str:
@@ -198,22 +210,46 @@ class SqlJournal:
         """
         plain = to_jsonable(dict(data))
         return await self._write(
-            lambda c: store.add_note(c, self._database.now(c), task_id, kind, plain)
+            lambda c: inbox.add_note(c, self._database.now(c), task_id, kind, plain)
         )
 
     async def notes(self, task_id: str | None = None, after: int = 0) -> Sequence[Note]:
         """The notes of a task or of all, in order, after a position."""
-        return await self._read(lambda c: store.notes_from(c, after, task_id))
+        return await self._read(lambda c: inbox.notes_from(c, after, task_id))
 
-    def subscribe_notes(self, task_id: str | None = None, after: int = 0) -> AsyncIterator[Note]:
-        """Notes after a position, those that are there first, then as any process leaves them."""
+    def subscribe_notes(
+        self, task_id: str | None = None, after: int | None = None
+    ) -> AsyncIterator[Note]:
+        """Notes as any process leaves them.
+
+        Args:
+            task_id: Only this task's.
+            after: Those after this position that are there already come first; without it,
+                only those that are left from this call on.
+        """
         return self._subscribe(
             task_id,
-            lambda _: after,
+            inbox.newest_note if after is None else lambda _: after,
             lambda c, position, limit: [
-                (note.position, note) for note in store.notes_from(c, position, task_id)[:limit]
+                (note.position, note) for note in inbox.notes_from(c, position, task_id, limit)
             ],
             notes=True,
+        )
+
+    async def find_requests(
+        self, start: str = "", *, waiting: bool = False, limit: int = 1000
+    ) -> Sequence[RequestRecord]:
+        """Requests for approval, the oldest first.
+
+        Args:
+            start: Only those whose id begins so, with or without its ``req_``.
+            waiting: Only those that wait for an answer.
+            limit: How many at the most; the newest.
+        """
+        return await self._read(
+            lambda c: inbox.find_requests(
+                c, self._database.now(c), start=start, waiting=waiting, limit=limit
+            )
         )
 
     async def prune(

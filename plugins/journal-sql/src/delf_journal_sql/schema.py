@@ -54,7 +54,15 @@ def _version_2(execute: Execute) -> None:
     execute("CREATE INDEX delf_notes_task ON delf_notes (task, pos)")
 
 
-MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (_version_1, _version_2)
+def _version_3(execute: Execute) -> None:
+    """Requests for approval are found without a look at all events."""
+    execute(
+        "CREATE INDEX delf_events_requests ON delf_events (task, seq) "
+        "WHERE type IN ('ApprovalRequested', 'ApprovalDecided')"
+    )
+
+
+MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (_version_1, _version_2, _version_3)
 """The step to each version from the one before, from version 1 on."""
 
 

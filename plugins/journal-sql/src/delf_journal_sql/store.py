@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event
 from delf.protocols.journal import TaskRecord
-from delf.values import from_jsonable
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection, SqlRow
 from delf_journal_sql.errors import JournalError
 from delf_journal_sql.owners import COLUMNS, is_alive
 
-_EVENT: Final = "e.seq, e.at, e.type, e.v, e.data, e.blobs"
-_TASK: Final = (
+EVENT: Final = "e.seq, e.at, e.type, e.v, e.data, e.blobs"
+TASK: Final = (
     "t.task_id, t.task, t.origin, t.state, t.started_at, t.finished_at, t.duration_ms, "
     "t.cost_usd, t.error, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id)"
 )
@@ -49,25 +47,6 @@ class StoredTask(TaskRecord):
     owner: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """What a process says to the one that works on a task.
-
-    Args:
-        position: Grows with each note.
-        task_id: The task.
-        at: Unix time in seconds.
-        kind: What it is about, as ``approval``.
-        data: Plain data.
-    """
-
-    position: int
-    task_id: str
-    at: float
-    kind: str
-    data: Mapping[str, Any]
-
-
 def key_of(connection: Connection, task_id: str) -> int:
     """A task's key in the tables.
 
@@ -95,11 +74,11 @@ def read_events(connection: Connection, task_id: str, after: int) -> list[Event]
     """
     key = key_of(connection, task_id)
     rows = connection.execute(
-        f"SELECT {_EVENT} FROM delf_events AS e "  # noqa: S608 - own names
+        f"SELECT {EVENT} FROM delf_events AS e "  # noqa: S608 - own names
         "WHERE e.task = :task AND e.seq > :after ORDER BY e.seq",
         {"task": key, "after": after},
     )
-    blob = functools.cache(functools.partial(_blob, connection, key))
+    blob = functools.cache(functools.partial(blob_data, connection, key))
     return [unpack(task_id, cast("Any", row), blob) for row in rows]
 
 
@@ -114,13 +93,13 @@ def events_from(
     """Events after a position, of one task or of all, with their positions."""
     only = "AND t.task_id = :task_id " if task_id is not None else ""
     rows = connection.execute(
-        f"SELECT e.pos, t.id, t.task_id, {_EVENT} FROM delf_events AS e "  # noqa: S608 - own names
+        f"SELECT e.pos, t.id, t.task_id, {EVENT} FROM delf_events AS e "  # noqa: S608 - own names
         f"JOIN delf_tasks AS t ON t.id = e.task WHERE e.pos > :pos {only}ORDER BY e.pos "
         "LIMIT :limit",
         {"pos": position, "limit": limit, **({"task_id": task_id} if only else {})},
     )
     return [
-        (pos, unpack(name, cast("Any", tuple(row)), functools.partial(_blob, connection, key)))
+        (pos, unpack(name, cast("Any", tuple(row)), functools.partial(blob_data, connection, key)))
         for pos, key, name, *row in rows
     ]
 
@@ -135,7 +114,12 @@ def changed_since(connection: Connection, position: int) -> tuple[int, set[str]]
     return max((int(row[0]) for row in rows), default=position), {str(row[1]) for row in rows}
 
 
-def _blob(connection: Connection, key: int, digest: str) -> bytes:
+def blob_data(connection: Connection, key: int, digest: str) -> bytes:
+    """A large value of a task, compressed.
+
+    Raises:
+        JournalError: When it is missing.
+    """
     rows = connection.execute(
         "SELECT data FROM delf_blobs WHERE task = :task AND digest = :digest",
         {"task": key, "digest": digest},
@@ -172,20 +156,20 @@ def find_tasks(
         values["state"] = "running" if asks_owner else state
     if text is not None:
         where.append("LOWER(t.task) LIKE :text ESCAPE '!'")
-        values["text"] = f"%{_literal(text.lower())}%"
+        values["text"] = f"%{like_text(text.lower())}%"
     if since is not None:
         where.append("t.started_at >= :since")
         values["since"] = since
     if asks_owner:
         values.pop("limit")  # whose process lives is known only afterwards
     rows = connection.execute(
-        f"SELECT {_TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
+        f"SELECT {TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
         "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
         f"{'WHERE ' if where else ''}{' AND '.join(where)} "
         f"ORDER BY t.started_at DESC, t.id DESC{'' if asks_owner else ' LIMIT :limit'}",
         values,
     )
-    found = [_stored(row, now) for row in rows]
+    found = [stored_task(row, now) for row in rows]
     return [task for task in found if state in (None, task.state)][:limit]
 
 
@@ -196,20 +180,22 @@ def one_task(connection: Connection, now: float, task_id: str) -> StoredTask:
         UnknownTaskError: When there is no such task.
     """
     rows = connection.execute(
-        f"SELECT {_TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
+        f"SELECT {TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
         "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
         {"id": task_id},
     )
     if not rows:
         raise unknown(task_id)
-    return _stored(rows[0], now)
+    return stored_task(rows[0], now)
 
 
-def _literal(text: str) -> str:
+def like_text(text: str) -> str:
+    """A text that stands for itself in ``LIKE … ESCAPE '!'``."""
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
-def _stored(row: SqlRow, now: float) -> StoredTask:
+def stored_task(row: SqlRow, now: float) -> StoredTask:
+    """A row of ``TASK`` and ``COLUMNS`` as a task."""
     task_id, task, origin, state, started, finished, duration, cost, error, events = row[:10]
     owner: dict[str, Any] = dict(
         zip(("pid", "birth", "host", "place", "heartbeat"), row[10:], strict=True)
@@ -247,7 +233,7 @@ def resolve_id(connection: Connection, text: str) -> str:
         rows = connection.execute(
             "SELECT task_id FROM delf_tasks WHERE task_id LIKE :start ESCAPE '!' "
             "ORDER BY started_at DESC, id DESC LIMIT 6",
-            {"start": f"{_literal(start)}%"},
+            {"start": f"{like_text(start)}%"},
         )
         found += [str(row[0]) for row in rows if str(row[0]).startswith(start)]
     if len(found) == 1:
@@ -256,37 +242,6 @@ def resolve_id(connection: Connection, text: str) -> str:
         raise unknown(text)
     shown = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
     raise UnknownTaskError(f"more than one task begins with {text!r}", hint=f"one of: {shown}")
-
-
-# -- notes ------------------------------------------------------------------------------------
-
-
-def add_note(connection: Connection, now: float, task_id: str, kind: str, data: Any) -> int:
-    """Leave a note for whoever works on a task; its position.
-
-    Raises:
-        UnknownTaskError: When there is no such task.
-    """
-    rows = connection.execute(
-        "INSERT INTO delf_notes (task, at, kind, data) VALUES (:task, :at, :kind, :data) "
-        "RETURNING pos",
-        {"task": key_of(connection, task_id), "at": now, "kind": kind, "data": json.dumps(data)},
-    )
-    return int(rows[0][0])
-
-
-def notes_from(connection: Connection, position: int, task_id: str | None = None) -> list[Note]:
-    """Notes after a position, of one task or of all, in order."""
-    only = "AND t.task_id = :task_id " if task_id is not None else ""
-    rows = connection.execute(
-        "SELECT n.pos, t.task_id, n.at, n.kind, n.data FROM delf_notes AS n "  # noqa: S608 - own names
-        f"JOIN delf_tasks AS t ON t.id = n.task WHERE n.pos > :pos {only}ORDER BY n.pos",
-        {"pos": position, **({"task_id": task_id} if only else {})},
-    )
-    return [
-        Note(position=pos, task_id=name, at=at, kind=kind, data=from_jsonable(json.loads(data)))
-        for pos, name, at, kind, data in rows
-    ]
 
 
 # -- retention --------------------------------------------------------------------------------

@@ -99,6 +99,15 @@ class Writer:
 
         return Call(take, write=True, registers=True)
 
+    def register(self) -> Call:
+        """The operation that makes this process known."""
+
+        def write(connection: Connection) -> None:
+            if not self._registered:
+                self.owner.register(connection, self._database)
+
+        return Call(write, write=True, registers=True)
+
     def put(self, operation: Append | Call) -> bool:
         """Do this after all that was put before; False if the writer has been stopped."""
         with self._ready:

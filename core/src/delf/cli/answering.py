@@ -1,0 +1,181 @@
+"""Sends an answer to the process in which a request waits, and sees what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final, Protocol
+
+from delf.engine.inbox import KIND, answer_data
+from delf.engine.pending import SCRIPT_HINT
+from delf.errors import ApprovalRejectedError, DelfError, UnknownRequestError
+from delf.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallFinished,
+    CallStarted,
+    Event,
+    TaskFinished,
+)
+from delf.protocols.approval import Decision, Edited, Settled
+from delf.protocols.journal import Journal, RequestRecord, SupportsInbox
+
+_SECONDS: Final = 15.0
+"""How long the other process has to take an answer; it takes it at once unless it is stopped."""
+_LOOK_SECONDS: Final = 1.0
+_SHOWN: Final = 5
+
+
+class InboxJournal(Journal, SupportsInbox, Protocol):
+    """A journal that other processes can speak through."""
+
+
+async def find_request(journal: InboxJournal, text: str) -> RequestRecord:
+    """The request whose id a text abbreviates, whatever became of it.
+
+    Raises:
+        UnknownRequestError: When no id or more than one begins so.
+    """
+    if not text:
+        raise UnknownRequestError("the id of a request is empty")
+    found = list(await journal.find_requests(text))
+    exact = [record for record in found if record.requested.request_id == text]
+    if len(found) > 1 and not exact:
+        found = [record for record in found if record.waits] or found
+    if exact or len(found) == 1:
+        return (exact or found)[0]
+    if not found:
+        raise UnknownRequestError(
+            f"no request {text!r} is known", hint="delf approvals list shows what waits"
+        )
+    names = [record.requested.request_id for record in found]
+    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    raise UnknownRequestError(
+        f"more than one request begins with {text!r}", hint=f"one of: {shown}"
+    )
+
+
+async def send(
+    journal: InboxJournal, text: str, decide: Callable[[Mapping[str, Any]], Decision], by: str
+) -> tuple[RequestRecord, ApprovalDecided]:
+    """Answer a request.
+
+    Args:
+        journal: Where it is found.
+        text: Its id, or the beginning of it.
+        decide: Gives the decision, for the arguments as they are journalled.
+        by: Who decides.
+
+    Returns:
+        The request, and the event that says that this answer counted.
+
+    Raises:
+        UnknownRequestError: When there is no such request, or the answer came late.
+        ApprovalRejectedError: When edited arguments did not fit, so that no call was made.
+        DelfError: When the answer does not fit, or the other process does not take it.
+    """
+    record = await find_request(journal, text)
+    _check_waits(record)
+    asked = record.requested
+    decision = decide(asked.arguments)
+    _check_fits(asked, decision)
+    live = journal.subscribe(asked.task_id)
+    data = answer_data(asked.request_id, asked.digest, decision, by)
+    position = await journal.post(asked.task_id, KIND, data)
+    decided = await _decided(journal, asked.request_id, live)
+    if decided.note != position:
+        raise _late(asked.request_id, f"it was {decided.decision} by {decided.by} already")
+    if isinstance(decision, Edited):
+        await _check_edit(journal, record, decided, live)
+    return record, decided
+
+
+def _check_fits(asked: ApprovalRequested, decision: Decision) -> None:
+    if asked.code is not None and isinstance(decision, Edited):
+        raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
+    if asked.unsettled and isinstance(decision, Edited):
+        raise DelfError(
+            "the arguments of a call that was begun cannot be changed",
+            hint="approve makes it again, settle says that it did happen, reject gives it up",
+        )
+    if isinstance(decision, Settled) and not asked.unsettled:
+        raise DelfError("only a call that was interrupted can have happened before")
+
+
+def _check_waits(record: RequestRecord) -> None:
+    name, decided, task = record.requested.request_id, record.decided, record.task
+    if record.waits:
+        return
+    if decided is not None:
+        by = "" if decided.decision == "expired" else f" by {decided.by}"
+        raise _late(name, f"it was {decided.decision}{by}" if by else "it expired")
+    if task.state == "interrupted":
+        raise UnknownRequestError(
+            f"the request {name!r} does not wait: the process that worked on its task is gone",
+            hint=f"once the task {task.task_id} is resumed, it can be answered",
+        )
+    raise _late(name, f"its task is over ({task.state})")
+
+
+def _late(request_id: str, became: str) -> UnknownRequestError:
+    return UnknownRequestError(
+        f"the request {request_id!r} does not wait any more: {became}",
+        hint="an answer that comes late has no effect",
+    )
+
+
+async def _decided(
+    journal: InboxJournal, request_id: str, live: AsyncIterator[Event]
+) -> ApprovalDecided:
+    """How the request was decided, by this answer or another."""
+    deadline = time.monotonic() + _SECONDS
+    while time.monotonic() < deadline:
+        event = await _next(live)
+        if isinstance(event, ApprovalDecided) and event.request_id == request_id:
+            return event
+        if event is None or isinstance(event, TaskFinished):
+            (record,) = [
+                record
+                for record in await journal.find_requests(request_id)
+                if record.requested.request_id == request_id
+            ]
+            if record.decided is not None:
+                return record.decided
+            _check_waits(record)
+    raise DelfError(
+        f"the process of {request_id!r} has not taken the answer within {_SECONDS:g} s",
+        hint="it may still; delf approvals show tells",
+    )
+
+
+async def _check_edit(
+    journal: InboxJournal,
+    record: RequestRecord,
+    decided: ApprovalDecided,
+    live: AsyncIterator[Event],
+) -> None:
+    """Wait until the edited arguments were found to fit."""
+    call_id, deadline = record.requested.call_id, time.monotonic() + _SECONDS
+    later: list[Event] = list(await journal.read(decided.task_id, decided.seq))
+    while time.monotonic() < deadline:
+        for event in later:
+            if isinstance(event, CallStarted) and event.call_id == call_id:
+                return
+            if isinstance(event, CallFinished) and event.call_id == call_id:
+                raise ApprovalRejectedError(
+                    event.error or f"{event.action} was not called",
+                    hint="the script was told; no call was made",
+                )
+            if isinstance(event, TaskFinished):
+                return
+        event = await _next(live)
+        later = [] if event is None else [event]
+
+
+async def _next(live: AsyncIterator[Event]) -> Event | None:
+    """The next event, or None after a while without."""
+    try:
+        return await asyncio.wait_for(anext(live), _LOOK_SECONDS)
+    except (TimeoutError, StopAsyncIteration):
+        return None

@@ -1,0 +1,233 @@
+"""``delf approvals``: decide about calls that wait in other processes, through the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar, cast
+
+import click
+
+from delf.cli import approvals_view as view
+from delf.cli.output import json_text
+from delf.cli.state import program_options, state_of
+
+T = TypeVar("T")
+
+_BY: Final = "cli"
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+request_argument = click.argument("request_id", metavar="ID")
+
+
+@click.group(
+    "approvals",
+    epilog="Exit status: 0 done, 1 refused (no such request, or the answer came late), "
+    "2 usage or configuration.",
+)
+@program_options
+def approvals() -> None:
+    """Look at calls that wait for approval in any process, and decide about them.
+
+    An ID may be shortened while it is unique. What answers first counts: this, the terminal
+    of the run, or its program.
+
+    \b
+    delf approvals list
+    delf approvals approve 3f9a
+    delf approvals reject 3f9a --reason "wrong customer"
+    delf approvals edit 3f9a amount=20
+    """  # noqa: D301 - click's mark for lines that stay as they are
+
+
+@approvals.command("list")
+@as_json_option
+@click.pass_context
+def list_command(ctx: click.Context, as_json: bool) -> None:
+    """List what waits, the oldest first."""
+    found = _with(ctx, lambda journal: journal.find_requests(waiting=True))
+    if as_json:
+        click.echo(json_text([view.request_data(record) for record in found], indent=2))
+        return
+    if not found:
+        click.echo("Nothing waits for approval", err=True)
+        return
+    for line in view.table(found):
+        click.echo(line)
+
+
+@approvals.command("show")
+@request_argument
+@as_json_option
+@click.pass_context
+def show(ctx: click.Context, request_id: str, as_json: bool) -> None:
+    """Show a request in full: the call with its arguments, or the script."""
+    from delf.cli.answering import find_request
+
+    record = _with(ctx, lambda journal: find_request(journal, request_id))
+    if as_json:
+        click.echo(json_text(view.request_data(record), indent=2))
+        return
+    view.show(record)
+
+
+@approvals.command("approve")
+@request_argument
+@click.option(
+    "--remember",
+    type=click.Choice(("task", "session")),
+    help="Let the same call with the same arguments pass again, in this task or as long as its "
+    "agent lives.",
+)
+@click.option("--note", metavar="TEXT", help="A note for the journal.")
+@as_json_option
+@click.pass_context
+def approve(
+    ctx: click.Context, request_id: str, remember: Any, note: str | None, as_json: bool
+) -> None:
+    """Let a call be made, or a script run."""
+    from delf.protocols.approval import Approved
+
+    decision = Approved(remember=remember or "no", reason=note)
+    _answer(ctx, request_id, lambda _: decision, as_json=as_json)
+
+
+@approvals.command("reject")
+@request_argument
+@click.option(
+    "--reason",
+    metavar="TEXT",
+    default="rejected by a person",
+    help="The script, and the model if it goes on, read it.",
+)
+@as_json_option
+@click.pass_context
+def reject(ctx: click.Context, request_id: str, reason: str, as_json: bool) -> None:
+    """Refuse a call, or a script."""
+    from delf.protocols.approval import Rejected
+
+    _answer(ctx, request_id, lambda _: Rejected(reason=reason), as_json=as_json)
+
+
+@approvals.command("settle")
+@request_argument
+@click.option("--result", metavar="JSON", help="What the call returned; the script gets it.")
+@click.option("--note", metavar="TEXT", help="A note for the journal.")
+@as_json_option
+@click.pass_context
+def settle(
+    ctx: click.Context, request_id: str, result: str | None, note: str | None, as_json: bool
+) -> None:
+    """Say that an interrupted call did happen, so that it is not made again.
+
+    Only of calls that were begun when their process died; approving one makes it again.
+    """
+    from delf.protocols.approval import Settled
+
+    try:
+        value = None if result is None else json.loads(result)
+    except ValueError:
+        raise click.UsageError("--result is no JSON; text needs quotes of its own", ctx) from None
+    decision = Settled(result=value, reason=note)
+    _answer(ctx, request_id, lambda _: decision, as_json=as_json)
+
+
+@approvals.command("edit")
+@request_argument
+@click.argument("changes", metavar="KEY=VALUE", nargs=-1)
+@click.option(
+    "--arguments", metavar="JSON", help="Arguments to change, as one object; before KEY=VALUE."
+)
+@as_json_option
+@click.pass_context
+def edit(
+    ctx: click.Context,
+    request_id: str,
+    changes: tuple[str, ...],
+    arguments: str | None,
+    as_json: bool,
+) -> None:
+    """Let a call be made with other arguments, which are checked again.
+
+    KEY=VALUE sets one argument. Where it was text, VALUE is the text; else VALUE is JSON if it
+    reads like it. KEY:=VALUE is JSON in any case. Arguments that are not named stay.
+    """
+    if not changes and arguments is None:
+        raise click.UsageError("say what to change: KEY=VALUE, or --arguments", ctx)
+    given = _object(ctx, arguments)
+    pairs = [_pair(ctx, text) for text in changes]
+
+    def decide(old: Mapping[str, Any]) -> Any:
+        from delf.protocols.approval import Edited
+
+        new = {name: _value(ctx, name, text, old, exact=exact) for name, text, exact in pairs}
+        return Edited(arguments={**given, **new})
+
+    _answer(ctx, request_id, decide, as_json=as_json)
+
+
+# -- what they share --------------------------------------------------------------------------
+
+
+def _answer(
+    ctx: click.Context, text: str, decide: Callable[[Mapping[str, Any]], Any], *, as_json: bool
+) -> None:
+    """Send a decision and say what became of it."""
+    from delf.cli.answering import send
+
+    record, decided = _with(ctx, lambda journal: send(journal, text, decide, _BY))
+    if as_json:
+        click.echo(json_text(view.decided_data(record, decided), indent=2))
+        return
+    click.echo(f"{decided.decision}: {view.line(record)}")
+
+
+def _with(ctx: click.Context, work: Callable[[Any], Awaitable[T]]) -> T:
+    """Work with the journal, then close it."""
+    from delf.cli.journal import open_inbox
+
+    state = state_of(ctx)
+    project = state.load_project()
+    journal = open_inbox(project, state.discover(project.environ))
+
+    async def main() -> T:
+        try:
+            return await work(journal)
+        finally:
+            await journal.aclose()
+
+    return asyncio.run(main())
+
+
+def _object(ctx: click.Context, text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise click.UsageError("--arguments is no JSON object", ctx)
+    return cast("dict[str, Any]", value)
+
+
+def _pair(ctx: click.Context, text: str) -> tuple[str, str, bool]:
+    """Name, value, and whether the value is JSON in any case."""
+    name, equals, value = text.partition("=")
+    exact = name.endswith(":")
+    name = name.removesuffix(":").strip()
+    if not equals or not name:
+        raise click.UsageError(f"{text!r} is not KEY=VALUE", ctx)
+    return name, value, exact
+
+
+def _value(ctx: click.Context, name: str, text: str, old: Mapping[str, Any], *, exact: bool) -> Any:
+    if not exact and isinstance(old.get(name), str):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        if exact:
+            raise click.UsageError(f"{name}: {text!r} is no JSON", ctx) from None
+        return text

@@ -1,0 +1,159 @@
+"""Requests for approval, as lines and as data."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from delf.cli.errors import visible
+from delf.events import ApprovalDecided
+from delf.protocols.journal import RequestRecord
+from delf.values import to_jsonable_or_repr
+
+_LONGEST: Final = 60
+_COLOURS: Final = {"waiting": "yellow", "approved": "green", "edited": "green", "rejected": "red"}
+
+
+def state(record: RequestRecord) -> str:
+    """``waiting``, a decision, ``interrupted``, or ``over``."""
+    if record.decided is not None:
+        return record.decided.decision
+    return {"running": "waiting", "interrupted": "interrupted"}.get(record.task.state, "over")
+
+
+def request_data(record: RequestRecord) -> dict[str, Any]:
+    """A request as JSON-ready data."""
+    asked, decided = record.requested, record.decided
+    return {
+        "request_id": asked.request_id,
+        "state": state(record),
+        "task_id": asked.task_id,
+        "task": record.task.task,
+        "action": asked.action,
+        "effect": asked.effect,
+        "arguments": to_jsonable_or_repr(dict(asked.arguments)),
+        "description": asked.description,
+        "unsettled": asked.unsettled,
+        "code": asked.code,
+        "actions": list(asked.actions),
+        "digest": asked.digest,
+        "since": asked.at,
+        "decided": None if decided is None else _decision(decided),
+    }
+
+
+def decided_data(record: RequestRecord, decided: ApprovalDecided) -> dict[str, Any]:
+    """A decision as JSON-ready data."""
+    return {"request_id": record.requested.request_id, **_decision(decided)}
+
+
+def _decision(decided: ApprovalDecided) -> dict[str, Any]:
+    arguments = None if decided.arguments is None else dict(decided.arguments)
+    return {
+        "decision": decided.decision,
+        "by": decided.by,
+        "reason": decided.reason,
+        "arguments": to_jsonable_or_repr(arguments),
+        "at": decided.at,
+    }
+
+
+def line(record: RequestRecord) -> str:
+    """What is asked, in one line."""
+    asked = record.requested
+    if asked.code is not None:
+        return f"script with {', '.join(asked.actions)}"
+    shown = ", ".join(f"{name}={_short(value)}" for name, value in asked.arguments.items())
+    call = _one_line(f"{asked.action}({shown})")
+    return f"again? {call}" if asked.unsettled else call
+
+
+def table(records: Sequence[RequestRecord]) -> list[str]:
+    """Requests in aligned columns; on a terminal none is wider than it."""
+    rows = [("id", "waits", "effect", "call", "task")]
+    for record in records:
+        asked = record.requested
+        task = _cut(_one_line(record.task.task), _LONGEST)
+        rows.append((asked.request_id, _age(asked.at), asked.effect, line(record), task))
+    most = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines: list[str] = []
+    for number, row in enumerate(rows):
+        text = "  ".join(f"{cell:<{size}}" for cell, size in zip(row, widths, strict=True))
+        text = text.rstrip() if most is None else _cut(text.rstrip(), most)
+        lines.append(click.style(text, bold=True) if number == 0 else text)
+    return lines
+
+
+def show(record: RequestRecord) -> None:
+    """Write a request in full to stdout."""
+    asked, decided = record.requested, record.decided
+    name = state(record)
+    click.echo(
+        f"{asked.request_id}: {click.style(name, fg=_COLOURS.get(name))}, asked "
+        f"{_age(asked.at)} ago"
+    )
+    click.echo(f"task {asked.task_id}: {_one_line(record.task.task)}")
+    if decided is not None:
+        why = f": {_one_line(decided.reason)}" if decided.reason else ""
+        click.echo(f"{decided.decision} by {_one_line(decided.by)}{why}")
+    if asked.description:
+        click.echo(f"the script says: {_one_line(asked.description)}")
+    click.echo("")
+    if asked.code is not None:
+        click.echo(f"a script, {asked.effect}, with {', '.join(asked.actions)}\n")
+        _show_code(asked.code)
+        return
+    if asked.unsettled:
+        click.echo("This call was begun when its process died. Approve makes it again, settle says")
+        click.echo("that it did happen, reject gives it up.\n")
+    click.echo(f"{asked.action}, {asked.effect}")
+    for key, value in asked.arguments.items():
+        lines = _lines(value)
+        head = f"  {visible(key)} ="
+        click.echo(f"{head} {lines[0]}" if len(lines) == 1 else head)
+        for text in lines if len(lines) > 1 else ():
+            click.echo(f"      {text}")
+
+
+def _show_code(code: str) -> None:
+    text = visible(code.rstrip())
+    if not sys.stdout.isatty():
+        click.echo(text)
+        return
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    Console().print(Syntax(text, "python", theme="ansi_dark", word_wrap=True))
+
+
+def _lines(value: Any) -> list[str]:
+    if isinstance(value, str) and "\n" in value:
+        return [visible(text) for text in value.split("\n")]
+    return [_one_line(repr(value))]
+
+
+def _age(at: float) -> str:
+    seconds = max(0, round(time.time() - at))
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def _one_line(text: str) -> str:
+    return visible(" ".join(text.split()))
+
+
+def _short(value: Any) -> str:
+    return _cut(repr(value), _LONGEST)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

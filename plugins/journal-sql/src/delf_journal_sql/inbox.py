@@ -1,0 +1,104 @@
+"""Notes between processes, and the requests for approval that they answer.
+
+Everything here blocks: it is called in threads.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any, Final, cast
+
+from delf.events import ApprovalDecided, ApprovalRequested
+from delf.protocols.journal import Note, RequestRecord
+from delf.values import from_jsonable
+from delf_journal_sql.codec import unpack
+from delf_journal_sql.database import Connection
+from delf_journal_sql.owners import COLUMNS
+from delf_journal_sql.store import EVENT, TASK, blob_data, key_of, like_text, stored_task
+
+# In words that the partial index has, too.
+_KINDS: Final = "e.type IN ('ApprovalRequested', 'ApprovalDecided')"
+
+
+def add_note(connection: Connection, now: float, task_id: str, kind: str, data: Any) -> int:
+    """Leave a note for whoever works on a task; its position.
+
+    Raises:
+        UnknownTaskError: When there is no such task.
+    """
+    rows = connection.execute(
+        "INSERT INTO delf_notes (task, at, kind, data) VALUES (:task, :at, :kind, :data) "
+        "RETURNING pos",
+        {"task": key_of(connection, task_id), "at": now, "kind": kind, "data": json.dumps(data)},
+    )
+    return int(rows[0][0])
+
+
+def newest_note(connection: Connection) -> int:
+    """The position of the newest note."""
+    return int(connection.execute("SELECT COALESCE(MAX(pos), 0) FROM delf_notes")[0][0])
+
+
+def notes_from(
+    connection: Connection, position: int, task_id: str | None = None, limit: int = 2**31 - 1
+) -> list[Note]:
+    """Notes after a position, of one task or of all, in order."""
+    only = "AND t.task_id = :task_id " if task_id is not None else ""
+    rows = connection.execute(
+        "SELECT n.pos, t.task_id, n.at, n.kind, n.data FROM delf_notes AS n "  # noqa: S608 - own names
+        f"JOIN delf_tasks AS t ON t.id = n.task WHERE n.pos > :pos {only}ORDER BY n.pos "
+        "LIMIT :limit",
+        {"pos": position, "limit": limit, **({"task_id": task_id} if only else {})},
+    )
+    return [
+        Note(position=pos, task_id=name, at=at, kind=kind, data=from_jsonable(json.loads(data)))
+        for pos, name, at, kind, data in rows
+    ]
+
+
+def find_requests(
+    connection: Connection, now: float, *, start: str, waiting: bool, limit: int
+) -> list[RequestRecord]:
+    """Requests for approval, the oldest first.
+
+    Args:
+        connection: For reading.
+        now: The time by which heartbeats are compared.
+        start: Only those whose id begins so, with or without its ``req_``.
+        waiting: Only those that wait for an answer.
+        limit: How many at the most; the newest.
+    """
+    running = "AND t.state = 'running' " if waiting else ""
+    rows = connection.execute(
+        f"SELECT t.id, {EVENT}, {TASK}, {COLUMNS} "  # noqa: S608 - own names
+        "FROM delf_events AS e JOIN delf_tasks AS t ON t.id = e.task "
+        f"LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE {_KINDS} {running}"
+        f"{_begins(start)}ORDER BY e.pos",
+        {"start": f'%"{like_text(start)}%', "short": f'%"req!_{like_text(start)}%'}
+        if start
+        else {},
+    )
+    found: dict[str, RequestRecord] = {}
+    for row in rows:
+        task = stored_task(row[7:], now)
+        blob = functools.cache(functools.partial(blob_data, connection, row[0]))
+        event = unpack(task.task_id, cast("Any", tuple(row[1:7])), blob)
+        if isinstance(event, ApprovalRequested):
+            found[event.request_id] = RequestRecord(requested=event, decided=None, task=task)
+        elif isinstance(event, ApprovalDecided) and event.request_id in found:
+            asked = found[event.request_id].requested
+            found[event.request_id] = RequestRecord(requested=asked, decided=event, task=task)
+    chosen = [
+        record
+        for name, record in found.items()
+        if name.startswith((start, f"req_{start}")) and (record.waits or not waiting)
+    ]
+    return chosen[-limit:]
+
+
+def _begins(start: str) -> str:
+    """A first choice by text; blobs are not looked into, and ids are never in one."""
+    if not start:
+        return ""
+    return "AND (e.data LIKE :start ESCAPE '!' OR e.data LIKE :short ESCAPE '!') "

@@ -1,0 +1,132 @@
+"""Requests for approval: who may answer, and what becomes of them."""
+
+import asyncio
+
+import pytest
+
+from delf.engine.approvals import NOBODY, Approvals, NamedChannel, call_digest
+from delf.engine.journal import MemoryJournal
+from delf.engine.log import TaskLog
+from delf.engine.order import TaskOrder
+from delf.engine.pending import Answer, PendingRequests
+from delf.engine.slots import Slot
+from delf.engine.toolset import load_toolset
+from delf.errors import DelfError, UnknownRequestError
+from delf.events import ApprovalDecided, ApprovalRequested
+from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected
+from delf.tools import tool
+
+
+@tool(effect="write")
+def pay(n: int) -> str:
+    """Pay."""
+    return f"paid {n}"
+
+
+class Bench:
+    """A task's approvals with all that they need."""
+
+    def __init__(self, tools, channels=(), **options):
+        self.pending = PendingRequests()
+        self.log = TaskLog("task_1", MemoryJournal(), [self._seen])
+        self.asked: asyncio.Queue[ApprovalRequested] = asyncio.Queue()
+        shared = Approvals("interactive", channels, 5.0, self.pending, **options)
+        order = TaskOrder(task="a task", timeout=60)
+        self.approvals = shared.for_task(order, self.log, Slot(asyncio.Semaphore(5)))
+        (self.bound,) = tools.actions
+
+    def _seen(self, event):
+        if isinstance(event, ApprovalRequested):
+            self.asked.put_nowait(event)
+
+    def decide(self, n: int):
+        digest = call_digest("pay", {"n": n})
+        work = self.approvals.decide(self.bound, {"n": n}, digest, 1, None)
+        return asyncio.create_task(work)
+
+    def events(self, kind):
+        return [event for event in self.log.events if isinstance(event, kind)]
+
+
+@pytest.fixture
+async def tools():
+    return await load_toolset([pay])
+
+
+async def test_where_nobody_can_be_asked_it_is_rejected_at_once(tools):
+    assert await Bench(tools).decide(1) == Rejected(reason=NOBODY)
+
+
+async def test_or_it_waits_for_an_answer(tools):
+    bench = Bench(tools, wait=True)
+    work = bench.decide(1)
+    name = (await bench.asked.get()).request_id
+    bench.pending.answer(name, Answer(Approved(), "cli", 7))
+    assert await work == Approved()
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.request_id, decided.by, decided.note) == (name, "cli", 7)
+
+
+async def test_a_channel_that_still_asks_is_told_to_stop(tools):
+    stopped = asyncio.Event()
+
+    class Slow:
+        async def decide(self, request):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+    bench = Bench(tools, [NamedChannel("slow", Slow())])
+    work = bench.decide(1)
+    name = (await bench.asked.get()).request_id
+    while bench.pending.find(name) is None:
+        await asyncio.sleep(0)
+    bench.pending.answer(name, Answer(Rejected(reason="no"), "cli"))
+    assert await work == Rejected(reason="no")
+    await asyncio.wait_for(stopped.wait(), 5)
+    with pytest.raises(UnknownRequestError, match="it was rejected"):
+        bench.pending.answer(name, Answer(Approved()))
+
+
+def request(**changes) -> ApprovalRequest:
+    fields = {
+        "request_id": "req_1",
+        "task_id": "task_1",
+        "task": "a task",
+        "action": "pay",
+        "permission": "pay",
+        "effect": "write",
+        "arguments": {"n": 1},
+        "description": None,
+        "digest": "d",
+    }
+    return ApprovalRequest(**{**fields, **changes})
+
+
+async def test_an_answer_for_other_arguments_is_refused(tools):
+    pending = PendingRequests()
+    answer = pending.open(request())
+    with pytest.raises(DelfError, match="is for another call"):
+        pending.answer("req_1", Answer(Approved()), digest="other")
+    assert pending.find("req_1") is not None
+    pending.answer("req_1", Answer(Approved()), digest="d")
+    assert (await answer).decision == Approved()
+
+
+async def test_a_script_is_not_edited():
+    pending = PendingRequests()
+    pending.open(request(code="print(1)"))
+    with pytest.raises(DelfError, match="a script cannot be edited") as caught:
+        pending.answer("req_1", Answer(Edited(arguments={})))
+    assert "reject it" in caught.value.hint
+    assert pending.find("req_1") is not None
+
+
+async def test_of_two_answers_the_first_counts():
+    pending = PendingRequests()
+    answer = pending.open(request())
+    pending.answer("req_1", Answer(Approved(), "one"))
+    with pytest.raises(UnknownRequestError, match="it was answered"):
+        pending.answer("req_1", Answer(Rejected(reason="no"), "two"))
+    assert (await answer).by == "one"

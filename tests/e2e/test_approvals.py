@@ -1,0 +1,341 @@
+"""Calls that wait in one process and are decided in another, through the journal."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from delf import Agent
+from delf.cli import answering
+from delf.cli.main import cli
+from delf.cli.toolfile import load_tools
+from support.program import DELF, delf, environment, write_recording
+from support.terminal import TerminalProcess
+
+pytestmark = pytest.mark.timeout(120)  # some start a dozen processes
+
+TOOLS = '''
+from delf import Connection, action
+
+class Desk(Connection):
+    """A desk."""
+
+    @action(effect="irreversible")
+    async def send(self, to: str, copies: int = 1) -> str:
+        """Send."""
+        with open("sent.txt", "a") as file:
+            file.write(f"{to} {copies}\\n")
+        return f"sent to {to}"
+
+    @action(effect="write")
+    async def close(self, number: int) -> str:
+        """Close."""
+        with open("sent.txt", "a") as file:
+            file.write(f"closed {number}\\n")
+        return "closed"
+
+desk = Desk(name="desk")
+'''
+SEND = "print(await desk.send('ada', copies=2, desc='say hi'))"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def journal(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The variables that name the journal; none for the default one."""
+    if request.param == "sqlite":
+        return {}
+    return {"DELF_JOURNAL_SQL_URL": request.getfixturevalue("postgres_url")}
+
+
+class Run:
+    """``delf run`` in the background."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def request(self) -> str:
+        """The id of the next request, once it waits."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if found := re.match(r"approval needed: .*delf approvals show (req_\w+)", line):
+                return found[1]
+        raise AssertionError("nothing was asked")
+
+    def end(self) -> tuple[int, str, str]:
+        """Its exit status and what it wrote."""
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out, err
+
+
+@contextmanager
+def running(here: Path, *scripts: str, flags=(), env=None) -> Iterator[Run]:
+    llm = write_recording(here / "answers.jsonl", *scripts)
+    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--wait-approvals", *flags]
+    process = subprocess.Popen(
+        command,
+        cwd=here,
+        env=environment(**(env or {})),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield Run(process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def sent(here: Path) -> list[str]:
+    path = here / "sent.txt"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def approvals(*arguments: str, env=None) -> subprocess.CompletedProcess[str]:
+    """``delf approvals`` in this process, which is another one than that of the run."""
+    result = CliRunner().invoke(cli, ["approvals", *arguments], env=env)
+    return subprocess.CompletedProcess((), result.exit_code, result.stdout, result.stderr)
+
+
+def test_two_processes(here, journal):
+    with running(here, SEND, env=journal) as run:
+        name = run.request()
+        listed = json.loads(delf("approvals", "list", "--json", cwd=here, env=journal).stdout)
+        assert [item["request_id"] for item in listed] == [name]
+        assert listed[0]["arguments"] == {"to": "ada", "copies": 2}
+        shown = delf("approvals", "show", name, cwd=here, env=journal).stdout
+        assert "desk.send, irreversible" in shown
+        assert "the script says: say hi" in shown
+        assert sent(here) == []
+        done = delf("approvals", "approve", name[4:10], "--note", "go", cwd=here, env=journal)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == "approved: desk.send(to='ada', copies=2)\n"
+        status, out, err = run.end()
+    assert (status, out) == (0, "sent to ada\n")
+    assert "approved by cli" in err
+    assert sent(here) == ["ada 2"]
+    shown = json.loads(delf("approvals", "show", name, "--json", cwd=here, env=journal).stdout)
+    assert (shown["state"], shown["decided"]["by"], shown["decided"]["reason"]) == (
+        "approved",
+        "cli",
+        "go",
+    )
+    assert json.loads(delf("approvals", "list", "--json", cwd=here, env=journal).stdout) == []
+
+
+def test_reject_with_a_reason_that_the_script_reads(here):
+    script = f"try:\n    {SEND}\nexcept ApprovalRejected as no:\n    print('told:', no)"
+    with running(here, script) as run:
+        done = approvals("reject", run.request(), "--reason", "not now")
+        assert done.returncode == 0
+        assert run.end()[:2] == (0, "told: desk.send was rejected: not now\n")
+    assert sent(here) == []
+
+
+def test_edit(here):
+    with running(here, SEND) as run:
+        name = run.request()
+        assert approvals("edit", name).returncode == 2
+        done = approvals("edit", name, "to=3", "copies=5", "--json")
+        assert json.loads(done.stdout)["arguments"] == {"to": "3", "copies": 5}
+        assert run.end()[0] == 0
+    assert sent(here) == ["3 5"]
+
+
+def test_an_edit_that_does_not_fit_is_told_to_both(here):
+    script = f"try:\n    {SEND}\nexcept ApprovalRejected as no:\n    print('told:', no)"
+    with running(here, script) as run:
+        done = approvals("edit", run.request(), "--arguments", '{"copies": "many"}')
+        assert done.returncode == 1
+        assert "the edited arguments do not fit" in done.stderr
+        assert "the edited arguments do not fit" in run.end()[1]
+    assert sent(here) == []
+
+
+def test_remember_for_the_task(here):
+    with running(here, f"{SEND}\n{SEND}") as run:
+        assert approvals("approve", run.request(), "--remember", "task").returncode == 0
+        assert run.end()[0] == 0
+    assert sent(here) == ["ada 2", "ada 2"]
+
+
+def test_an_answer_that_comes_late_is_refused(here):
+    with running(here, SEND) as run:
+        name = run.request()
+        approvals("approve", name)
+        run.end()
+    late = approvals("reject", name, "--reason", "no")
+    assert late.returncode == 1
+    assert f"the request '{name}' does not wait any more: it was approved by cli" in late.stderr
+    assert sent(here) == ["ada 2"]
+
+
+def test_an_answer_to_a_request_that_expired_is_refused(here):
+    script = f"try:\n    {SEND}\nexcept ApprovalRejected as no:\n    print(no)"
+    with running(here, script, flags=("--set", "approval_timeout=0.5")) as run:
+        name = run.request()
+        assert "nobody answered within 0.5 s" in run.end()[1]
+    late = approvals("approve", name)
+    assert (late.returncode, sent(here)) == (1, [])
+    assert "does not wait any more: it expired" in late.stderr
+
+
+def test_an_answer_to_a_process_that_was_killed_is_refused(here, journal):
+    with running(here, SEND, env=journal) as run:
+        name = run.request()
+        run.process.send_signal(signal.SIGKILL)
+        run.process.wait()
+        assert approvals("list", env=journal).stderr == "Nothing waits for approval\n"
+        late = approvals("approve", name, env=journal)
+    assert late.returncode == 1
+    assert "the process that worked on its task is gone" in late.stderr
+    assert json.loads(approvals("show", name, "--json", env=journal).stdout)["state"] == (
+        "interrupted"
+    )
+
+
+def test_the_same_request_is_answered_once_its_task_was_resumed(here, journal, monkeypatch):
+    with running(here, SEND, env=journal) as run:
+        name = run.request()
+        run.process.send_signal(signal.SIGKILL)
+        run.process.wait()
+    for variable, value in journal.items():
+        monkeypatch.setenv(variable, value)
+    task = json.loads(approvals("show", name, "--json").stdout)["task_id"]
+    desk = load_tools(here / "tools.py", os.environ)
+    llm = f"recorded:{here / 'answers.jsonl'}"
+    with (
+        Agent(tools=desk, llm=llm, journal="sql", wait_approvals=True, approvals=[]) as agent,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        resumed = threads.submit(agent.resume, task)
+        while not agent.get_pending_approvals():
+            assert not resumed.done(), resumed.result()
+            time.sleep(0.01)
+        assert approvals("approve", name).stdout == "approved: desk.send(to='ada', copies=2)\n"
+        assert resumed.result(30).text == "sent to ada"
+    assert sent(here) == ["ada 2"]
+
+
+def test_a_process_that_does_not_take_the_answer(here, monkeypatch):
+    monkeypatch.setattr(answering, "_SECONDS", 0.2)
+    with running(here, SEND) as run:
+        name = run.request()
+        os.kill(run.process.pid, signal.SIGSTOP)
+        try:
+            done = approvals("approve", name)
+        finally:
+            os.kill(run.process.pid, signal.SIGCONT)
+        assert done.returncode == 1
+        assert "has not taken the answer within 0.2 s" in done.stderr
+        assert run.end()[0] == 0, "it takes it once it goes on"
+
+
+@pytest.mark.parametrize("text", ["nope", "req_nope", ""])
+def test_an_id_that_is_unknown(here, text):
+    done = approvals("approve", text)
+    assert done.returncode == 1
+    assert "no request" in done.stderr or "is empty" in done.stderr
+
+
+def test_an_id_that_fits_several(here):
+    script = "await asyncio.gather(desk.close(1), desk.close(2))"
+    with running(here, script) as run:
+        names = {run.request(), run.request()}
+        done = approvals("approve", "req_")
+        assert done.returncode == 1
+        assert "more than one request begins with 'req_'" in done.stderr
+        for name in names:
+            assert approvals("approve", name).returncode == 0
+        assert run.end()[0] == 0
+    assert sorted(sent(here)) == ["closed 1", "closed 2"]
+
+
+def test_without_a_journal_for_several_processes(here):
+    (here / "delf.toml").write_text('[agent]\njournal = "memory"\n')
+    done = approvals("list")
+    assert done.returncode == 2
+    assert "the journal 'memory' is not for several processes" in done.stderr
+
+
+# -- on a terminal --------------------------------------------------------------------------
+
+
+def on_terminal(here: Path, *scripts: str, flags: tuple[str, ...] = ()) -> TerminalProcess:
+    llm = write_recording(here / "answers.jsonl", *scripts)
+    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, *flags]
+    return TerminalProcess(command, env=environment(), cwd=here)
+
+
+def waiting() -> str:
+    (found,) = json.loads(approvals("list", "--json").stdout)
+    return found["request_id"]
+
+
+def test_another_process_answers_before_the_terminal(here):
+    with on_terminal(here, SEND) as terminal:
+        terminal.expect("? help\n> ")
+        assert approvals("approve", waiting()).returncode == 0
+        terminal.expect("no answer is needed any more")
+        assert terminal.wait() == 0
+    assert "approved by cli" in terminal.text
+    assert "sent to ada" in terminal.text
+    assert sent(here) == ["ada 2"]
+
+
+def test_the_terminal_answers_before_another_process(here):
+    with on_terminal(here, SEND) as terminal:
+        terminal.expect("? help\n> ")
+        name = waiting()
+        terminal.send("a\n")
+        assert terminal.wait() == 0
+    late = approvals("approve", name)
+    assert late.returncode == 1
+    assert "it was approved by terminal" in late.stderr
+
+
+def test_a_whole_script_on_a_terminal(here):
+    script = "for n in (1, 2):\n    await desk.close(n)\nprint(await desk.send('ada'))"
+    with on_terminal(here, script, flags=("--confirm-mode", "plan")) as terminal:
+        shown = terminal.expect("r reject · ? help\n> ")
+        assert "approval needed · script · irreversible" in shown
+        assert "it may call, as often as it likes: desk.send, desk.close" in shown
+        assert "│     await desk.close(n)" in shown
+        terminal.send("e\n")
+        terminal.expect("which writes another")
+        terminal.expect("> ")
+        terminal.send("a\n")
+        assert terminal.wait() == 0
+    assert "\x1b[" in terminal.raw
+    assert sent(here) == ["closed 1", "closed 2", "ada 1"]
+
+
+def test_a_whole_script_from_another_process(here):
+    scripts = ("await desk.close(1)", "await desk.close(2)")
+    with running(here, *scripts, flags=("--confirm-mode", "plan")) as run:
+        name = run.request()
+        assert "await desk.close(1)" in approvals("show", name).stdout
+        refused = approvals("edit", name, "number=3")
+        assert (refused.returncode, "a script cannot be edited" in refused.stderr) == (1, True)
+        assert approvals("reject", name, "--reason", "close 2").returncode == 0
+        assert approvals("approve", run.request()).returncode == 0
+        assert run.end()[0] == 0
+    assert sent(here) == ["closed 2"]

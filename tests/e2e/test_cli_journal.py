@@ -1,0 +1,89 @@
+"""Where ``delf run`` keeps what happened."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from support.program import delf, failure_lines, write_recording
+
+
+@pytest.fixture
+def run(tmp_path: Path):
+    llm = write_recording(tmp_path / "answers.jsonl", "print('done')")
+
+    def start(*flags: str, **env: str):
+        return delf("run", "x", "--llm", llm, *flags, cwd=tmp_path, env=env)
+
+    return start
+
+
+def kept(here: Path, **env: str) -> list[str]:
+    done = delf("runs", "list", "--json", cwd=here, env=env)
+    assert done.returncode == 0, done.stderr
+    return [task["state"] for task in json.loads(done.stdout)]
+
+
+def test_in_the_data_folder_by_default(run, tmp_path):
+    assert run().stdout == "done\n"
+    assert Path(os.environ["XDG_DATA_HOME"], "delf", "journal.db").is_file()
+    assert kept(tmp_path) == ["done"]
+
+
+def test_nowhere_if_told_so(run, tmp_path):
+    assert run("--no-journal").stdout == "done\n"
+    assert run("--journal", "memory").stdout == "done\n"
+    assert run(DELF_JOURNAL="memory").stdout == "done\n"
+    (tmp_path / "delf.toml").write_text('[agent]\njournal = "memory"\n')
+    assert run().stdout == "done\n"
+    assert not Path(os.environ["XDG_DATA_HOME"], "delf").exists()
+    assert run("--journal", "sql").stdout == "done\n"
+    assert kept(tmp_path) == ["done"]
+
+
+def test_without_the_plugin_nothing_is_kept(run):
+    done = run(DELF_DISABLE_PLUGINS="journal-sql")
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "kept" not in done.stderr
+
+
+def test_the_default_one_that_cannot_be_written_is_a_warning(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = run(XDG_DATA_HOME=str(tmp_path / "file"))
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "warning: nothing of this task is kept: the journal " in done.stderr
+    assert "cannot be opened: Not a directory" in done.stderr
+    quiet = run("--no-journal", XDG_DATA_HOME=str(tmp_path / "file"))
+    assert "kept" not in quiet.stderr
+
+
+@pytest.mark.parametrize("how", ["flag", "file", "variable"])
+def test_a_chosen_one_that_cannot_be_written_is_an_error(run, tmp_path, how):
+    (tmp_path / "file").write_text("")
+    if how == "file":
+        (tmp_path / "delf.toml").write_text('[agent]\njournal = "sql"\n')
+    flags = ["--journal", "sql"] if how == "flag" else []
+    env = {"DELF_JOURNAL": "sql"} if how == "variable" else {}
+    done = run(*flags, XDG_DATA_HOME=str(tmp_path / "file"), **env)
+    assert (done.returncode, done.stdout) == (2, "")
+    error, hint = failure_lines(done.stderr)
+    assert error.startswith("error: the journal ")
+    assert hint.startswith("hint: ")
+
+
+def test_one_that_is_unknown(run):
+    done = run("--journal", "sqll")
+    assert done.returncode == 2
+    assert "'sqll'" in done.stderr
+    both = run("--journal", "sql", "--no-journal")
+    assert both.returncode == 2
+
+
+def test_the_environment_wins_over_the_file(run, tmp_path):
+    (tmp_path / "delf.toml").write_text('[plugins.journal-sql]\nurl = "file.db"\n')
+    place = str(tmp_path / "variable.db")
+    assert run(DELF_JOURNAL_SQL_URL=place).returncode == 0
+    assert not (tmp_path / "file.db").exists()
+    assert kept(tmp_path, DELF_JOURNAL_SQL_URL=place) == ["done"]
+    assert kept(tmp_path) == []

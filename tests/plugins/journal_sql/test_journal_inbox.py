@@ -1,0 +1,211 @@
+"""Requests for approval, and what other processes say to the one that asks."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from delf import Agent, tool
+from delf.engine.inbox import KIND, Inbox, answer_data
+from delf.engine.pending import PendingRequests
+from delf.errors import JournalUnavailableError
+from delf.events import ApprovalDecided, ApprovalRequested, TaskFinished, TaskStarted
+from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected
+from delf.protocols.journal import SupportsInbox, SupportsOpen
+from delf.testing import script
+
+ASKED = {"call_id": 1, "action": "pay", "effect": "write", "digest": "d"}
+
+
+async def ask(journal, task_id, *names, at=1.0):
+    await journal.append(TaskStarted(task_id=task_id, seq=1, at=at, task=f"do {task_id}"))
+    for seq, name in enumerate(names, 2):
+        event = ApprovalRequested(
+            task_id=task_id, seq=seq, at=at, request_id=name, arguments={"n": seq}, **ASKED
+        )
+        await journal.append(event)
+
+
+async def decide(journal, task_id, seq, name):
+    decided = {"request_id": name, "decision": "approved", "by": "ann"}
+    await journal.append(ApprovalDecided(task_id=task_id, seq=seq, at=2.0, **decided))
+
+
+def names(records):
+    return [record.requested.request_id for record in records]
+
+
+async def test_requests_that_wait(journal_url, open_journal):
+    journal, other = open_journal(journal_url), open_journal(journal_url)
+    assert isinstance(journal, SupportsInbox)
+    await ask(journal, "a", "req_1a", "req_2b")
+    await ask(journal, "b", "req_2c")
+    await decide(journal, "a", 4, "req_1a")
+    found = await other.find_requests(waiting=True)
+    assert names(found) == ["req_2b", "req_2c"]
+    assert found[0].requested.arguments == {"n": 3}
+    assert (found[0].task.task, found[0].task.state) == ("do a", "running")
+    (first,) = await other.find_requests("req_1a")
+    assert (first.decided.by, first.waits) == ("ann", False)
+
+
+async def test_requests_by_the_beginning_of_their_id(journal_url, open_journal):
+    journal = open_journal(journal_url)
+    await ask(journal, "a", "req_1a", "req_2b", "req_2c", "x%_!")
+    assert names(await journal.find_requests("2")) == ["req_2b", "req_2c"]
+    assert names(await journal.find_requests("req_2")) == ["req_2b", "req_2c"]
+    assert names(await journal.find_requests("req_2c")) == ["req_2c"]
+    assert names(await journal.find_requests("x%_!")) == ["x%_!"]
+    assert names(await journal.find_requests("req%")) == []
+    assert names(await journal.find_requests(limit=2)) == ["req_2c", "x%_!"]
+
+
+async def test_a_request_of_a_task_that_is_over_or_nobodys_does_not_wait(journal_url, open_journal):
+    journal, other = open_journal(journal_url), open_journal(journal_url)
+    await ask(journal, "over", "req_1")
+    end = {"status": False, "text": "", "duration_ms": 1.0}
+    await journal.append(TaskFinished(task_id="over", seq=3, at=2.0, **end))
+    await ask(journal, "left", "req_2")
+    await journal.aclose()
+    assert names(await other.find_requests(waiting=True)) == []
+    states = [record.task.state for record in await other.find_requests()]
+    assert states == ["error", "interrupted"]
+
+
+async def test_notes_from_now_on(journal_url, open_journal):
+    journal, other = open_journal(journal_url), open_journal(journal_url)
+    await ask(journal, "a")
+    await other.post("a", "before", {})
+    live = journal.subscribe_notes()
+    await ask(journal, "b")  # so that the subscription has begun
+    await other.post("a", "after", {"n": 1})
+    note = await asyncio.wait_for(anext(live), 10)
+    assert (note.kind, note.task_id, note.data) == ("after", "a", {"n": 1})
+
+
+async def test_open_says_what_is_wrong_before_the_first_event(tmp_path, open_journal):
+    journal = open_journal(str(tmp_path / "journal.db"))
+    assert isinstance(journal, SupportsOpen)
+    await journal.open()
+    assert await journal.find() == []
+    broken = open_journal(str(tmp_path))
+    with pytest.raises(JournalUnavailableError, match="cannot be opened"):
+        await broken.open()
+
+
+async def test_an_agent_does_not_start_without_its_journal(tmp_path, delf_host, scripted_model):
+    (tmp_path / "file").write_text("no folder")
+    url = str(tmp_path / "file" / "journal.db")
+    agent = Agent(llm="scripted", host=delf_host, journal="sql")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(JournalUnavailableError):
+        patch.setenv("DELF_JOURNAL_SQL_URL", url)
+        await agent.astart()
+
+
+# -- answers --------------------------------------------------------------------------------
+
+
+def request(name="req_1", **changes):
+    fields = {
+        "request_id": name,
+        "task_id": "a",
+        "task": "do a",
+        "action": "pay",
+        "permission": "pay",
+        "effect": "write",
+        "arguments": {"n": 1, "to": "ada"},
+        "description": None,
+        "digest": "d",
+    }
+    return ApprovalRequest(**{**fields, **changes})
+
+
+@pytest.fixture
+async def waiting(journal_url, open_journal):
+    """A request that waits, with the other process's journal."""
+    journal, other = open_journal(journal_url), open_journal(journal_url)
+    pending = PendingRequests()
+    async with Inbox(journal, pending).watched():
+        await ask(journal, "a", "req_1")
+        yield pending.open(request()), other, pending
+
+
+@pytest.mark.parametrize(
+    ("sent", "arrives"),
+    [
+        (Approved(remember="task", reason="fine"), Approved(remember="task", reason="fine")),
+        (Rejected(reason="no"), Rejected(reason="no")),
+        (Edited(arguments={"n": 2}), Edited(arguments={"n": 2, "to": "ada"})),
+    ],
+)
+async def test_an_answer_settles_the_request(waiting, sent, arrives):
+    answer, other, _ = waiting
+    position = await other.post("a", KIND, answer_data("req_1", "d", sent, "cli"))
+    settled = await asyncio.wait_for(answer, 10)
+    assert (settled.decision, settled.by, settled.note) == (arrives, "cli", position)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"request_id": "req_2", "digest": "d", "decision": "approved", "remember": "no"},
+        {"request_id": "req_1", "digest": "other", "decision": "approved", "remember": "no"},
+        {"request_id": "req_1", "digest": "d", "decision": "approved", "remember": "for ever"},
+        {"request_id": "req_1", "digest": "d", "decision": "edited", "arguments": [1]},
+        {"request_id": "req_1", "digest": "d", "decision": "maybe"},
+        {"request_id": "req_1", "decision": "approved", "remember": "no"},
+        {},
+    ],
+)
+async def test_what_is_no_answer_to_it_leaves_it_waiting(waiting, data):
+    answer, other, pending = waiting
+    await other.post("a", KIND, data)
+    await other.post("a", "something else", {})
+    await other.post("a", KIND, answer_data("req_1", "d", Rejected(reason="last"), "cli"))
+    assert (await asyncio.wait_for(answer, 10)).decision == Rejected(reason="last")
+    assert pending.list() == []
+
+
+# -- many -----------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(120)
+async def test_a_hundred_tasks_that_wait_hold_up_no_others(
+    sqlite_place, open_journal, delf_host, scripted_model, monkeypatch
+):
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", sqlite_place)
+    paid: list[int] = []
+
+    @tool
+    def pay(n: int) -> str:
+        """Pay."""
+        paid.append(n)
+        return f"paid {n}"
+
+    def answer(model_request):
+        found = re.search(r"pay number (\d+)", model_request.messages[-1].text)
+        return script(f"print(await pay({found[1]}))" if found else "print('free')")
+
+    scripted_model.default = answer
+    agent = Agent(tools=[pay], llm="scripted", host=delf_host, journal="sql", max_tasks=8)
+    other = open_journal(sqlite_place)
+    live = other.subscribe()
+    async with agent:
+        asking = [agent.submit(f"pay number {n}") for n in range(100)]
+        asked = []
+        while len(asked) < 100:
+            event = await asyncio.wait_for(anext(live), 60)
+            if isinstance(event, ApprovalRequested):
+                asked.append(event)
+        free = await asyncio.gather(*(agent.arun("say it") for _ in range(100)))
+        assert {response.text for response in free} == {"free"}
+        assert paid == []
+        assert len(await other.find_requests(waiting=True)) == 100
+        for event in asked:
+            data = answer_data(event.request_id, event.digest, Approved(), "cli")
+            await other.post(event.task_id, KIND, data)
+        done = await asyncio.to_thread(lambda: [agent.wait(name, 60) for name in asking])
+    assert [response.text for response in done] == [f"paid {n}" for n in range(100)]
+    assert sorted(paid) == list(range(100))
