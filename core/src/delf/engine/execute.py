@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from delf.engine.task import TaskRun
-from delf.events import ScriptFinished, ScriptStatus, Warned
+from delf.events import CallFinished, ScriptFinished, ScriptStatus, Warned
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome, Rerun
 
-_MORE_LIVES: Final = 2
-"""How often a script is run once more whose sandbox died; it may have been the reason itself."""
+_MORE_LIVES: Final = 3
+"""How often a script is run once more whose sandbox died, and that got no further: it may be the
+reason itself."""
 
 
 async def execute(run: TaskRun, code: str, attempt: int) -> Outcome:
@@ -45,13 +46,18 @@ async def _run_or_recall(run: TaskRun, code: str, attempt: int) -> Outcome:
         return Crashed(message=done.error or "the sandbox is gone")
     outcome = await run.execute(code)
     scripts = tuple(run.session_scripts)
-    for _ in range(_MORE_LIVES):
-        if not isinstance(outcome, Crashed):
-            break
+    lives = _MORE_LIVES
+    while isinstance(outcome, Crashed) and lives > 0:
+        made = _calls_made(run)
         await run.log.record(Warned, message=f"{outcome.message}; the script is run once more")
         outcome = await _relive(run, scripts)
+        lives = _MORE_LIVES if _calls_made(run) > made else lives - 1
     run.replay.end_script(*_end_of(outcome))
     return outcome
+
+
+def _calls_made(run: TaskRun) -> int:
+    return sum(isinstance(event, CallFinished) and event.status == "ok" for event in run.log.events)
 
 
 async def _relive(run: TaskRun, scripts: Sequence[tuple[int, str]]) -> Outcome:
