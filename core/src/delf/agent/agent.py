@@ -10,25 +10,27 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from delf.agent.approvals import AgentApprovals
 from delf.agent.background import BackgroundTasks, EventStream
 from delf.agent.home import RuntimeHome
-from delf.agent.options import AgentOptions, ChatLike
+from delf.agent.lifecycle import AgentLifecycle
+from delf.agent.options import AgentOptions
 from delf.agent.tasks import AgentTasks
+from delf.agent.terminal import AgentTerminal
 from delf.config.schema import make_config
 from delf.engine.order import OnDelta, TaskOrder
 from delf.engine.pending import PendingRequests
 from delf.engine.usage import Ledger
-from delf.errors import AgentConfirmationError
+from delf.errors import AgentConfirmationError, ConfigurationError
 from delf.events import TaskFinished, TaskStarted
-from delf.messages import Message, ModelDelta, TextPart, Usage
+from delf.messages import ModelDelta, Usage
 from delf.response import Response, past_response
 from delf.tools import as_connection
 
 if TYPE_CHECKING:
+    from delf.chat import Chat
     from delf.config.project import Project
     from delf.engine.log import Listener
     from delf.engine.runtime import Runtime
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from delf.protocols.memory import MemoryStore
 
 
-class Agent(AgentTasks, AgentApprovals):
+class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentTerminal):
     """Does tasks by letting a model write scripts that call tools.
 
     It starts when it is first used and works on one event loop: that of the first
@@ -64,7 +66,7 @@ class Agent(AgentTasks, AgentApprovals):
         self,
         *,
         tools: Sequence[Any] | None = None,
-        chat: ChatLike | None = None,
+        chat: Chat | None = None,
         memory: MemoryStore | None = None,
         on_confirm: Callable[[Any], Any] | None = None,
         host: PluginHost | None = None,
@@ -82,7 +84,7 @@ class Agent(AgentTasks, AgentApprovals):
     def _finish_init(
         self,
         tools: Sequence[Any],
-        chat: ChatLike | None,
+        chat: Chat | None,
         memory: MemoryStore | None,
         on_confirm: Callable[[Any], Any] | None,
         host: PluginHost | None,
@@ -93,6 +95,8 @@ class Agent(AgentTasks, AgentApprovals):
             raise AgentConfirmationError(
                 f"on_confirm is a {type(on_confirm).__name__}", hint="give a function"
             )
+        if chat is not None and not hasattr(chat, "here"):
+            raise ConfigurationError(f"chat is a {type(chat).__name__}", hint="give a Chat")
         self.agent_id = f"agent_{secrets.token_hex(6)}"
         self.chat = chat
         self.memory = memory
@@ -104,44 +108,6 @@ class Agent(AgentTasks, AgentApprovals):
         self._pending = PendingRequests()
         self._tasks = BackgroundTasks(self.config.keep_tasks)
         self._home = RuntimeHome(self._make_runtime, f"delf-{self.agent_id}")
-
-    # -- lifecycle ----------------------------------------------------------------------
-
-    def start(self) -> Self:
-        """Load tools and prepare the sandbox now rather than with the first task."""
-        self._home.start()
-        return self
-
-    def stop(self) -> None:
-        """Cancel what runs; free sandboxes, connections and threads. Safe to call twice."""
-        self._home.stop()
-
-    async def astop(self) -> None:
-        """The same from asynchronous code."""
-        await self._home.astop()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    async def __aenter__(self) -> Self:
-        await self._home.astart()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.astop()
 
     # -- tasks --------------------------------------------------------------------------
 
@@ -289,7 +255,8 @@ class Agent(AgentTasks, AgentApprovals):
 
     def _order(self, task: str, timeout: float | None, *, attended: bool = True) -> TaskOrder:
         seconds = self.config.timeout if timeout is None else timeout
-        return TaskOrder(task=task, timeout=seconds, history=self._history(), attended=attended)
+        conversation = self.chat.here() if self.chat is not None else None
+        return TaskOrder(task=task, timeout=seconds, conversation=conversation, attended=attended)
 
     async def _run(self, runtime: Runtime, order: TaskOrder) -> Response:
         from delf.engine.views.trace import Trace
@@ -297,9 +264,6 @@ class Agent(AgentTasks, AgentApprovals):
         finished = await runtime.run(order)
         result, run = finished.result, finished.run
         trace = Trace(run.log.events)
-        if self.chat is not None and result.error is None:
-            self.chat.append("user", order.task)
-            self.chat.append("assistant", result.text)
         if self.config.verbose:
             sys.stderr.write(trace.summary() + "\n")
         return Response(
@@ -311,13 +275,6 @@ class Agent(AgentTasks, AgentApprovals):
             trace=trace,
             files=dict(run.output.files),
             exception=result.error,
-        )
-
-    def _history(self) -> tuple[Message, ...]:
-        if self.chat is None:
-            return ()
-        return tuple(
-            Message(item["role"], (TextPart(str(item["content"])),)) for item in self.chat.messages
         )
 
     # -- facts --------------------------------------------------------------------------
@@ -356,6 +313,8 @@ class Agent(AgentTasks, AgentApprovals):
         environ = project.environ if project is not None else _environ()
         if self._host is None:
             self._host = PluginHost.discover(environ=environ)
+        if self.chat is not None:
+            self._attach(self.chat, environ)
         runtime = Runtime(
             RuntimeParts(
                 agent_id=self.agent_id,
@@ -369,6 +328,7 @@ class Agent(AgentTasks, AgentApprovals):
                 memory=self.memory,
                 on_confirm=self._on_confirm,
                 pricing_files=_pricing_files(project),
+                attached=() if self.chat is None else (self.chat,),
             )
         )
         try:
@@ -377,6 +337,19 @@ class Agent(AgentTasks, AgentApprovals):
             await runtime.stop()
             raise
         return runtime
+
+    def _attach(self, chat: Chat, environ: Mapping[str, str]) -> None:
+        from delf.chat.place import Surroundings
+
+        surroundings = Surroundings(
+            host=self._host,
+            plugin_options=self._project.plugin_options if self._project is not None else {},
+            environ=environ,
+            config=self.config,
+            ledger=self._ledger,
+            pricing_files=_pricing_files(self._project),
+        )
+        chat.attach(surroundings)
 
 
 def _environ() -> Mapping[str, str]:

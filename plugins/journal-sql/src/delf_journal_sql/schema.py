@@ -54,7 +54,23 @@ def _version_2(execute: Execute) -> None:
     execute("CREATE INDEX delf_notes_task ON delf_notes (task, pos)")
 
 
-MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (_version_1, _version_2)
+def _version_3(execute: Execute) -> None:
+    """Conversations: ``last`` and ``summarized`` are positions of messages."""
+    execute(
+        "CREATE TABLE delf_conversations ("
+        "id {serial}, namespace TEXT NOT NULL, name TEXT NOT NULL, title TEXT NOT NULL, "
+        "updated_at {real} NOT NULL, messages {big} NOT NULL, last {big} NOT NULL, "
+        "summarized {big} NOT NULL, summary TEXT, UNIQUE (namespace, name))"
+    )
+    execute(
+        "CREATE TABLE delf_messages ("
+        "conversation {big} NOT NULL, seq {big} NOT NULL, role TEXT NOT NULL, "
+        "content TEXT NOT NULL, at {real} NOT NULL, task_id TEXT, "
+        "PRIMARY KEY (conversation, seq))"
+    )
+
+
+MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (_version_1, _version_2, _version_3)
 """The step to each version from the one before, from version 1 on."""
 
 
