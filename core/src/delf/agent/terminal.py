@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from delf.agent.home import RuntimeHome
+
 if TYPE_CHECKING:
     from delf.agent.agent import Agent
 
@@ -11,13 +13,20 @@ if TYPE_CHECKING:
 class AgentTerminal:
     """The part of an agent that is talked to on a terminal."""
 
+    _home: RuntimeHome
+
+    @property
+    def started(self) -> bool:
+        """Whether it has begun to work and was not stopped."""
+        return self._home.bound
+
     def run_chat(self, timeout: float | None = None, **options: Any) -> None:
         """Read tasks from the terminal and do them, one after another, until ``/exit``.
 
         An agent without a chat gets one in memory, so that each task knows those before it.
 
         Args:
-            timeout: Seconds for one task; 300 when omitted.
+            timeout: Seconds for one task; when omitted the agent's, or 300 if it was not set.
             options: ``show_code=True`` writes each script, ``verbose=True`` each call.
 
         Raises:

@@ -63,9 +63,10 @@ async def transformed(
 
 
 def _items(result: Any, name: str) -> Iterable[Any]:
-    if isinstance(result, (str, bytes, Mapping)) or not isinstance(result, Iterable):
+    kind = type(result).__name__
+    if not isinstance(result, Iterable) or kind in {"str", "bytes", "dict"}:
         raise ConfigurationError(
-            f"history_transform {name} returned {type(result).__name__}, not a list of messages"
+            f"history_transform {name} returned {kind}, not a list of messages"
         )
     return cast("Iterable[Any]", result)
 

@@ -15,6 +15,7 @@ from delf.cli.state import State, program_options, state_of
 from delf.errors import DelfError
 
 COMMANDS: Final = {
+    "chat": ("delf.cli.chat:chat", "Do tasks one after another, in a conversation."),
     "doctor": ("delf.cli.doctor:doctor", "Check whether tasks can run on this machine."),
     "inspect": ("delf.cli.inspect:inspect", "Show what a connection can do."),
     "plugins": ("delf.cli.plugins:plugins", "List the plugins and their state."),

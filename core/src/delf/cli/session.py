@@ -21,11 +21,12 @@ from delf.errors import DelfError
 from delf.events import Event
 
 if TYPE_CHECKING:
+    from delf.chat import Chat
     from delf.config.project import Project
     from delf.plugins.host import PluginHost
     from delf.response import Response
 
-_TIMEOUT: Final = 300.0
+TIMEOUT: Final = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +69,10 @@ def run_session(state: State, task: str, options: Options) -> int:
         InterruptedRunError: When a signal stopped it.
         BrokenPipeError: When nobody reads stdout any more.
     """
-    _log_to_stderr(debug=state.debug)
+    log_to_stderr(debug=state.debug)
     screen = output.Screen()
     try:
-        agent = _make_agent(state, options)
+        agent = make_agent(state, options)
         response = _do(agent, task, options, screen)
     except DelfError as error:
         if options.as_json:
@@ -97,14 +98,28 @@ def _write(response: Response, options: Options, screen: output.Screen, *, debug
     return status
 
 
-def _make_agent(state: State, options: Options) -> Agent:
+def make_agent(
+    state: State, options: Options, make_chat: Callable[[PluginHost], Chat] | None = None
+) -> Agent:
+    """The agent that the options describe, its warnings said.
+
+    Args:
+        state: The program's flags.
+        options: What the command was told.
+        make_chat: Makes the conversation that its tasks continue.
+
+    Raises:
+        DelfError: For what cannot be used.
+    """
     project = state.load_project(options.overrides, options.flags)
     host = state.discover(project.environ)
     for warning in (*project.warnings, *host.warnings, *plugin_warnings(host, project)):
         errors.say("warning", warning)
     written = project.agent.model_fields_set
-    default: Any = {} if "timeout" in written else {"timeout": _TIMEOUT}
-    return Agent(tools=_tools(host, project, options), host=host, project=project, **default)
+    default: Any = {} if "timeout" in written else {"timeout": TIMEOUT}
+    chat = make_chat(host) if make_chat is not None else None
+    tools = _tools(host, project, options)
+    return Agent(tools=tools, chat=chat, host=host, project=project, **default)
 
 
 def _tools(host: PluginHost, project: Project, options: Options) -> list[Any]:
@@ -123,7 +138,9 @@ def _do(agent: Agent, task: str, options: Options, screen: output.Screen) -> Res
     live: LiveStatus | None = None
     if screen.console is not None and not options.events:
         live = LiveStatus(screen.console, asks=asks)
-        screen.line(f"delf · {short_name(agent.config.main_llm.model)} · {_named(agent)}", "dim")
+        screen.line(
+            f"delf · {short_name(agent.config.main_llm.model)} · {named_tools(agent)}", "dim"
+        )
     narrator = Narrator(screen, show_code=options.show_code, verbose=options.verbose)
     listeners: list[Callable[[Event], None]] = [narrator]
     listeners += [live] if live is not None else []
@@ -151,7 +168,8 @@ def _do(agent: Agent, task: str, options: Options, screen: output.Screen) -> Res
             live.stop()
 
 
-def _named(agent: Agent) -> str:
+def named_tools(agent: Agent) -> str:
+    """The names of an agent's tools, in a few words."""
     names = [item.name for item in agent.tools]
     shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
     return shown or "no tools"
@@ -184,7 +202,7 @@ class EventLines:
             self._stop()
 
 
-def _log_to_stderr(*, debug: bool) -> None:
+def log_to_stderr(*, debug: bool) -> None:
     """Warnings as one line each; with ``--debug`` everything, with tracebacks."""
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, _Lines)]:
