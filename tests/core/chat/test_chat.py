@@ -169,6 +169,13 @@ class TestCompression:
     def test_the_window_hides_nothing_from_it(self):
         assert filled("a", "b", "c", keep=2, history_window=1).needs_compression()
 
+    def test_what_the_window_does_not_show_is_summarised(self, summarised, scripted_model):
+        scripted_model.says("a to c")
+        chat = summarised("a", "b", "c", "d", keep=10, history_window=1)
+        assert chat.needs_compression()
+        assert chat.compress()
+        assert [message.content for message in chat] == ["d"]
+
     def test_keep_messages_stay(self, summarised, scripted_model):
         scripted_model.says("They greeted each other.")
         chat = summarised("hello", "hi", "how much?", "42", keep=2)

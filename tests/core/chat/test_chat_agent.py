@@ -140,6 +140,20 @@ class TestTurns:
         assert shown.endswith("(cut, 100,000 characters)")
         assert len(chat[0].content) == 100_000
 
+    def test_no_secret_is_kept(self, make_agent, scripted_model):
+        key = "sk-planted-0123456789abcdef"
+        chat = Chat()
+        scripted_model.writes(f"print('the key is {key}')")
+        make_agent(chat, providers={"openai": key}).run(f"say {key}")
+        assert turns(chat) == [("user", "say [redacted]"), ("assistant", "the key is [redacted]")]
+
+    async def test_a_resumed_task_is_added_once(self):
+        chat = Chat()
+        await chat.here().keep("do it", "done", "task_1", again=False)
+        await chat.here().keep("do it", "done", "task_1", again=True)
+        await chat.here().keep("do more", "done", "task_2", again=True)
+        assert [message.content for message in chat.by_role("user")] == ["do it", "do more"]
+
     def test_a_chat_must_be_one(self, make_agent):
         with pytest.raises(ConfigurationError, match="chat is a bool"):
             make_agent(True)

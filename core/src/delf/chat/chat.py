@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
@@ -53,6 +54,7 @@ class Chat:
         summarizer_llm: The model that summarises; else the agent's ``light_llm``, else its
             main model.
         history_window: How many messages a task is shown at the most, and how many are loaded.
+            One that is smaller than ``keep`` takes its place.
         history_transform: Given the messages (a list of ``ChatMessage``) that a task would be
             shown, returns those that it is shown. Plain functions are called in a thread.
         conversation_id: Which conversation of the namespace this is.
@@ -96,6 +98,7 @@ class Chat:
         self._journal: SupportsConversations | None = None
         self._store: ConversationStore | None = None if persist else MemoryConversations()
         self._thread: LoopThread | None = None
+        self._end: weakref.finalize[..., Chat] | None = None
         self._seen: ConversationState | None = None
         self._changes = 0
         self._summarising: set[str] = set()
@@ -202,8 +205,13 @@ class Chat:
     # -- the summary --------------------------------------------------------------------
 
     def needs_compression(self) -> bool:
-        """Whether there are more messages than ``keep`` that no summary covers."""
-        return self._state().uncovered > self.keep
+        """Whether there are more messages than stay as they are that no summary covers."""
+        return self._state().uncovered > self.kept
+
+    @property
+    def kept(self) -> int:
+        """How many messages stay as they are: what no task is shown has to be in the summary."""
+        return self.keep if self.history_window is None else min(self.keep, self.history_window)
 
     def compress(self) -> bool:
         """Summarise all but the newest ``keep`` messages now, whatever ``summarize`` says.
@@ -214,7 +222,11 @@ class Chat:
         Raises:
             ConversationCompressionError: When it failed; no message was dropped.
         """
-        return self._wait(self.acompress(), threaded=True)
+        thread = LoopThread("delf-chat-summary")
+        try:
+            return call(self.acompress(), thread.loop)
+        finally:
+            thread.stop()
 
     async def acompress(self) -> bool:
         """Summarise all but the newest ``keep`` messages now."""
@@ -235,7 +247,7 @@ class Chat:
     async def fold(self, conversation: str, ask: Ask) -> bool:
         """Summarise what is over ``keep`` in a conversation, asking a given model."""
         try:
-            return await fold(self.store(), conversation, self.keep, ask)
+            return await fold(self.store(), conversation, self.kept, ask)
         finally:
             self.changed()
 
@@ -288,8 +300,8 @@ class Chat:
         self._wait(self.aclose())
         with self._lock:
             thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.stop()
+        if thread is not None and self._end is not None:
+            self._end()
 
     async def aclose(self) -> None:
         """Free the database. Safe to call twice; the chat can be used again."""
@@ -317,13 +329,14 @@ class Chat:
                 self._seen = state
         return state
 
-    def _wait(self, work: Coroutine[Any, Any, T], *, threaded: bool = False) -> T:
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something to its end from synchronous code."""
-        if not self.persist and not threaded:
+        if not self.persist:
             return finish(work)
         with self._lock:
             if self._thread is None:
                 self._thread = LoopThread("delf-chat")
+                self._end = weakref.finalize(self, self._thread.stop)
             loop = self._thread.loop
         return call(work, loop)
 

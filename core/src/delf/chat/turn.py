@@ -39,7 +39,7 @@ class ChatTurns:
         state = await self._load()
         if (
             chat.summarize
-            and state.uncovered > chat.keep
+            and state.uncovered > chat.kept
             and await self._summarise(summarise, warn)
         ):
             state = await self._load()
