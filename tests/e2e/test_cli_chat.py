@@ -232,7 +232,8 @@ class TestCommands:
         with start(here) as terminal:
             terminal.expect(PROMPT)
             terminal.send(f"/clear{ENTER}")
-            terminal.expect(PROMPT)
+            terminal.send(f"/cost{ENTER}")
+            terminal.expect("0 tasks")
             assert leave(terminal) == 0
         assert "\x1b[2J" in terminal.raw
 

@@ -129,6 +129,30 @@ class TestTurns:
         chat.switch("default")
         assert len(chat) == 2
 
+    async def test_one_agent_serves_several_conversations(self, make_agent, scripted_model):
+        chat = Chat(summarize=False)
+        scripted_model.default = lambda request: f"```python\nprint({len(request.messages)})\n```"
+        async with make_agent(chat) as agent:
+            for _ in range(2):
+                await asyncio.gather(
+                    *(agent.arun("go on", conversation_id=f"user {n}") for n in range(5))
+                )
+            task = agent.submit("go on", conversation_id="user 0")
+            await asyncio.to_thread(agent.wait, task, 20)
+            async for _ in agent.stream("go on", conversation_id="user 1"):
+                pass
+        assert len(chat) == 0
+        counts = {}
+        for number in range(5):
+            chat.switch(f"user {number}")
+            counts[number] = [message.content for message in chat.by_role("assistant")]
+        assert counts[0] == counts[1] == ["2", "4", "6"]
+        assert counts[2] == counts[3] == counts[4] == ["2", "4"]
+
+    def test_a_conversation_needs_a_chat(self, make_agent):
+        with pytest.raises(ConfigurationError, match="no chat"):
+            make_agent(None).run("go on", conversation_id="x")
+
     def test_long_messages_are_cut_in_the_prompt_only(self, make_agent, scripted_model):
         chat = Chat()
         chat.append("user", "x" * 100_000)
@@ -169,7 +193,7 @@ class TestWhatIsShown:
         assert conversation_of(scripted_model.requests[0]) == ["4", "5"]
 
     def test_a_window_that_begins_with_an_answer(self, make_agent, scripted_model):
-        chat = Chat(history_window=1)
+        chat = Chat(history_window=1, summarize=False)
         chat.append("user", "q")
         chat.append("assistant", "a")
         scripted_model.writes("print(1)")

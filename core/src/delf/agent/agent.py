@@ -111,19 +111,23 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentTerminal):
 
     # -- tasks --------------------------------------------------------------------------
 
-    def run(self, task: str, timeout: float | None = None) -> Response:
+    def run(
+        self, task: str, timeout: float | None = None, *, conversation_id: str | None = None
+    ) -> Response:
         """Do a task and wait for it.
 
         Args:
             task: What to do, in plain words.
             timeout: Seconds; the configuration's (60) when omitted. Past it the sandbox is
                 stopped, no tool call starts any more, and the response says Timeout.
+            conversation_id: The conversation of the agent's chat that it continues; the
+                chat's present one when omitted.
 
         Raises:
             ConfigurationError: When the agent cannot start.
             AgentStateError: When called from the event loop that the agent works on.
         """
-        order = self._order(task, timeout)
+        order = self._order(task, timeout, conversation_id)
         return self._home.call(lambda runtime: self._run(runtime, order))
 
     async def arun(
@@ -134,6 +138,7 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentTerminal):
         listeners: Sequence[Listener] = (),
         on_delta: OnDelta | None = None,
         setup: Mapping[str, Any] | None = None,
+        conversation_id: str | None = None,
     ) -> Response:
         """Do a task; the same from asynchronous code. Cancelling it stops the task.
 
@@ -143,8 +148,9 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentTerminal):
             listeners: Called with each event after it was journalled.
             on_delta: Called with pieces of the model's answers, with ``stream=True``.
             setup: Kept in the journal for whoever resumes the task; plain data, no secrets.
+            conversation_id: As for :meth:`run`.
         """
-        order = self._order(task, timeout)
+        order = self._order(task, timeout, conversation_id)
         order = replace(order, listeners=listeners, on_delta=on_delta, setup=dict(setup or {}))
         return await self._home.call_async(lambda runtime: self._run(runtime, order))
 
@@ -202,7 +208,9 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentTerminal):
         order = replace(self._order(task, timeout), task_id=task_id, past=past, **seen)
         return await self._run(runtime, order)
 
-    def submit(self, task: str, timeout: float | None = None) -> str:
+    def submit(
+        self, task: str, timeout: float | None = None, *, conversation_id: str | None = None
+    ) -> str:
         """Let a task be done in the background.
 
         Requests for approval go to ``on_confirm`` and to :meth:`get_pending_approvals`; no
@@ -211,11 +219,12 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentTerminal):
         Args:
             task: What to do, in plain words.
             timeout: Seconds from the moment it begins to run; the configuration's when omitted.
+            conversation_id: As for :meth:`run`.
 
         Returns:
             The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
         """
-        order = self._order(task, timeout, attended=False)
+        order = self._order(task, timeout, conversation_id, attended=False)
         return self._tasks.add(order, self._post)
 
     def _post(self, order: TaskOrder) -> Future[Response]:
@@ -226,6 +235,8 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentTerminal):
         task: str,
         granularity: Literal["event", "token"] = "event",
         timeout: float | None = None,
+        *,
+        conversation_id: str | None = None,
     ) -> AsyncGenerator[Event | ModelDelta]:
         """Do a task and see its events as they happen; leaving the loop cancels it.
 
@@ -233,11 +244,12 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentTerminal):
             task: What to do, in plain words.
             granularity: ``token`` adds the pieces of the model's answers.
             timeout: Seconds; the configuration's when omitted.
+            conversation_id: As for :meth:`run`.
         """
         flow = EventStream()
         tokens = granularity == "token"
         order = replace(
-            self._order(task, timeout),
+            self._order(task, timeout, conversation_id),
             listeners=(flow.put,),
             on_delta=flow.put_text if tokens else None,
             stream=tokens or None,
@@ -253,9 +265,18 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentTerminal):
         finally:
             work.cancel()
 
-    def _order(self, task: str, timeout: float | None, *, attended: bool = True) -> TaskOrder:
+    def _order(
+        self,
+        task: str,
+        timeout: float | None,
+        conversation_id: str | None = None,
+        *,
+        attended: bool = True,
+    ) -> TaskOrder:
+        if self.chat is None and conversation_id is not None:
+            raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
+        conversation = None if self.chat is None else self.chat.here(conversation_id)
         seconds = self.config.timeout if timeout is None else timeout
-        conversation = self.chat.here() if self.chat is not None else None
         return TaskOrder(task=task, timeout=seconds, conversation=conversation, attended=attended)
 
     async def _run(self, runtime: Runtime, order: TaskOrder) -> Response:

@@ -258,9 +258,11 @@ class Chat:
         with self._lock:
             self._surroundings = surroundings
 
-    def here(self) -> ChatTurns:
-        """The present conversation, as a task continues it."""
-        return ChatTurns(self, self._conversation)
+    def here(self, conversation_id: str | None = None) -> ChatTurns:
+        """A conversation as a task continues it; the present one when no id is given."""
+        if conversation_id is None:
+            return ChatTurns(self, self._conversation)
+        return ChatTurns(self, _name("conversation_id", conversation_id))
 
     def store(self) -> ConversationStore:
         """Where the conversations are.
