@@ -85,7 +85,7 @@ async def keep_turn(run: TaskRun, text: str, error: DelfError | None) -> None:
     if run.conversation is None:
         return
     answer = text if error is None else _failure(text, error)
-    safe, again = run.log.redactor.text, run.replay is not None
+    safe, again = run.log.redactor.text, bool(run.replay)
     try:
         async with asyncio.timeout(_KEEP_SECONDS):
             await run.conversation.keep(safe(run.task), safe(answer), run.log.task_id, again=again)
