@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from delf.actions import Action, action
     from delf.agent import Agent
+    from delf.chat import Chat, ChatMessage
     from delf.connection import Connection
     from delf.engine.views.trace import Trace
     from delf.errors import (
@@ -92,6 +93,8 @@ _HOMES: Final = {
     "Agent": "delf.agent",
     "ApprovalRequest": "delf.protocols.approval",
     "Approved": "delf.protocols.approval",
+    "Chat": "delf.chat",
+    "ChatMessage": "delf.chat",
     "Connection": "delf.connection",
     "Edited": "delf.protocols.approval",
     "LLMConfig": "delf.llm",
@@ -114,6 +117,8 @@ __all__ = [
     "ApprovalRequest",
     "Approved",
     "BudgetExceededError",
+    "Chat",
+    "ChatMessage",
     "CodeGenerationError",
     "ConfigurationError",
     "Connection",

@@ -29,11 +29,11 @@ def test_no_command_shows_help_on_stdout(run):
 
 def test_help_lists_core_and_plugin_commands(run):
     text = run("--help").stdout
-    for name in ("run", "plugins", "inspect", "doctor", "demo"):
+    for name in ("run", "chat", "plugins", "inspect", "doctor", "demo"):
         assert f"\n  {name} " in text
 
 
-@pytest.mark.parametrize("command", ["run", "plugins", "inspect", "doctor", "demo"])
+@pytest.mark.parametrize("command", ["run", "chat", "plugins", "inspect", "doctor", "demo"])
 def test_every_command_has_help(run, command):
     result = run(command, "--help")
     assert result.exit_code == 0

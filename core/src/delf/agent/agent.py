@@ -10,25 +10,27 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from delf.agent.approvals import AgentApprovals
 from delf.agent.background import BackgroundTasks, EventStream
 from delf.agent.home import RuntimeHome
-from delf.agent.options import AgentOptions, ChatLike
+from delf.agent.lifecycle import AgentLifecycle
+from delf.agent.options import AgentOptions
 from delf.agent.tasks import AgentTasks
+from delf.agent.terminal import AgentTerminal
 from delf.config.schema import make_config
 from delf.engine.order import OnDelta, TaskOrder
 from delf.engine.pending import PendingRequests
 from delf.engine.usage import Ledger
-from delf.errors import AgentConfirmationError
+from delf.errors import AgentConfirmationError, ConfigurationError
 from delf.events import TaskFinished, TaskStarted
-from delf.messages import Message, ModelDelta, TextPart, Usage
+from delf.messages import ModelDelta, Usage
 from delf.response import Response, past_response
 from delf.tools import as_connection
 
 if TYPE_CHECKING:
+    from delf.chat import Chat
     from delf.config.project import Project
     from delf.engine.log import Listener
     from delf.engine.runtime import Runtime
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from delf.protocols.memory import MemoryStore
 
 
-class Agent(AgentTasks, AgentApprovals):
+class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentTerminal):
     """Does tasks by letting a model write scripts that call tools.
 
     It starts when it is first used and works on one event loop: that of the first
@@ -64,7 +66,7 @@ class Agent(AgentTasks, AgentApprovals):
         self,
         *,
         tools: Sequence[Any] | None = None,
-        chat: ChatLike | None = None,
+        chat: Chat | None = None,
         memory: MemoryStore | None = None,
         on_confirm: Callable[[Any], Any] | None = None,
         host: PluginHost | None = None,
@@ -82,7 +84,7 @@ class Agent(AgentTasks, AgentApprovals):
     def _finish_init(
         self,
         tools: Sequence[Any],
-        chat: ChatLike | None,
+        chat: Chat | None,
         memory: MemoryStore | None,
         on_confirm: Callable[[Any], Any] | None,
         host: PluginHost | None,
@@ -93,6 +95,8 @@ class Agent(AgentTasks, AgentApprovals):
             raise AgentConfirmationError(
                 f"on_confirm is a {type(on_confirm).__name__}", hint="give a function"
             )
+        if chat is not None and not hasattr(chat, "here"):
+            raise ConfigurationError(f"chat is a {type(chat).__name__}", hint="give a Chat")
         self.agent_id = f"agent_{secrets.token_hex(6)}"
         self.chat = chat
         self.memory = memory
@@ -105,63 +109,25 @@ class Agent(AgentTasks, AgentApprovals):
         self._tasks = BackgroundTasks(self.config.keep_tasks)
         self._home = RuntimeHome(self._make_runtime, f"delf-{self.agent_id}")
 
-    # -- lifecycle ----------------------------------------------------------------------
-
-    def start(self) -> Self:
-        """Load tools and prepare the sandbox now rather than with the first task."""
-        self._home.start()
-        return self
-
-    async def astart(self) -> Self:
-        """The same from asynchronous code."""
-        await self._home.astart()
-        return self
-
-    def stop(self) -> None:
-        """Cancel what runs; free sandboxes, connections and threads. Safe to call twice."""
-        self._home.stop()
-
-    async def astop(self) -> None:
-        """The same from asynchronous code."""
-        await self._home.astop()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    async def __aenter__(self) -> Self:
-        return await self.astart()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.astop()
-
     # -- tasks --------------------------------------------------------------------------
 
-    def run(self, task: str, timeout: float | None = None) -> Response:
+    def run(
+        self, task: str, timeout: float | None = None, *, conversation_id: str | None = None
+    ) -> Response:
         """Do a task and wait for it.
 
         Args:
             task: What to do, in plain words.
             timeout: Seconds; the configuration's (60) when omitted. Past it the sandbox is
                 stopped, no tool call starts any more, and the response says Timeout.
+            conversation_id: The conversation of the agent's chat that it continues; the
+                chat's present one when omitted.
 
         Raises:
             ConfigurationError: When the agent cannot start.
             AgentStateError: When called from the event loop that the agent works on.
         """
-        order = self._order(task, timeout)
+        order = self._order(task, timeout, conversation_id)
         return self._home.call(lambda runtime: self._run(runtime, order))
 
     async def arun(
@@ -172,6 +138,7 @@ class Agent(AgentTasks, AgentApprovals):
         listeners: Sequence[Listener] = (),
         on_delta: OnDelta | None = None,
         setup: Mapping[str, Any] | None = None,
+        conversation_id: str | None = None,
     ) -> Response:
         """Do a task; the same from asynchronous code. Cancelling it stops the task.
 
@@ -181,8 +148,9 @@ class Agent(AgentTasks, AgentApprovals):
             listeners: Called with each event after it was journalled.
             on_delta: Called with pieces of the model's answers, with ``stream=True``.
             setup: Kept in the journal for whoever resumes the task; plain data, no secrets.
+            conversation_id: As for :meth:`run`.
         """
-        order = self._order(task, timeout)
+        order = self._order(task, timeout, conversation_id)
         order = replace(order, listeners=listeners, on_delta=on_delta, setup=dict(setup or {}))
         return await self._home.call_async(lambda runtime: self._run(runtime, order))
 
@@ -240,7 +208,9 @@ class Agent(AgentTasks, AgentApprovals):
         order = replace(self._order(task, timeout), task_id=task_id, past=past, **seen)
         return await self._run(runtime, order)
 
-    def submit(self, task: str, timeout: float | None = None) -> str:
+    def submit(
+        self, task: str, timeout: float | None = None, *, conversation_id: str | None = None
+    ) -> str:
         """Let a task be done in the background.
 
         Requests for approval go to ``on_confirm`` and to :meth:`get_pending_approvals`; no
@@ -249,11 +219,12 @@ class Agent(AgentTasks, AgentApprovals):
         Args:
             task: What to do, in plain words.
             timeout: Seconds from the moment it begins to run; the configuration's when omitted.
+            conversation_id: As for :meth:`run`.
 
         Returns:
             The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
         """
-        order = self._order(task, timeout, attended=False)
+        order = self._order(task, timeout, conversation_id, attended=False)
         return self._tasks.add(order, self._post)
 
     def _post(self, order: TaskOrder) -> Future[Response]:
@@ -264,6 +235,8 @@ class Agent(AgentTasks, AgentApprovals):
         task: str,
         granularity: Literal["event", "token"] = "event",
         timeout: float | None = None,
+        *,
+        conversation_id: str | None = None,
     ) -> AsyncGenerator[Event | ModelDelta]:
         """Do a task and see its events as they happen; leaving the loop cancels it.
 
@@ -271,11 +244,12 @@ class Agent(AgentTasks, AgentApprovals):
             task: What to do, in plain words.
             granularity: ``token`` adds the pieces of the model's answers.
             timeout: Seconds; the configuration's when omitted.
+            conversation_id: As for :meth:`run`.
         """
         flow = EventStream()
         tokens = granularity == "token"
         order = replace(
-            self._order(task, timeout),
+            self._order(task, timeout, conversation_id),
             listeners=(flow.put,),
             on_delta=flow.put_text if tokens else None,
             stream=tokens or None,
@@ -291,9 +265,19 @@ class Agent(AgentTasks, AgentApprovals):
         finally:
             work.cancel()
 
-    def _order(self, task: str, timeout: float | None, *, attended: bool = True) -> TaskOrder:
+    def _order(
+        self,
+        task: str,
+        timeout: float | None,
+        conversation_id: str | None = None,
+        *,
+        attended: bool = True,
+    ) -> TaskOrder:
+        if self.chat is None and conversation_id is not None:
+            raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
+        conversation = None if self.chat is None else self.chat.here(conversation_id)
         seconds = self.config.timeout if timeout is None else timeout
-        return TaskOrder(task=task, timeout=seconds, history=self._history(), attended=attended)
+        return TaskOrder(task=task, timeout=seconds, conversation=conversation, attended=attended)
 
     async def _run(self, runtime: Runtime, order: TaskOrder) -> Response:
         from delf.engine.views.trace import Trace
@@ -301,9 +285,6 @@ class Agent(AgentTasks, AgentApprovals):
         finished = await runtime.run(order)
         result, run = finished.result, finished.run
         trace = Trace(run.log.events)
-        if self.chat is not None and result.error is None:
-            self.chat.append("user", order.task)
-            self.chat.append("assistant", result.text)
         if self.config.verbose:
             sys.stderr.write(trace.summary() + "\n")
         return Response(
@@ -315,13 +296,6 @@ class Agent(AgentTasks, AgentApprovals):
             trace=trace,
             files=dict(run.output.files),
             exception=result.error,
-        )
-
-    def _history(self) -> tuple[Message, ...]:
-        if self.chat is None:
-            return ()
-        return tuple(
-            Message(item["role"], (TextPart(str(item["content"])),)) for item in self.chat.messages
         )
 
     # -- facts --------------------------------------------------------------------------
@@ -360,6 +334,8 @@ class Agent(AgentTasks, AgentApprovals):
         environ = project.environ if project is not None else _environ()
         if self._host is None:
             self._host = PluginHost.discover(environ=environ)
+        if self.chat is not None:
+            self._attach(self.chat, environ)
         runtime = Runtime(
             RuntimeParts(
                 agent_id=self.agent_id,
@@ -373,6 +349,7 @@ class Agent(AgentTasks, AgentApprovals):
                 memory=self.memory,
                 on_confirm=self._on_confirm,
                 pricing_files=_pricing_files(project),
+                attached=() if self.chat is None else (self.chat,),
             )
         )
         try:
@@ -381,6 +358,19 @@ class Agent(AgentTasks, AgentApprovals):
             await runtime.stop()
             raise
         return runtime
+
+    def _attach(self, chat: Chat, environ: Mapping[str, str]) -> None:
+        from delf.chat.place import Surroundings
+
+        surroundings = Surroundings(
+            host=self._host,
+            plugin_options=self._project.plugin_options if self._project is not None else {},
+            environ=environ,
+            config=self.config,
+            ledger=self._ledger,
+            pricing_files=_pricing_files(self._project),
+        )
+        chat.attach(surroundings)
 
 
 def _environ() -> Mapping[str, str]:

@@ -37,6 +37,12 @@ class RuntimeHome:
         self._thread: LoopThread | None = None
         self._runtime: asyncio.Future[Runtime] | None = None
 
+    @property
+    def bound(self) -> bool:
+        """Whether it has a loop that lives."""
+        with self._lock:
+            return self._loop is not None and not self._loop.is_closed()
+
     def start(self) -> None:
         """Have the runtime started, from synchronous code."""
         self.call(_nothing)

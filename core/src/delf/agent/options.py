@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, Literal, TypedDict
 
 from delf.llm import LLMConfig
 from delf.types import ApprovalMode, ConfirmMode, Isolation
@@ -42,16 +42,3 @@ class AgentOptions(TypedDict, total=False):
     record: str | None
     journal: str
     output_dir: str | None
-
-
-class ChatLike(Protocol):
-    """A conversation that an agent reads and continues."""
-
-    @property
-    def messages(self) -> Sequence[Mapping[str, Any]]:
-        """Its messages as ``{"role": …, "content": …}``."""
-        ...
-
-    def append(self, role: str, content: str) -> None:
-        """Add a message."""
-        ...

@@ -110,10 +110,10 @@ def run(ctx: click.Context, task: str, **given: Any) -> None:
     text = _task_text(ctx, task)
     from delf.cli.session import Options, run_session
 
-    ctx.exit(run_session(state, text, Options(flags=_flags(given), **_rest(given))))
+    ctx.exit(run_session(state, text, Options(flags=flags_of(given), **rest_of(given))))
 
 
-def _flags(given: dict[str, Any]) -> dict[str, Any]:
+def flags_of(given: dict[str, Any]) -> dict[str, Any]:
     """The options that are fields of the agent's configuration."""
     model = {"model": given["llm"], "base_url": given["base_url"]}
     return {
@@ -131,7 +131,8 @@ def _flags(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _rest(given: dict[str, Any]) -> dict[str, Any]:
+def rest_of(given: dict[str, Any]) -> dict[str, Any]:
+    """The other fields of a session's options."""
     names = ("connections", "tool_files", "overrides", "show_code", "verbose", "as_json", "events")
     return {name: given[name] for name in names}
 

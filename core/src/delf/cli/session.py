@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
     from delf.response import Response
 
-_TIMEOUT: Final = 300.0
+TIMEOUT: Final = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +69,10 @@ def run_session(state: State, task: str, options: Options) -> int:
         InterruptedRunError: When a signal stopped it.
         BrokenPipeError: When nobody reads stdout any more.
     """
-    _log_to_stderr(debug=state.debug)
+    log_to_stderr(debug=state.debug)
     screen = output.Screen()
     try:
-        response = _do(_Setup.of(state, options), task, options, screen)
+        response = _do(Setup.of(state, options), task, options, screen)
     except DelfError as error:
         if options.as_json:
             click.echo(output.failure_json(error.message))
@@ -98,15 +98,26 @@ def _write(response: Response, options: Options, screen: output.Screen, *, debug
 
 
 @dataclass(frozen=True)
-class _Setup:
-    """What an agent is made of."""
+class Setup:
+    """What an agent of the command line is made of.
+
+    Args:
+        project: The configuration.
+        host: The plugins.
+        options: What the command was told.
+    """
 
     project: Project
     host: PluginHost
     options: Options
 
     @classmethod
-    def of(cls, state: State, options: Options) -> _Setup:
+    def of(cls, state: State, options: Options) -> Setup:
+        """What the options describe, its warnings said.
+
+        Raises:
+            DelfError: For what cannot be used.
+        """
         project = state.load_project(options.overrides, options.flags)
         host = state.discover(project.environ)
         for warning in (*project.warnings, *host.warnings, *plugin_warnings(host, project)):
@@ -123,7 +134,7 @@ class _Setup:
         config = self.project.agent
         if "timeout" not in config.model_fields_set:
             waits = config.approval_timeout if config.wait_approvals else 0.0
-            more = {"timeout": _TIMEOUT + waits, **more}
+            more = {"timeout": TIMEOUT + waits, **more}
         if not self.journal_was_chosen:
             more = {"journal": default_journal(self.host), **more}
         tools = _tools(self.host, self.project, self.options)
@@ -139,7 +150,7 @@ class _Setup:
             errors.say("warning", f"nothing of this task is kept: {error.message}")
         else:
             return agent
-        agent = self.agent(journal="memory")
+        agent = self.agent(journal="memory", chat=agent.chat)
         await agent.astart()
         return agent
 
@@ -155,13 +166,14 @@ def _tools(host: PluginHost, project: Project, options: Options) -> list[Any]:
     return tools
 
 
-def _do(setup: _Setup, task: str, options: Options, screen: output.Screen) -> Response:
+def _do(setup: Setup, task: str, options: Options, screen: output.Screen) -> Response:
     agent = setup.agent()
     asks = agent.config.approval_mode == "interactive"
     live: LiveStatus | None = None
     if screen.console is not None and not options.events:
         live = LiveStatus(screen.console, asks=asks)
-        screen.line(f"delf · {short_name(agent.config.main_llm.model)} · {_named(agent)}", "dim")
+        title = f"delf · {short_name(agent.config.main_llm.model)} · {named_tools(agent)}"
+        screen.line(title, "dim")
     narrator = Narrator(
         screen,
         show_code=options.show_code,
@@ -197,7 +209,8 @@ def _do(setup: _Setup, task: str, options: Options, screen: output.Screen) -> Re
             live.stop()
 
 
-def _named(agent: Agent) -> str:
+def named_tools(agent: Agent) -> str:
+    """The names of an agent's tools, in a few words."""
     names = [item.name for item in agent.tools]
     shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
     return shown or "no tools"
@@ -230,7 +243,7 @@ class EventLines:
             self._stop()
 
 
-def _log_to_stderr(*, debug: bool) -> None:
+def log_to_stderr(*, debug: bool) -> None:
     """Warnings as one line each; with ``--debug`` everything, with tracebacks."""
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, _Lines)]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from delf.engine.conversation import Conversation
     from delf.engine.log import Listener
     from delf.events import Event
-    from delf.messages import Message
 
 OnDelta = Callable[[str], None]
 """Sees a piece of a model's answer."""
@@ -29,7 +29,7 @@ class TaskOrder:
         task: What to do, in plain words.
         timeout: Seconds from the moment it begins to run.
         task_id: Its name.
-        history: The conversation so far.
+        conversation: What the task continues.
         listeners: See the events after they were journalled.
         on_delta: Sees pieces of the model's answers.
         stream: Take answers in pieces; the configuration decides when None.
@@ -41,7 +41,7 @@ class TaskOrder:
     task: str
     timeout: float
     task_id: str = field(default_factory=new_task_id)
-    history: Sequence[Message] = ()
+    conversation: Conversation | None = None
     listeners: Sequence[Listener] = ()
     on_delta: OnDelta | None = None
     stream: bool | None = None

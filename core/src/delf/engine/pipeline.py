@@ -13,6 +13,7 @@ import traceback
 from dataclasses import dataclass
 
 from delf.engine.context import load_context
+from delf.engine.conversation import keep_turn
 from delf.engine.recall import recall
 from delf.engine.select import select
 from delf.engine.task import TaskRun
@@ -128,6 +129,7 @@ async def _finish(run: TaskRun, text: str, error: DelfError | None, started: flo
         # Not an end of the task: it can be resumed where the journal fits.
         await run.log.record(Warned, message=f"not resumed: {error.message}")
         return TaskResult(text=text, error=error, duration_ms=duration_ms)
+    await keep_turn(run, text, error)
     costs = [event.cost_usd for event in run.log.events if isinstance(event, ModelReplied)]
     await run.log.record(
         TaskFinished,

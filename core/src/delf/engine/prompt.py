@@ -37,13 +37,15 @@ class TaskContext:
 
     Args:
         facts: Recalled from memory.
-        history: The conversation so far.
+        history: The conversation so far, or its end.
+        summary: What was said before that.
         live: Facts by connection, such as database schemas.
         files: Input files as scripts find them.
     """
 
     facts: Sequence[str] = ()
     history: Sequence[Message] = ()
+    summary: str | None = None
     live: Mapping[str, str] = field(default_factory=dict[str, str])
     files: Sequence[str] = ()
 
@@ -64,6 +66,8 @@ def system_message(stubs: str, libraries: Sequence[str] = ()) -> Message:
 def task_message(task: str, context: TaskContext) -> Message:
     """The task with what belongs to it."""
     parts: list[str] = []
+    if context.summary:
+        parts.append(f"Summary of what was said before in this conversation:\n{context.summary}")
     if context.facts:
         parts.append("Known facts:\n" + "\n".join(f"- {fact}" for fact in context.facts))
     parts += [f"About {name}:\n{text}" for name, text in context.live.items()]

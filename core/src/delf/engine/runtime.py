@@ -71,6 +71,7 @@ class RuntimeParts:
         memory: Facts from before.
         on_confirm: Asked first about calls that need approval.
         pricing_files: Where the user's own prices may be.
+        attached: What is closed with it.
     """
 
     agent_id: str
@@ -84,6 +85,7 @@ class RuntimeParts:
     memory: MemoryStore | None = None
     on_confirm: Callable[[Any], Any] | None = None
     pricing_files: tuple[Path, ...] = ()
+    attached: tuple[SupportsClose, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,9 +289,8 @@ class Runtime:
             seed=replay.seed or secrets.token_hex(16),
             setup=order.setup,
             replay=replay,
-            context=TaskContext(
-                history=order.history, files=[visible(path) for path in self._spec.files]
-            ),
+            conversation=order.conversation,
+            context=TaskContext(files=[visible(path) for path in self._spec.files]),
         )
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
@@ -311,7 +312,7 @@ class Runtime:
             await asyncio.wait({*running, *self._background})
         closing: list[Any] = [feed.aclose() for feed in self._feeds]
         closing += [c.aclose() for c in self._parts.connections if isinstance(c, SupportsClose)]
-        closing.append(self._models.aclose())
+        closing += [item.aclose() for item in (self._models, *self._parts.attached)]
         for name in ("_sandbox", "_journal"):
             part = getattr(self, name, None)
             if part is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from delf.config.schema import AgentConfig
 from delf.engine.approvals import TaskApprovals
+from delf.engine.conversation import Conversation
 from delf.engine.gate import Gate
 from delf.engine.log import TaskLog
 from delf.engine.models import Asker
@@ -52,6 +53,7 @@ class TaskRun:
         output: Where output files go.
         memory: Facts from before, if there is a store.
         prefilter: Chooses tools, if there are many and a plugin can.
+        conversation: What it continues, if anything.
         in_background: Lets something end after the task.
         context: What goes ahead of the task in the prompt.
         seed: What scripts draw chance from.
@@ -73,6 +75,7 @@ class TaskRun:
     in_background: Callable[[Coroutine[Any, Any, None]], None]
     memory: MemoryStore | None = None
     prefilter: Prefilter | None = None
+    conversation: Conversation | None = None
     context: TaskContext = field(default_factory=TaskContext)
     seed: str = ""
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from delf.testing.approvals import ScriptedApprovals
     from delf.testing.contracts.approval import ApprovalContract
     from delf.testing.contracts.connection import Call, ConnectionContract
+    from delf.testing.contracts.conversation import ConversationContract
     from delf.testing.contracts.journal import JournalContract
     from delf.testing.contracts.memory import MemoryContract
     from delf.testing.contracts.model import ModelContract
@@ -45,6 +46,7 @@ _HOMES: Final = {
     "ApprovalContract": "contracts.approval",
     "Call": "contracts.connection",
     "ConnectionContract": "contracts.connection",
+    "ConversationContract": "contracts.conversation",
     "DelfProject": "project",
     "JournalContract": "contracts.journal",
     "MemoryContract": "contracts.memory",
@@ -70,6 +72,7 @@ __all__ = [
     "ApprovalContract",
     "Call",
     "ConnectionContract",
+    "ConversationContract",
     "DelfProject",
     "JournalContract",
     "MemoryContract",

@@ -13,6 +13,7 @@ from delf.protocols.journal import Note, RequestRecord
 from delf.values import to_jsonable
 from delf_journal_sql import inbox, store
 from delf_journal_sql.codec import Packed, pack, take_out
+from delf_journal_sql.conversations import SqlConversations
 from delf_journal_sql.database import Connection, open_database, transaction
 from delf_journal_sql.errors import ConnectionLostError
 from delf_journal_sql.schema import migrate
@@ -283,6 +284,10 @@ class SqlJournal:
         gone = frozenset(removed)
         events = sum(task.events for task in chosen if task.task_id in gone)
         return Pruned(tasks=tuple(removed), events=events)
+
+    def conversations(self, namespace: str) -> SqlConversations:
+        """The conversations of a namespace, kept beside the events."""
+        return SqlConversations(namespace, self._read, self._write)
 
     # -- threads ------------------------------------------------------------------------
 

@@ -62,7 +62,28 @@ def _version_3(execute: Execute) -> None:
     )
 
 
-MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (_version_1, _version_2, _version_3)
+def _version_4(execute: Execute) -> None:
+    """Conversations: ``last`` and ``summarized`` are positions of messages."""
+    execute(
+        "CREATE TABLE delf_conversations ("
+        "id {serial}, namespace TEXT NOT NULL, name TEXT NOT NULL, title TEXT NOT NULL, "
+        "updated_at {real} NOT NULL, messages {big} NOT NULL, last {big} NOT NULL, "
+        "summarized {big} NOT NULL, summary TEXT, UNIQUE (namespace, name))"
+    )
+    execute(
+        "CREATE TABLE delf_messages ("
+        "conversation {big} NOT NULL, seq {big} NOT NULL, role TEXT NOT NULL, "
+        "content TEXT NOT NULL, at {real} NOT NULL, task_id TEXT, "
+        "PRIMARY KEY (conversation, seq))"
+    )
+
+
+MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (
+    _version_1,
+    _version_2,
+    _version_3,
+    _version_4,
+)
 """The step to each version from the one before, from version 1 on."""
 
 

@@ -1,0 +1,355 @@
+"""``Chat``: a conversation that an agent's tasks continue."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
+
+from delf.chat.history import Transform, make_message
+from delf.chat.memory import MemoryConversations
+from delf.chat.place import Surroundings, ask_alone, open_journal
+from delf.chat.summary import Ask, fold
+from delf.chat.turn import ChatTurns
+from delf.errors import ConfigurationError, ConversationCompressionError, DelfError
+from delf.llm import LLMConfig, as_llm_config
+from delf.protocols.conversation import (
+    ChatMessage,
+    ConversationRecord,
+    ConversationState,
+    ConversationStore,
+)
+from delf.sync import LoopThread, call, finish
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from delf.protocols.conversation import SupportsConversations
+
+T = TypeVar("T")
+
+_DEFAULT: Final = "default"
+
+
+class Chat:
+    """A conversation that an agent's tasks continue.
+
+    ``len(chat)``, ``chat[0]``, ``chat[-5:]`` and ``for message in chat`` see the messages that
+    the summary does not cover, the newest ``history_window`` of them.
+
+    Every method has an asynchronous twin whose name begins with ``a``. With ``persist`` the
+    plain ones wait for the database; in memory they never wait.
+
+    Args:
+        keep: Messages that stay as they are; more than these, and the next task has the older
+            ones summarised first. 0 summarises everything.
+        summarize: Whether older messages become a summary. Without it they stay.
+        persist: Keep it in the journal's database (the plugin ``journal-sql``), with all its
+            messages. Otherwise it lives in memory, and summarised messages are dropped.
+        path: With ``persist``: a SQLite file or a PostgreSQL URL instead of the journal's own.
+        namespace: Keeps the conversations of programs that share a database apart.
+        summarizer_llm: The model that summarises; else the agent's ``light_llm``, else its
+            main model.
+        history_window: How many messages a task is shown at the most, and how many are loaded.
+            One that is smaller than ``keep`` takes its place.
+        history_transform: Given the messages (a list of ``ChatMessage``) that a task would be
+            shown, returns those that it is shown. Plain functions are called in a thread.
+        conversation_id: Which conversation of the namespace this is.
+
+    Raises:
+        ConfigurationError: For a value that does not fit.
+    """
+
+    def __init__(
+        self,
+        keep: int = 10,
+        summarize: bool = True,
+        persist: bool = False,
+        path: str | Path | None = None,
+        namespace: str = _DEFAULT,
+        summarizer_llm: str | LLMConfig | None = None,
+        *,
+        history_window: int | None = None,
+        history_transform: Transform | None = None,
+        conversation_id: str = _DEFAULT,
+    ) -> None:
+        self.keep = _count("keep", keep, 0)
+        self.history_window = (
+            None if history_window is None else _count("history_window", history_window, 1)
+        )
+        if path is not None and not persist:
+            raise ConfigurationError(
+                "a chat has a path only if it persists", hint="Chat(persist=True, path=…)"
+            )
+        if history_transform is not None and not callable(history_transform):
+            raise ConfigurationError("history_transform must be a function")
+        self.summarize = summarize
+        self.persist = persist
+        self.path = None if path is None else str(path)
+        self.namespace = _name("namespace", namespace)
+        self.summarizer_llm = None if summarizer_llm is None else as_llm_config(summarizer_llm)
+        self.history_transform = history_transform
+        self._conversation = _name("conversation_id", conversation_id)
+        self._lock = threading.Lock()
+        self._surroundings = Surroundings()
+        self._journal: SupportsConversations | None = None
+        self._store: ConversationStore | None = None if persist else MemoryConversations()
+        self._thread: LoopThread | None = None
+        self._end: weakref.finalize[..., Chat] | None = None
+        self._seen: ConversationState | None = None
+        self._changes = 0
+        self._summarising: set[str] = set()
+
+    # -- conversations ------------------------------------------------------------------
+
+    @property
+    def conversation_id(self) -> str:
+        """Which conversation this is."""
+        return self._conversation
+
+    def switch(self, conversation_id: str) -> None:
+        """Go on with another conversation, which is made by its first message.
+
+        Tasks that were handed in before stay with theirs.
+        """
+        self._conversation = _name("conversation_id", conversation_id)
+        self.changed()
+
+    def conversations(self, limit: int = 100) -> Sequence[ConversationRecord]:
+        """The conversations of the namespace that have messages, the newest first."""
+        return self._wait(self.aconversations(limit))
+
+    async def aconversations(self, limit: int = 100) -> Sequence[ConversationRecord]:
+        """The conversations of the namespace that have messages, the newest first."""
+        return await self.store().find(limit)
+
+    # -- messages -----------------------------------------------------------------------
+
+    def append(self, role: str, content: str) -> None:
+        """Add a message.
+
+        Args:
+            role: ``user``, ``assistant`` or ``system``.
+            content: What was said.
+
+        Raises:
+            ConfigurationError: For another role, or a content that is no text.
+        """
+        self._wait(self.aappend(role, content))
+
+    async def aappend(self, role: str, content: str) -> None:
+        """Add a message."""
+        message = make_message(role, content, at=time.time())
+        await self.store().append(self._conversation, [message])
+        self.changed()
+
+    def clear(self) -> None:
+        """Forget all messages of this conversation, and its summary."""
+        self._wait(self.aclear())
+
+    async def aclear(self) -> None:
+        """Forget all messages of this conversation, and its summary."""
+        await self.store().clear(self._conversation)
+        self.changed()
+
+    def by_role(self, role: str) -> list[ChatMessage]:
+        """The messages of a role."""
+        return [message for message in self if message.role == role]
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The messages as ``{"role": …, "content": …}``."""
+        return [{"role": message.role, "content": message.content} for message in self]
+
+    @property
+    def summary(self) -> str | None:
+        """What was said before the messages, if it was summarised."""
+        return self._state().summary
+
+    def __len__(self) -> int:
+        return len(self._state().messages)
+
+    def __bool__(self) -> bool:
+        return True  # also while it is empty
+
+    @overload
+    def __getitem__(self, index: int) -> ChatMessage: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[ChatMessage]: ...
+
+    def __getitem__(self, index: int | slice) -> ChatMessage | list[ChatMessage]:
+        messages = self._state().messages
+        return list(messages[index]) if isinstance(index, slice) else messages[index]
+
+    def __iter__(self) -> Iterator[ChatMessage]:
+        return iter(self._state().messages)
+
+    def __repr__(self) -> str:
+        kind = "kept" if self.persist else "in memory"
+        return f"<Chat {self.namespace}/{self._conversation}, {kind}>"
+
+    def reload(self) -> ConversationState:
+        """Look again at what is kept: other processes may have added to it."""
+        self.changed()
+        return self._state()
+
+    async def areload(self) -> ConversationState:
+        """Look again at what is kept: other processes may have added to it."""
+        self.changed()
+        return await self._load()
+
+    # -- the summary --------------------------------------------------------------------
+
+    def needs_compression(self) -> bool:
+        """Whether there are more messages than stay as they are that no summary covers."""
+        return self._state().uncovered > self.kept
+
+    @property
+    def kept(self) -> int:
+        """How many messages stay as they are: what no task is shown has to be in the summary."""
+        return self.keep if self.history_window is None else min(self.keep, self.history_window)
+
+    def compress(self) -> bool:
+        """Summarise all but the newest ``keep`` messages now, whatever ``summarize`` says.
+
+        Returns:
+            Whether there was anything to summarise.
+
+        Raises:
+            ConversationCompressionError: When it failed; no message was dropped.
+        """
+        thread = LoopThread("delf-chat-summary")
+        try:
+            return call(self.acompress(), thread.loop)
+        finally:
+            thread.stop()
+
+    async def acompress(self) -> bool:
+        """Summarise all but the newest ``keep`` messages now."""
+
+        async def ask(question: str) -> str:
+            return await ask_alone(self._surroundings, self.summarizer_llm, question)
+
+        try:
+            return await self.fold(self._conversation, ask)
+        except ConversationCompressionError:
+            raise
+        except DelfError as error:
+            raise ConversationCompressionError(
+                f"the conversation was not summarised: {error.message}",
+                hint=error.hint or "no message was dropped; try again",
+            ) from error
+
+    async def fold(self, conversation: str, ask: Ask) -> bool:
+        """Summarise what is over ``keep`` in a conversation, asking a given model."""
+        try:
+            return await fold(self.store(), conversation, self.kept, ask)
+        finally:
+            self.changed()
+
+    # -- for the agent ------------------------------------------------------------------
+
+    def attach(self, surroundings: Surroundings) -> None:
+        """Use an agent's plugins, options, environment, models and budget."""
+        with self._lock:
+            self._surroundings = surroundings
+
+    def here(self, conversation_id: str | None = None) -> ChatTurns:
+        """A conversation as a task continues it; the present one when no id is given."""
+        if conversation_id is None:
+            return ChatTurns(self, self._conversation)
+        return ChatTurns(self, _name("conversation_id", conversation_id))
+
+    def store(self) -> ConversationStore:
+        """Where the conversations are.
+
+        Raises:
+            OptionalDependencyError: When a plugin is missing that is needed to keep them.
+            PluginError: When it cannot be used.
+        """
+        with self._lock:
+            if self._store is None:
+                self._journal = open_journal(self._surroundings, self.path)
+                self._store = self._journal.conversations(self.namespace)
+            return self._store
+
+    def changed(self) -> None:
+        """What was seen of the conversation does not hold any more."""
+        with self._lock:
+            self._changes += 1
+            self._seen = None
+
+    def begin_summary(self, conversation: str) -> bool:
+        """Take the right to summarise a conversation; False when another task has it."""
+        with self._lock:
+            free = conversation not in self._summarising
+            self._summarising.add(conversation)
+            return free
+
+    def end_summary(self, conversation: str) -> None:
+        """Give that right back."""
+        with self._lock:
+            self._summarising.discard(conversation)
+
+    # -- closing ------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Free the database. Safe to call twice; the chat can be used again."""
+        self._wait(self.aclose())
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None and self._end is not None:
+            self._end()
+
+    async def aclose(self) -> None:
+        """Free the database. Safe to call twice; the chat can be used again."""
+        journal = self._journal
+        if journal is not None:
+            await journal.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    # -- waiting ------------------------------------------------------------------------
+
+    def _state(self) -> ConversationState:
+        seen = self._seen
+        return seen if seen is not None else self._wait(self._load())
+
+    async def _load(self) -> ConversationState:
+        changes = self._changes
+        state = await self.store().load(self._conversation, self.history_window)
+        with self._lock:
+            if changes == self._changes:
+                self._seen = state
+        return state
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something to its end from synchronous code."""
+        if not self.persist:
+            return finish(work)
+        with self._lock:
+            if self._thread is None:
+                self._thread = LoopThread("delf-chat")
+                self._end = weakref.finalize(self, self._thread.stop)
+            loop = self._thread.loop
+        return call(work, loop)
+
+
+def _count(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigurationError(f"Chat: {name} must be a whole number from {least}, not {value!r}")
+    return value
+
+
+def _name(what: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigurationError(f"Chat: {what} must be a text that is not empty, not {value!r}")
+    return value

@@ -1,0 +1,94 @@
+"""Conversations that live as long as the process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from delf.protocols.conversation import ChatMessage, ConversationRecord, ConversationState
+
+
+@dataclass
+class _Entry:
+    messages: list[ChatMessage] = field(default_factory=list[ChatMessage])
+    summary: str | None = None
+    summarized: int = 0
+    last: int = 0
+    title: str = ""
+
+
+class MemoryConversations:
+    """Implements :class:`delf.protocols.conversation.ConversationStore`.
+
+    No method ever waits. What a summary covers is dropped.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: dict[str, _Entry] = {}
+
+    async def append(self, conversation: str, messages: Sequence[ChatMessage]) -> int:
+        """Keep messages, next to each other; the position of the last one."""
+        with self._lock:
+            entry = self._entries.setdefault(conversation, _Entry())
+            for message in messages:
+                entry.last += 1
+                entry.title = entry.title or message.content
+                entry.messages.append(replace(message, position=entry.last))
+            return entry.last
+
+    async def load(self, conversation: str, limit: int | None = None) -> ConversationState:
+        """A conversation; an empty one when there is none."""
+        with self._lock:
+            entry = self._entries.get(conversation)
+            if entry is None:
+                return ConversationState()
+            start = 0 if limit is None else max(0, len(entry.messages) - limit)
+            return ConversationState(
+                messages=tuple(entry.messages[start:]),
+                summary=entry.summary,
+                summarized=entry.summarized,
+                last=entry.last,
+            )
+
+    async def read(self, conversation: str, after: int, limit: int) -> Sequence[ChatMessage]:
+        """The first messages after a position, in order."""
+        with self._lock:
+            entry = self._entries.get(conversation, _Entry())
+            return tuple(m for m in entry.messages if m.position > after)[:limit]
+
+    async def summarize(
+        self, conversation: str, summary: str, upto: int, *, instead_of: int
+    ) -> bool:
+        """Set the summary, and drop what it covers."""
+        with self._lock:
+            entry = self._entries.get(conversation)
+            if entry is None or entry.summarized != instead_of:
+                return False
+            entry.summary, entry.summarized = summary, upto
+            entry.messages = [m for m in entry.messages if m.position > upto]
+            return True
+
+    async def clear(self, conversation: str) -> None:
+        """Forget messages and summary."""
+        with self._lock:
+            entry = self._entries.get(conversation)
+            if entry is not None:
+                entry.messages, entry.summary = [], None
+                entry.summarized, entry.title = entry.last, ""
+
+    async def find(self, limit: int = 100) -> Sequence[ConversationRecord]:
+        """The conversations that have messages, the newest first."""
+        with self._lock:
+            records = [
+                ConversationRecord(
+                    conversation=name,
+                    messages=len(entry.messages),
+                    updated_at=entry.messages[-1].at,
+                    title=entry.title,
+                )
+                for name, entry in self._entries.items()
+                if entry.messages
+            ]
+        return sorted(records, key=lambda record: record.updated_at, reverse=True)[:limit]

@@ -1,0 +1,224 @@
+"""What can be typed in a conversation beside tasks: ``/help``, ``/new``, ``/cost`` and others."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from delf.cli.errors import report, say
+from delf.cli.output import Screen, counted
+from delf.errors import DelfError, did_you_mean
+from delf.events import Event, ScriptGenerated
+
+if TYPE_CHECKING:
+    from delf.agent import Agent
+    from delf.chat import Chat
+    from delf.protocols.conversation import ConversationRecord
+    from delf.response import Response
+
+COMMANDS: Final[Mapping[str, str]] = {
+    "/help": "show the commands",
+    "/new": "begin another conversation",
+    "/open": "go on with another conversation: /open ID",
+    "/list": "list the conversations",
+    "/history": "show the messages that the next task is shown: /history 4",
+    "/forget": "forget this conversation",
+    "/code": "show the last task's scripts",
+    "/cost": "show what was spent",
+    "/clear": "clear the screen",
+    "/stop": "free the sandbox and connections; the next task starts them again",
+    "/exit": "leave, as Ctrl-D does",
+}
+_SAME: Final = {"/quit": "/exit", "/?": "/help"}
+_COMMAND: Final = re.compile(r"/(?:\?|[a-z]+)(?:\s|$)")
+_KEYS: Final = (
+    "Enter sends. Alt-Enter, or \\ and Enter, begins another line. Up brings earlier lines back.\n"
+    "Ctrl-C stops the task that runs; Ctrl-D leaves."
+)
+_SHOWN: Final = 500
+
+
+class Tally:
+    """Counts a session's tasks and what they cost; a listener of their events."""
+
+    def __init__(self) -> None:
+        self.tasks = 0
+        self.failed = 0
+        self.cost_usd = 0.0
+        self.unpriced = False
+        self.scripts: list[str] = []
+        self._task = ""
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        if event.task_id != self._task:
+            self._task, self.scripts = event.task_id, []
+        if isinstance(event, ScriptGenerated):
+            self.scripts.append(event.code)
+
+    def count(self, response: Response) -> None:
+        """Take a response."""
+        self.tasks += 1
+        self.failed += not response.status
+        if response.cost_usd is None:
+            self.unpriced = True
+        else:
+            self.cost_usd += response.cost_usd
+
+    def line(self, agent: Agent) -> str:
+        """Tasks, tokens and cost in a line."""
+        usage = agent.usage
+        cost = f"${self.cost_usd:.4f}"
+        if self.unpriced:
+            cost = f"{cost} where prices are known" if self.cost_usd else "cost unknown"
+        return (
+            f"{counted(self.tasks, 'task')} · {cost} · {usage.input_tokens:,} tokens in "
+            f"({usage.cached_tokens:,} cached), {usage.output_tokens:,} out"
+        )
+
+
+def new_conversation() -> str:
+    """A conversation's id that nobody else has: the day and a few letters."""
+    return f"{time.strftime('%Y-%m-%d')}-{secrets.token_hex(3)}"
+
+
+def is_command(text: str) -> bool:
+    """Whether a text is a command rather than a task, as ``/etc/hosts …`` is one."""
+    return _COMMAND.match(text) is not None
+
+
+async def obey(text: str, agent: Agent, screen: Screen, tally: Tally) -> bool:
+    """Do what a command says.
+
+    Returns:
+        Whether the session goes on.
+    """
+    word, _, rest = text.partition(" ")
+    name = _SAME.get(word.strip(), word.strip())
+    if name == "/exit":
+        return False
+    action = _ACTIONS.get(name)
+    if action is None:
+        say("error", f"unknown command {word.strip()!r}{did_you_mean(name, COMMANDS)}")
+        say("hint", "/help shows the commands")
+        return True
+    try:
+        await action(_Session(agent, screen, tally), rest.strip())
+    except DelfError as error:
+        report(error)
+    return True
+
+
+@dataclass(frozen=True)
+class _Session:
+    """The commands, each given what follows its name."""
+
+    agent: Agent
+    screen: Screen
+    tally: Tally
+
+    @property
+    def chat(self) -> Chat:
+        if self.agent.chat is None:
+            raise DelfError("this agent has no chat")
+        return self.agent.chat
+
+    async def help(self, rest: str) -> None:
+        width = max(map(len, COMMANDS))
+        for name, summary in COMMANDS.items():
+            self.screen.line(f"  {name:<{width}}  {summary}")
+        self.screen.line(_KEYS, "dim")
+
+    async def new(self, rest: str) -> None:
+        self.chat.switch(rest or new_conversation())
+        self.screen.line(f"conversation {self.chat.conversation_id}", "dim")
+
+    async def open(self, rest: str) -> None:
+        if not rest:
+            raise DelfError("which one?", hint="/open ID; /list shows them")
+        found = {record.conversation for record in await self.chat.aconversations(10_000)}
+        if rest not in found:
+            raise DelfError(
+                f"there is no conversation {rest!r}{did_you_mean(rest, found)}",
+                hint="/list shows them; /new ID begins one",
+            )
+        self.chat.switch(rest)
+        state = await self.chat.areload()
+        count = counted(len(state.messages), "message")
+        self.screen.line(f"conversation {rest}, {count}", "dim")
+
+    async def list(self, rest: str) -> None:
+        found = await self.chat.aconversations(20)
+        for line in conversation_lines(self.chat, found):
+            self.screen.line(line)
+        if not found:
+            self.screen.line("there is none yet", "dim")
+
+    async def history(self, rest: str) -> None:
+        state = await self.chat.areload()
+        messages = state.messages
+        if rest:
+            if not rest.isdecimal():
+                raise DelfError(f"{rest!r} is no number of messages", hint="/history 4")
+            messages = messages[-int(rest) :] if int(rest) else ()
+        if state.summary:
+            self.screen.line(f"summary: {state.summary}", "dim")
+        for message in messages:
+            self.screen.line(f"{message.role}: {_cut(message.content)}")
+        if not messages and not state.summary:
+            self.screen.line("nothing was said yet", "dim")
+
+    async def forget(self, rest: str) -> None:
+        await self.chat.aclear()
+        self.screen.line("forgotten", "dim")
+
+    async def code(self, rest: str) -> None:
+        for number, code in enumerate(self.tally.scripts, 1):
+            self.screen.script(code, number)
+        if not self.tally.scripts:
+            self.screen.line("no task has run a script yet", "dim")
+
+    async def cost(self, rest: str) -> None:
+        self.screen.line(self.tally.line(self.agent))
+
+    async def clear(self, rest: str) -> None:
+        if self.screen.console is not None:
+            self.screen.console.clear()
+
+    async def stop(self, rest: str) -> None:
+        await self.agent.astop()
+        self.screen.line("stopped; the next task starts it again", "dim")
+
+
+_ACTIONS: Final[Mapping[str, Callable[[_Session, str], Awaitable[None]]]] = {
+    "/help": _Session.help,
+    "/new": _Session.new,
+    "/open": _Session.open,
+    "/list": _Session.list,
+    "/history": _Session.history,
+    "/forget": _Session.forget,
+    "/code": _Session.code,
+    "/cost": _Session.cost,
+    "/clear": _Session.clear,
+    "/stop": _Session.stop,
+}
+
+
+def conversation_lines(chat: Chat, records: Sequence[ConversationRecord]) -> list[str]:
+    """Conversations as lines of a table; a star marks the present one."""
+    width = max((len(record.conversation) for record in records), default=0)
+    return [
+        f"{'*' if record.conversation == chat.conversation_id else ' '} "
+        f"{record.conversation:<{width}}  "
+        f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(record.updated_at))}  "
+        f"{counted(record.messages, 'message'):>13}  {' '.join(record.title.split())[:60]}"
+        for record in records
+    ]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"

@@ -1,0 +1,211 @@
+"""Conversations beside the events: appended by any process, loaded from their end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, Protocol, TypeVar, cast
+
+from delf.messages import Role
+from delf.protocols.conversation import ChatMessage, ConversationRecord, ConversationState
+from delf_journal_sql.database import Connection
+
+T = TypeVar("T")
+
+_MESSAGE: Final = "seq, role, content, at, task_id"
+_TITLE: Final = 200
+"""Characters of a first message that are kept as the title."""
+
+
+class Run(Protocol):
+    """Does something with a connection, in a transaction and in a thread."""
+
+    def __call__(self, function: Callable[[Connection], T], /) -> Coroutine[Any, Any, T]:
+        """Do it."""
+        ...
+
+
+class SqlConversations:
+    """Implements :class:`delf.protocols.conversation.ConversationStore`.
+
+    Summarised messages stay in the database until the conversation is cleared.
+
+    Args:
+        namespace: Whose conversations.
+        read: Reads.
+        write: Writes; those that write wait for each other.
+    """
+
+    def __init__(self, namespace: str, read: Run, write: Run) -> None:
+        self._namespace = namespace
+        self._read = read
+        self._write = write
+
+    async def append(self, conversation: str, messages: Sequence[ChatMessage]) -> int:
+        """Keep messages, next to each other; the position of the last one.
+
+        Raises:
+            JournalError: When they cannot be written.
+        """
+        some = tuple(messages)
+        return await self._write(lambda c: _append(c, self._namespace, conversation, some))
+
+    async def load(self, conversation: str, limit: int | None = None) -> ConversationState:
+        """A conversation; an empty one when there is none.
+
+        Raises:
+            JournalError: When it cannot be read.
+        """
+        return await self._read(lambda c: _load(c, self._namespace, conversation, limit))
+
+    async def read(self, conversation: str, after: int, limit: int) -> Sequence[ChatMessage]:
+        """The first messages after a position, in order, summarised ones included."""
+
+        def read(connection: Connection) -> list[ChatMessage]:
+            head = _head(connection, self._namespace, conversation)
+            if head is None:
+                return []
+            rows = connection.execute(
+                f"SELECT {_MESSAGE} FROM delf_messages "  # noqa: S608 - own names
+                "WHERE conversation = :key AND seq > :after ORDER BY seq LIMIT :limit",
+                {"key": head[0], "after": after, "limit": limit},
+            )
+            return [_message(row) for row in rows]
+
+        return await self._read(read)
+
+    async def summarize(
+        self, conversation: str, summary: str, upto: int, *, instead_of: int
+    ) -> bool:
+        """Set the summary; False, and nothing changes, if somebody else was quicker."""
+
+        def write(connection: Connection) -> bool:
+            rows = connection.execute(
+                "UPDATE delf_conversations SET summary = :summary, summarized = :upto "
+                "WHERE namespace = :namespace AND name = :name AND summarized = :before "
+                "AND last >= :upto RETURNING id",
+                {
+                    "summary": summary,
+                    "upto": upto,
+                    "namespace": self._namespace,
+                    "name": conversation,
+                    "before": instead_of,
+                },
+            )
+            return bool(rows)
+
+        return await self._write(write)
+
+    async def clear(self, conversation: str) -> None:
+        """Forget messages and summary. Positions go on after the last one."""
+
+        def write(connection: Connection) -> None:
+            head = _head(connection, self._namespace, conversation)
+            if head is None:
+                return
+            key = {"key": head[0]}
+            connection.execute("DELETE FROM delf_messages WHERE conversation = :key", key)
+            connection.execute(
+                "UPDATE delf_conversations SET summary = NULL, summarized = last, messages = 0, "
+                "title = '' WHERE id = :key",
+                key,
+            )
+
+        await self._write(write)
+
+    async def find(self, limit: int = 100) -> Sequence[ConversationRecord]:
+        """The conversations that have messages, the newest first."""
+
+        def read(connection: Connection) -> list[ConversationRecord]:
+            rows = connection.execute(
+                "SELECT name, messages, updated_at, title FROM delf_conversations "
+                "WHERE namespace = :namespace AND messages > 0 "
+                "ORDER BY updated_at DESC, id DESC LIMIT :limit",
+                {"namespace": self._namespace, "limit": limit},
+            )
+            return [
+                ConversationRecord(
+                    conversation=name, messages=messages, updated_at=updated, title=title
+                )
+                for name, messages, updated, title in rows
+            ]
+
+        return await self._read(read)
+
+
+def _head(
+    connection: Connection, namespace: str, name: str
+) -> tuple[int, int, int, str | None] | None:
+    """Key, last position, last summarised position and summary."""
+    rows = connection.execute(
+        "SELECT id, last, summarized, summary FROM delf_conversations "
+        "WHERE namespace = :namespace AND name = :name",
+        {"namespace": namespace, "name": name},
+    )
+    return cast("tuple[int, int, int, str | None]", tuple(rows[0])) if rows else None
+
+
+def _load(
+    connection: Connection, namespace: str, name: str, limit: int | None
+) -> ConversationState:
+    head = _head(connection, namespace, name)
+    if head is None:
+        return ConversationState()
+    key, last, summarized, summary = head
+    # Positions have no gap, so the newest messages are found without counting.
+    after = summarized if limit is None else max(summarized, last - limit)
+    rows = connection.execute(
+        f"SELECT {_MESSAGE} FROM delf_messages "  # noqa: S608 - own names
+        "WHERE conversation = :key AND seq > :after ORDER BY seq",
+        {"key": key, "after": after},
+    )
+    messages = tuple(_message(row) for row in rows)
+    return ConversationState(messages=messages, summary=summary, summarized=summarized, last=last)
+
+
+def _append(
+    connection: Connection, namespace: str, name: str, messages: Sequence[ChatMessage]
+) -> int:
+    head = _head(connection, namespace, name)
+    if not messages:
+        return head[1] if head is not None else 0
+    if head is None:
+        rows = connection.execute(
+            "INSERT INTO delf_conversations "
+            "(namespace, name, title, updated_at, messages, last, summarized) "
+            "VALUES (:namespace, :name, '', :at, 0, 0, 0) RETURNING id",
+            {"namespace": namespace, "name": name, "at": messages[-1].at},
+        )
+        head = (int(rows[0][0]), 0, 0, None)
+    key, last = head[:2]
+    rows = [
+        (key, number, _storable(m.role), _storable(m.content), m.at, m.task_id)
+        for number, m in enumerate(messages, last + 1)
+    ]
+    columns = ("conversation", "seq", "role", "content", "at", "task_id")
+    connection.insert("delf_messages", columns, rows)
+    last += len(rows)
+    connection.execute(
+        "UPDATE delf_conversations SET last = :last, messages = messages + :more, "
+        "updated_at = :at, title = CASE WHEN title = '' THEN :title ELSE title END "
+        "WHERE id = :key",
+        {
+            "key": key,
+            "last": last,
+            "more": len(rows),
+            "at": messages[-1].at,
+            "title": _storable(" ".join(messages[0].content.split()))[:_TITLE],
+        },
+    )
+    return last
+
+
+def _storable(text: str) -> str:
+    """A text as both databases take it: no NUL, no half of a surrogate pair."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def _message(row: Sequence[Any]) -> ChatMessage:
+    seq, role, content, at, task_id = row
+    return ChatMessage(
+        role=cast("Role", role), content=content, at=at, task_id=task_id, position=seq
+    )

@@ -1,0 +1,357 @@
+"""An agent that continues a conversation."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from delf import Agent, Chat, ChatMessage, ConfigurationError, LLMExecutionError, tool
+from delf.events import ModelReplied, TaskFinished, Warned
+from delf.messages import ModelReply, Usage
+
+SUMMARY = "Summary of what was said before in this conversation:\n"
+
+
+@tool(confirm=False)
+async def hold() -> str:
+    """Wait until the test goes on."""
+    hold_began.set()
+    await asyncio.sleep(60)
+    return "never"
+
+
+hold_began = asyncio.Event()
+
+
+@pytest.fixture
+def make_agent(delf_host):
+    made = []
+
+    def make(chat, *tools, **options):
+        options = {"llm": "scripted", "sandbox": "local", "host": delf_host, **options}
+        made.append(Agent(chat=chat, tools=tools, **options))
+        return made[-1]
+
+    yield make
+    for agent in made:
+        agent.stop()
+
+
+def turns(chat):
+    return [(message.role, message.content) for message in chat]
+
+
+def roles(request):
+    return [message.role for message in request.messages]
+
+
+def conversation_of(request):
+    """What is between the rules and the task."""
+    return [message.text for message in request.messages[1:-1]]
+
+
+class TestTurns:
+    def test_a_task_and_its_answer_become_messages(self, make_agent, scripted_model):
+        chat = Chat()
+        scripted_model.writes("print('hello Ada')", "print('Ada')")
+        agent = make_agent(chat)
+        first = agent.run("I am Ada.")
+        agent.run("Who am I?")
+        assert turns(chat) == [
+            ("user", "I am Ada."),
+            ("assistant", "hello Ada"),
+            ("user", "Who am I?"),
+            ("assistant", "Ada"),
+        ]
+        assert {message.task_id for message in chat[:2]} == {first.trace.task_id}
+        assert roles(scripted_model.requests[1]) == ["system", "user", "assistant", "user"]
+        assert conversation_of(scripted_model.requests[1]) == ["I am Ada.", "hello Ada"]
+
+    def test_the_beginning_of_the_prompt_stays_as_it_is(self, make_agent, scripted_model):
+        scripted_model.writes(*(f"print({n})" for n in range(8)))
+        chat = Chat(keep=4, summarizer_llm="scripted:summary")
+        scripted_model.replies.insert(3, "a summary")
+        agent = make_agent(chat)
+        for number in range(4):
+            agent.run(f"task {number}")
+        heads = {r.messages[0].text for r in scripted_model.requests if r.purpose == "generate"}
+        assert len(heads) == 1
+        before, after = scripted_model.requests[1].messages, scripted_model.requests[2].messages
+        assert after[: len(before) - 1] == before[:-1]
+
+    def test_a_failed_task_leaves_what_it_printed_and_why(self, make_agent, scripted_model):
+        chat = Chat()
+        scripted_model.writes("print('half')\n1 / 0", "print('whole')")
+        agent = make_agent(chat, retry_count=0)
+        assert not agent.run("Do it.").status
+        agent.run("Again.")
+        (asked, answered) = conversation_of(scripted_model.requests[1])
+        assert asked == "Do it."
+        assert answered.startswith("half\n\n(This task was not completed: ")
+        assert "ZeroDivisionError" in answered
+        assert len(chat) == 4
+
+    async def test_a_cancelled_task_leaves_a_note(self, make_agent, scripted_model):
+        chat = Chat()
+        hold_began.clear()
+        scripted_model.writes("await hold()")
+        async with make_agent(chat, hold) as agent:
+            work = asyncio.create_task(agent.arun("Wait."))
+            await hold_began.wait()
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await work
+        assert turns(chat) == [
+            ("user", "Wait."),
+            ("assistant", "(This task was not completed: the task was cancelled)"),
+        ]
+
+    async def test_tasks_at_once_keep_their_pairs_together(self, make_agent, scripted_model):
+        chat = Chat(summarize=False)
+        scripted_model.default = lambda request: (
+            f"```python\nprint('answer to', {request.messages[-1].text.split()[-1]!r})\n```"
+        )
+        async with make_agent(chat) as agent:
+            await asyncio.gather(*(agent.arun(f"question {n}") for n in range(12)))
+        found = [message.content for message in chat]
+        pairs = list(zip(found[::2], found[1::2], strict=True))
+        assert sorted(pairs) == sorted((f"question {n}", f"answer to {n}") for n in range(12))
+
+    def test_a_background_task_stays_with_its_conversation(self, make_agent, scripted_model):
+        chat = Chat()
+        scripted_model.writes("print('one')")
+        agent = make_agent(chat)
+        task = agent.submit("first")
+        chat.switch("second")
+        agent.wait(task, 20)
+        assert len(chat) == 0
+        chat.switch("default")
+        assert len(chat) == 2
+
+    async def test_one_agent_serves_several_conversations(self, make_agent, scripted_model):
+        chat = Chat(summarize=False)
+        scripted_model.default = lambda request: f"```python\nprint({len(request.messages)})\n```"
+        async with make_agent(chat) as agent:
+            for _ in range(2):
+                await asyncio.gather(
+                    *(agent.arun("go on", conversation_id=f"user {n}") for n in range(5))
+                )
+            task = agent.submit("go on", conversation_id="user 0")
+            await asyncio.to_thread(agent.wait, task, 20)
+            async for _ in agent.stream("go on", conversation_id="user 1"):
+                pass
+        assert len(chat) == 0
+        counts = {}
+        for number in range(5):
+            chat.switch(f"user {number}")
+            counts[number] = [message.content for message in chat.by_role("assistant")]
+        assert counts[0] == counts[1] == ["2", "4", "6"]
+        assert counts[2] == counts[3] == counts[4] == ["2", "4"]
+
+    def test_a_conversation_needs_a_chat(self, make_agent):
+        with pytest.raises(ConfigurationError, match="no chat"):
+            make_agent(None).run("go on", conversation_id="x")
+
+    def test_long_messages_are_cut_in_the_prompt_only(self, make_agent, scripted_model):
+        chat = Chat()
+        chat.append("user", "x" * 100_000)
+        chat.append("assistant", "ok")
+        scripted_model.writes("print(1)")
+        make_agent(chat).run("go on")
+        shown = conversation_of(scripted_model.requests[0])[0]
+        assert len(shown) < 9_000
+        assert shown.endswith("(cut, 100,000 characters)")
+        assert len(chat[0].content) == 100_000
+
+    def test_no_secret_is_kept(self, make_agent, scripted_model):
+        key = "sk-planted-0123456789abcdef"
+        chat = Chat()
+        scripted_model.writes(f"print('the key is {key}')")
+        make_agent(chat, providers={"openai": key}).run(f"say {key}")
+        assert turns(chat) == [("user", "say [redacted]"), ("assistant", "the key is [redacted]")]
+
+    async def test_a_resumed_task_is_added_once(self):
+        chat = Chat()
+        await chat.here().keep("do it", "done", "task_1", again=False)
+        await chat.here().keep("do it", "done", "task_1", again=True)
+        await chat.here().keep("do more", "done", "task_2", again=True)
+        assert [message.content for message in chat.by_role("user")] == ["do it", "do more"]
+
+    def test_a_chat_must_be_one(self, make_agent):
+        with pytest.raises(ConfigurationError, match="chat is a bool"):
+            make_agent(True)
+
+
+class TestWhatIsShown:
+    def test_the_window(self, make_agent, scripted_model):
+        chat = Chat(history_window=2, summarize=False)
+        for number in range(6):
+            chat.append("assistant" if number % 2 else "user", str(number))
+        scripted_model.writes("print(1)")
+        make_agent(chat).run("go on")
+        assert conversation_of(scripted_model.requests[0]) == ["4", "5"]
+
+    def test_a_window_that_begins_with_an_answer(self, make_agent, scripted_model):
+        chat = Chat(history_window=1, summarize=False)
+        chat.append("user", "q")
+        chat.append("assistant", "a")
+        scripted_model.writes("print(1)")
+        make_agent(chat).run("go on")
+        assert roles(scripted_model.requests[0]) == ["system", "user", "assistant", "user"]
+
+    def test_one_speaker_twice_becomes_one_message(self, make_agent, scripted_model):
+        chat = Chat()
+        chat.append("user", "one")
+        chat.append("user", "two")
+        scripted_model.writes("print(1)")
+        make_agent(chat).run("go on")
+        assert conversation_of(scripted_model.requests[0]) == ["one\n\ntwo"]
+
+    @pytest.mark.parametrize("kind", ["plain", "async", "dicts"])
+    def test_the_transform(self, make_agent, scripted_model, kind):
+        def plain(messages):
+            return [m for m in messages if "secret" not in m.content]
+
+        async def later(messages):
+            return plain(messages)
+
+        def dicts(messages):
+            return [{"role": m.role, "content": m.content} for m in plain(messages)]
+
+        transform = {"plain": plain, "async": later, "dicts": dicts}[kind]
+        chat = Chat(history_transform=transform)
+        chat.append("user", "my secret")
+        chat.append("user", "my name")
+        scripted_model.writes("print(1)")
+        make_agent(chat).run("go on")
+        assert conversation_of(scripted_model.requests[0]) == ["my name"]
+        assert chat[0].content == "my secret"
+
+    @pytest.mark.parametrize(
+        ("transform", "says"),
+        [
+            (lambda messages: 1 / 0, "ZeroDivisionError"),
+            (lambda messages: "text", "returned str"),
+            (lambda messages: [3], "returned a int"),
+            (lambda messages: [{"role": "bot", "content": ""}], "no role 'bot'"),
+        ],
+    )
+    def test_a_transform_that_fails_shows_nothing(
+        self, make_agent, scripted_model, transform, says
+    ):
+        chat = Chat(history_transform=transform)
+        chat.append("user", "secret")
+        response = make_agent(chat).run("go on")
+        assert says in response.error
+        assert scripted_model.requests == []
+
+
+class TestSummaries:
+    def priced(self, text, cost=0.25):
+        usage = Usage(input_tokens=10, output_tokens=5)
+        return ModelReply(text=text, model="scripted", usage=usage, cost_usd=cost)
+
+    def filled(self, **options):
+        chat = Chat(keep=2, **options)
+        for number in range(4):
+            chat.append("assistant" if number % 2 else "user", f"message {number}")
+        return chat
+
+    def test_they_are_made_before_the_task_and_counted(self, make_agent, scripted_model):
+        chat = self.filled()
+        scripted_model.says(self.priced("It began."))
+        scripted_model.writes("print('done')")
+        agent = make_agent(chat)
+        response = agent.run("go on")
+        asked, task = scripted_model.requests
+        assert (asked.purpose, task.purpose) == ("summarize", "generate")
+        assert conversation_of(task) == ["message 2", "message 3"]
+        assert task.messages[-1].text.startswith(f"{SUMMARY}It began.\n\n")
+        assert task.messages[-1].text.endswith("Task:\ngo on")
+        assert chat.summary == "It began."
+        assert [call.purpose for call in response.trace.model_calls] == ["summarize", "generate"]
+        assert response.cost_usd == pytest.approx(0.25)
+        assert agent.total_cost_usd == pytest.approx(0.25)
+        assert agent.usage.input_tokens == 110
+
+    @pytest.mark.parametrize(
+        ("chat_model", "models", "expected"),
+        [
+            ("scripted:own", {"llm": "scripted:main"}, "scripted:own"),
+            (None, {"light_llm": "scripted:light", "heavy_llm": "scripted:main"}, "scripted:light"),
+            (None, {"llm": "scripted:main"}, "scripted:main"),
+        ],
+    )
+    def test_which_model_makes_them(self, delf_host, scripted_model, chat_model, models, expected):
+        scripted_model.says("It began.").writes("print(1)")
+        events = []
+        chat = self.filled(summarizer_llm=chat_model)
+        with Agent(host=delf_host, sandbox="local", chat=chat, **models) as agent:
+            asyncio.run(agent.arun("go on", listeners=[events.append]))
+        replied = [event for event in events if isinstance(event, ModelReplied)]
+        assert [(e.model, e.purpose) for e in replied] == [
+            (expected, "summarize"),
+            ("scripted:main", "generate"),
+        ]
+
+    @pytest.mark.parametrize("answer", [LLMExecutionError("no quota"), "", RuntimeError("odd")])
+    def test_a_failure_is_a_warning_and_nothing_is_lost(self, make_agent, scripted_model, answer):
+        chat = self.filled()
+        scripted_model.says(answer).writes("print('done')")
+        events = []
+        agent = make_agent(chat)
+        with agent:
+            response = asyncio.run(agent.arun("go on", listeners=[events.append]))
+        assert response.status
+        (warned,) = [event for event in events if isinstance(event, Warned)]
+        assert warned.message.startswith("the conversation was not summarised, and nothing of it")
+        assert isinstance(events[-1], TaskFinished)
+        assert len(conversation_of(scripted_model.requests[1])) == 4
+        assert (len(chat), chat.summary) == (6, None)
+
+    def test_the_budget_holds_for_them(self, make_agent, scripted_model):
+        chat = self.filled()
+        scripted_model.says(self.priced("It began.", cost=1.0))
+        response = make_agent(chat, budget_usd=0.5).run("go on")
+        assert "budget" in response.error
+        assert len(scripted_model.requests) == 1
+        assert chat.summary == "It began."
+
+    def test_none_without_summarize(self, make_agent, scripted_model):
+        chat = self.filled(summarize=False)
+        scripted_model.writes("print('done')")
+        make_agent(chat).run("go on")
+        assert len(conversation_of(scripted_model.requests[0])) == 4
+
+    async def test_two_tasks_at_once_make_one(self, make_agent, scripted_model):
+        chat = self.filled()
+        both = asyncio.Event()
+
+        async def answer(request):
+            if request.purpose == "summarize":
+                await both.wait()
+                return "It began."
+            both.set()
+            return "```python\nprint(1)\n```"
+
+        scripted_model.default = answer
+        async with make_agent(chat) as agent:
+            await asyncio.gather(agent.arun("a"), agent.arun("b"))
+        purposes = [request.purpose for request in scripted_model.requests]
+        assert purposes.count("summarize") == 1
+        assert len(chat) == 6
+
+    def test_asked_for_it_counts_as_the_agent_s(self, make_agent, scripted_model):
+        chat = self.filled()
+        agent = make_agent(chat, llm="scripted:main").start()
+        scripted_model.says(self.priced("It began."))
+        assert chat.compress()
+        assert scripted_model.configs[-1].model == "scripted:main"
+        assert agent.total_cost_usd == pytest.approx(0.25)
+        chat.close()
+
+
+def test_what_a_message_is():
+    message = ChatMessage(role="user", content="x")
+    assert (message.position, message.task_id) == (0, None)

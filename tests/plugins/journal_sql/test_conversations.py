@@ -1,0 +1,258 @@
+"""Conversations in the journal's database."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from delf import Agent, Chat
+from delf.events import TaskStarted
+from delf.protocols.conversation import ChatMessage, SupportsConversations
+from delf.testing import ConversationContract
+from delf_journal_sql import SqlJournal
+from delf_journal_sql.database import open_database
+from delf_journal_sql.schema import MIGRATIONS, migrate
+from delf_journal_sql.settings import JournalSettings
+from delf_journal_sql.sqlite import SqliteConnection
+
+
+class TestContract(ConversationContract):
+    @pytest.fixture
+    def conversations(self, journal_url, open_journal):
+        return open_journal(journal_url).conversations("default")
+
+
+def user(text):
+    return ChatMessage(role="user", content=text, at=time.time())
+
+
+async def test_namespaces_are_apart(journal_url, open_journal):
+    journal = open_journal(journal_url)
+    assert isinstance(journal, SupportsConversations)
+    await journal.conversations("a").append("c", [user("x")])
+    assert await journal.conversations("b").find() == []
+    assert (await journal.conversations("b").load("c")).last == 0
+
+
+async def test_they_are_there_after_closing(journal_url, open_journal):
+    journal = open_journal(journal_url)
+    await journal.conversations("a").append("c", [user("x")])
+    await journal.aclose()
+    assert (await journal.conversations("a").load("c")).last == 1
+    assert (await open_journal(journal_url).conversations("a").load("c")).last == 1
+
+
+async def test_no_text_is_refused(journal_url, open_journal):
+    store = open_journal(journal_url).conversations("a")
+    odd = "a\x00b\ud800c"
+    await store.append("c", [user(odd), user("'; DROP TABLE delf_messages; --")])
+    messages = (await store.load("c")).messages
+    assert [m.content for m in messages] == ["a\ufffdb?c", "'; DROP TABLE delf_messages; --"]
+
+
+async def test_a_journal_of_the_version_before_gets_the_tables(journal_url, open_journal):
+    settings = JournalSettings.for_instance("journal_sql", {"url": journal_url})
+    database = open_database(settings)
+    migrate(database, MIGRATIONS[:3])
+    database.close()
+    journal = open_journal(journal_url)
+    await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
+    await journal.conversations("a").append("c", [user("x")])
+    assert len(await journal.read("t")) == 1
+
+
+WRITER = """
+import asyncio, sys, time
+from delf.protocols.conversation import ChatMessage
+from delf_journal_sql import SqlJournal
+
+async def main(url, name, turns):
+    journal = SqlJournal(url)
+    for conversation in ("shared", name):
+        for turn in range(turns):
+            pair = [
+                ChatMessage(role="user", content=f"ask {name} {turn}", at=time.time()),
+                ChatMessage(role="assistant", content=f"answer {name} {turn}", at=time.time()),
+            ]
+            await journal.conversations("default").append(conversation, pair)
+    await journal.aclose()
+
+asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+"""
+
+
+@pytest.mark.timeout(90)
+async def test_several_processes_lose_nothing(journal_url, open_journal):
+    turns, names = 25, ["p0", "p1", "p2"]
+    commands = [[sys.executable, "-c", WRITER, journal_url, name, str(turns)] for name in names]
+    processes = [subprocess.Popen(command) for command in commands]
+    for process in processes:
+        assert await asyncio.to_thread(process.wait, 80) == 0
+    store = open_journal(journal_url).conversations("default")
+    shared = (await store.load("shared")).messages
+    assert [m.position for m in shared] == list(range(1, 2 * turns * len(names) + 1))
+    texts = [m.content for m in shared]
+    pairs = list(zip(texts[::2], texts[1::2], strict=True))
+    assert all(a.removeprefix("ask") == b.removeprefix("answer") for a, b in pairs)
+    for name in names:
+        mine = [a for a, _ in pairs if a.split()[1] == name]
+        assert mine == [f"ask {name} {turn}" for turn in range(turns)]
+        assert (await store.load(name)).last == 2 * turns
+
+
+# -- a chat that persists -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def make_agent(delf_host):
+    made = []
+
+    def make(chat, **options):
+        given = {"llm": "scripted", "sandbox": "local", "host": delf_host, **options}
+        made.append(Agent(chat=chat, **given))
+        return made[-1]
+
+    yield make
+    for agent in made:
+        agent.stop()
+
+
+def test_a_chat_goes_on_in_another_program(make_agent, scripted_model, journal_url):
+    scripted_model.writes("print('hello Ada')", "print('Ada')")
+    make_agent(Chat(persist=True, path=journal_url)).run("I am Ada.")
+    with Chat(persist=True, path=journal_url) as later:
+        assert [message.content for message in later] == ["I am Ada.", "hello Ada"]
+        make_agent(later).run("Who am I?")
+        assert later.messages[-1] == {"role": "assistant", "content": "Ada"}
+    assert "hello Ada" in scripted_model.prompts[1]
+
+
+def test_summarised_messages_stay_in_the_database(make_agent, scripted_model, sqlite_place):
+    chat = Chat(keep=2, persist=True, path=sqlite_place)
+    for text in ("a", "b", "c", "d"):
+        chat.append("user", text)
+    scripted_model.says("It began.").writes("print('done')")
+    make_agent(chat).run("go on")
+    assert [message.content for message in chat] == ["c", "d", "go on", "done"]
+    assert chat.summary == "It began."
+    kept = asyncio.run(SqlJournal(sqlite_place).conversations("default").read("default", 0, 99))
+    assert [m.content for m in kept] == ["a", "b", "c", "d", "go on", "done"]
+    chat.close()
+
+
+def test_what_another_program_adds_is_seen(make_agent, scripted_model, sqlite_place):
+    mine = Chat(persist=True, path=sqlite_place)
+    other = Chat(persist=True, path=sqlite_place)
+    mine.append("user", "one")
+    assert len(mine) == 1
+    other.append("user", "two")
+    assert len(mine.reload().messages) == 2
+    other.append("user", "three")
+    scripted_model.writes("print(1)")
+    make_agent(mine).run("go on")
+    assert "three" in scripted_model.prompts[0]
+    assert len(mine) == 5
+    mine.close()
+    other.close()
+
+
+def test_the_default_place_is_the_journal_s(make_agent, scripted_model, sqlite_place, monkeypatch):
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", sqlite_place)
+    scripted_model.writes("print(1)")
+    chat = Chat(persist=True, namespace="mine", conversation_id="x")
+    make_agent(chat, journal="sql").run("go on")
+    found = asyncio.run(SqlJournal(sqlite_place).conversations("mine").find())
+    assert [(r.conversation, r.messages, r.title) for r in found] == [("x", 2, "go on")]
+    assert len(asyncio.run(SqlJournal(sqlite_place).find())) == 1
+    chat.close()
+
+
+def test_a_turn_that_cannot_be_kept_is_a_warning(make_agent, scripted_model, sqlite_place):
+    chat = Chat(persist=True, path=sqlite_place)
+    chat.append("user", "one")
+
+    def break_it(_request):
+        import sqlite3
+
+        with sqlite3.connect(sqlite_place) as connection:
+            connection.execute("DROP TABLE delf_messages")
+        connection.close()
+        return "```python\nprint('done')\n```"
+
+    scripted_model.says(break_it)
+    response = make_agent(chat).run("go on")
+    assert (response.status, response.text) == (True, "done")
+    (warning,) = response.trace.warnings
+    assert warning.startswith("the conversation may lack this task: the journal")
+    chat.close()
+
+
+def test_a_conversation_that_cannot_be_read_fails_the_task(make_agent, scripted_model, tmp_path):
+    place = tmp_path / "broken.db"
+    place.write_bytes(b"this is no database, " * 100)
+    chat = Chat(persist=True, path=place)
+    response = make_agent(chat).run("go on")
+    assert "damaged, or no SQLite file" in response.error
+    assert scripted_model.requests == []
+    chat.close()
+
+
+# -- what it costs --------------------------------------------------------------------------------
+
+
+@contextmanager
+def counting(monkeypatch) -> Iterator[list[int]]:
+    """The rows that each statement on SQLite returns, for statements about conversations."""
+    rows: list[int] = []
+    execute = SqliteConnection.execute
+
+    def counted(self, sql, parameters=None):
+        found = execute(self, sql, parameters)
+        if "delf_messages" in sql or "delf_conversations" in sql:
+            rows.append(len(found))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteConnection, "execute", counted)
+        yield rows
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("options", [{"summarize": False}, {"keep": 10}], ids=["plain", "summary"])
+async def test_two_hundred_turns_cost_the_same_each(
+    make_agent, scripted_model, sqlite_place, monkeypatch, options
+):
+    chat = Chat(persist=True, path=sqlite_place, history_window=20, **options)
+
+    def answer(request):
+        if request.purpose == "summarize":
+            return f"summary {len(scripted_model.requests)}"
+        return "```python\nprint('answer')\n```"
+
+    scripted_model.default = answer
+    costs, shown = [], []
+    async with make_agent(chat) as agent:
+        with counting(monkeypatch) as rows:
+            for turn in range(200):
+                before = len(rows), sum(rows)
+                response = await agent.arun(f"turn {turn}")
+                assert response.status, response.error
+                costs.append((len(rows) - before[0], sum(rows) - before[1]))
+                shown.append(len(scripted_model.requests[-1].messages))
+                if "keep" in options:
+                    state = await chat.areload()
+                    assert len(state.messages) <= 10 + 2
+    steady = costs[20:]
+    assert len(set(steady)) == 1, sorted(set(steady))
+    statements, loaded = steady[0]
+    assert statements <= 15
+    assert loaded <= (35 if "keep" in options else 25)
+    assert max(shown) <= 2 + 20
+    assert len(set(shown[20:])) == 1
+    await chat.aclose()
