@@ -276,10 +276,31 @@ class MemoryRetrievalError(DelfError):
 
 
 class BudgetExceededError(DelfError):
-    """The agent's budget is used up; nothing more was spent."""
+    """The agent's budget is used up, or the next call would pass it; nothing more was spent.
+
+    Args:
+        message: The figures, for people.
+        limit_usd: The budget.
+        spent_usd: What was spent of it.
+        expected_usd: What the call that was not made would have cost, where that is known.
+    """
 
     code = "AGT-006"
     default_hint = "agent.reset_budget(limit) sets a new one"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        limit_usd: float | None = None,
+        spent_usd: float = 0.0,
+        expected_usd: float | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.limit_usd = limit_usd
+        self.spent_usd = spent_usd
+        self.expected_usd = expected_usd
 
 
 class TaskTimeoutError(DelfError):

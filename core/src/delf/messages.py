@@ -103,6 +103,25 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a model costs, in USD per million tokens."""
+
+    input: float
+    output: float
+    cached_input: float
+
+    def cost(self, usage: Usage) -> float:
+        """The price of some tokens, in USD."""
+        fresh = usage.input_tokens - usage.cached_tokens
+        total = (
+            fresh * self.input
+            + usage.cached_tokens * self.cached_input
+            + usage.output_tokens * self.output
+        )
+        return total / 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
     """A model's whole answer.
 

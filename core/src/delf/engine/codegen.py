@@ -50,6 +50,8 @@ class CodegenStrategy:
                     answer += printed
                     await _record_rerun(host, outcome, reruns)
                     messages = (*messages, *rerun_messages(code, outcome, printed))
+                case _ if host.asker.refused:
+                    raise _give_up(host, answer + printed, host.asker.refused[-1])
                 case _:
                     if retries >= host.config.retry_count:
                         raise _give_up(host, answer + printed, as_error(outcome))

@@ -71,6 +71,8 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
 
 
 async def _work(run: TaskRun, strategy: Strategy) -> str:
+    if run.replay is None:
+        run.asker.ledger.check()
     await recall(run)
     await select(run)
     run.open_session()

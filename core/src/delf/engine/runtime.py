@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from delf.config.schema import LLM_FIELDS, AgentConfig
 from delf.engine.approvals import Approvals, CallbackChannel, NamedChannel
+from delf.engine.builtins.llm import LLM, files_by_name
 from delf.engine.factories import make
 from delf.engine.gate import Gate
 from delf.engine.log import TaskLog
@@ -23,6 +24,7 @@ from delf.engine.output import OutputFolder
 from delf.engine.pending import PendingRequests
 from delf.engine.pipeline import TaskResult, run_task
 from delf.engine.prefilters import choose_prefilter
+from delf.engine.pricing import Pricing, load_pricing
 from delf.engine.prompt import TaskContext
 from delf.engine.redaction import (
     Redactor,
@@ -35,7 +37,7 @@ from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
 from delf.engine.slots import Slot
 from delf.engine.task import TaskRun
 from delf.engine.toolset import Toolset, load_toolset
-from delf.engine.usage import Ledger, Pricing, load_pricing
+from delf.engine.usage import Ledger
 from delf.environment import using_environ
 from delf.errors import AgentStateError, ConfigurationError, DelfError
 from delf.events import Event, TaskFinished
@@ -116,6 +118,7 @@ class Runtime:
         self._stopped = False
         self._warming: asyncio.Future[None] | None = None
         self._toolset: Toolset
+        self._shown_files: Sequence[str] = ()
         self._sandbox: ChosenSandbox
         self._journal: Journal
         self._approvals: Approvals
@@ -140,12 +143,15 @@ class Runtime:
         )
         for spec in parts.host.specs(ObserverSpec):
             self._feeds.append(ObserverFeed(spec.name, self._make(ObserverSpec, spec.name)))
+        everything = await self._toolset.with_builtins([LLM()])
+        files = _checked_files(config.files)
+        self._shown_files = [self._sandbox.backend.visible_path(path) for path in files]
         self._spec = SessionSpec(
-            tools=self._toolset.names_for_sandbox(),
+            tools=everything.names_for_sandbox(),
             modules=allowed_modules(config.allowed_libs),
             libraries=tuple(config.allowed_libs),
             limits=self._limits,
-            files=_checked_files(config.files),
+            files=files,
         )
         self._models.get(config.main_llm)
         self._warming = asyncio.ensure_future(self._warm_up())
@@ -206,7 +212,7 @@ class Runtime:
 
     async def _work(self, order: TaskOrder) -> FinishedTask:
         slot = Slot(self._places)
-        run = self._prepare(order, slot)
+        run = await self._prepare(order, slot)
         strategy = cast("Strategy", self._host.resolve(self._strategy_spec())())
         async with slot.taken():
             result = await run_task(run, strategy, order.timeout, self._parts.agent_id)
@@ -234,21 +240,12 @@ class Runtime:
     def _strategy_spec(self) -> StrategySpec:
         return self._host.spec(StrategySpec, self._config.strategy)
 
-    def _prepare(self, order: TaskOrder, slot: Slot) -> TaskRun:
+    async def _prepare(self, order: TaskOrder, slot: Slot) -> TaskRun:
         config = self._config
         replay = Replay(order.past, PATIENCE_SECONDS) if order.past else None
         redactor = self._redactor
         listeners = [*self._feeds, *order.listeners]
         log = TaskLog(order.task_id, self._journal, listeners, redactor, replay)
-        gate = Gate(
-            self._toolset,
-            self._approvals.for_task(order, log, slot),
-            log,
-            self._executor,
-            self._limits.frame_bytes - 1024,
-            redactor,
-            replay,
-        )
         asker = Asker(
             pool=self._models,
             ledger=self._parts.ledger,
@@ -260,13 +257,23 @@ class Runtime:
             redactor=redactor,
             replay=replay,
         )
+        files = files_by_name(self._spec.files, self._shown_files)
+        tools = await self._toolset.with_builtins([LLM(asker, config, files)])
+        gate = Gate(
+            tools,
+            self._approvals.for_task(order, log, slot),
+            log,
+            self._executor,
+            self._limits.frame_bytes - 1024,
+            redactor,
+            replay,
+        )
         prefilter = choose_prefilter(self._host, config.prefilter_mode, len(self._toolset))
-        visible = self._sandbox.backend.visible_path
         return TaskRun(
             task=order.task,
             config=config,
             log=log,
-            tools=self._toolset,
+            tools=tools,
             gate=gate,
             asker=asker,
             sandbox=self._sandbox,
@@ -278,9 +285,7 @@ class Runtime:
             seed=replay.seed if replay is not None else secrets.token_hex(16),
             setup=order.setup,
             replay=replay,
-            context=TaskContext(
-                history=order.history, files=[visible(path) for path in self._spec.files]
-            ),
+            context=TaskContext(history=order.history, files=self._shown_files),
         )
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
