@@ -9,8 +9,8 @@ from delf.engine.journal import MemoryJournal
 from delf.engine.log import TaskLog
 from delf.engine.models import Asker, ModelPool
 from delf.engine.prefilters import choose_prefilter
-from delf.engine.sandboxes import choose_sandbox, make_limits
 from delf.engine.pricing import Pricing, load_pricing
+from delf.engine.sandboxes import choose_sandbox, make_limits
 from delf.engine.usage import Ledger
 from delf.errors import (
     BudgetExceededError,

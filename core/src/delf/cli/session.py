@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,9 +14,10 @@ import click
 from delf.agent import Agent
 from delf.cli import errors, output
 from delf.cli.interrupt import run_until_done
-from delf.cli.progress import LiveStatus, Narrator, short_name
+from delf.cli.progress import LiveStatus, Narrator
 from delf.cli.state import State
 from delf.config.connections import make_connection, plugin_warnings
+from delf.engine.views.story import short_name
 from delf.errors import DelfError
 from delf.events import Event
 
@@ -38,7 +39,7 @@ class Options:
         tool_files: Python files with tools.
         overrides: ``KEY=VALUE`` texts.
         show_code: Write each script to stderr.
-        verbose: Write each call to stderr.
+        verbose: Write each step and call to stderr, and the trace's summary at the end.
         as_json: Write the response as JSON.
         events: Write events as JSON lines.
     """
@@ -71,7 +72,7 @@ def run_session(state: State, task: str, options: Options) -> int:
     _log_to_stderr(debug=state.debug)
     screen = output.Screen()
     try:
-        agent = _make_agent(state, options)
+        agent, options = _make_agent(state, options)
         response = _do(agent, task, options, screen)
     except DelfError as error:
         if options.as_json:
@@ -92,19 +93,25 @@ def _write(response: Response, options: Options, screen: output.Screen, *, debug
     status = errors.FAILED if failed else errors.OK
     if response.exception is not None:
         status = errors.report(response.exception, debug=debug)
+    if options.verbose:
+        screen.line(response.trace.summary(), "dim")
     if not options.events and status != errors.USAGE:
         output.show_end(response, screen)
     return status
 
 
-def _make_agent(state: State, options: Options) -> Agent:
+def _make_agent(state: State, options: Options) -> tuple[Agent, Options]:
+    """The agent, and the options with what the configuration says of them."""
     project = state.load_project(options.overrides, options.flags)
     host = state.discover(project.environ)
     for warning in (*project.warnings, *host.warnings, *plugin_warnings(host, project)):
         errors.say("warning", warning)
     written = project.agent.model_fields_set
     default: Any = {} if "timeout" in written else {"timeout": _TIMEOUT}
-    return Agent(tools=_tools(host, project, options), host=host, project=project, **default)
+    # What happens is told by the command, which knows the terminal, and not by the agent.
+    options = replace(options, verbose=options.verbose or project.agent.verbose)
+    tools = _tools(host, project, options)
+    return Agent(tools=tools, host=host, project=project, verbose=False, **default), options
 
 
 def _tools(host: PluginHost, project: Project, options: Options) -> list[Any]:

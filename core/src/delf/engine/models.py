@@ -47,7 +47,7 @@ class ModelPool:
         model = self._open.get(key)
         if model is None:
             spec = self._host.model_spec(config.model)
-            made = self._host.resolve(spec)(config, self._context)
+            made: Model = self._host.resolve(spec)(config, self._context)
             if isinstance(made, SupportsPrice):
                 self._priced[key] = made
             model = self._open[key] = self._recorded(made)

@@ -116,6 +116,7 @@ class Runtime:
         self._background: set[asyncio.Future[None]] = set()
         self._feeds: list[ObserverFeed] = []
         self._stopped = False
+        self._working = 0
         self._warming: asyncio.Future[None] | None = None
         self._toolset: Toolset
         self._shown_files: Sequence[str] = ()
@@ -169,6 +170,16 @@ class Runtime:
         yield from secrets_of_options(parts.plugin_options)
         yield from secrets_of_options(parts.environ)
 
+    @property
+    def sandbox(self) -> dict[str, str]:
+        """The name of the sandbox, and its isolation."""
+        return {"name": self._sandbox.spec.name, "isolation": self._sandbox.spec.isolation}
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many tasks run, and how many wait for a place."""
+        return self._working, len(self._running) - self._working
+
     async def _warm_up(self) -> None:
         """Prepare sandboxes and the model while the first task looks for its context."""
         warm_up = getattr(self._sandbox.backend, "warm_up", None)
@@ -215,7 +226,11 @@ class Runtime:
         run = await self._prepare(order, slot)
         strategy = cast("Strategy", self._host.resolve(self._strategy_spec())())
         async with slot.taken():
-            result = await run_task(run, strategy, order.timeout, self._parts.agent_id)
+            self._working += 1
+            try:
+                result = await run_task(run, strategy, order.timeout, self._parts.agent_id)
+            finally:
+                self._working -= 1
         return FinishedTask(result=result, run=run)
 
     async def take_up(self, task_id: str) -> Sequence[Event]:
