@@ -132,13 +132,8 @@ class AgentFacts:
 
 
 def _words(model: LLMConfig) -> str:
-    """A model with its address and settings; without key, headers, and login in the address."""
-    text = model.model
-    if model.base_url is not None:
-        scheme, slashes, rest = model.base_url.rpartition("://")
-        host, slash, path = rest.partition("/")
-        path = path.partition("?")[0]
-        text += f" at {scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}"
+    """A model with its address and settings; without key, headers, and login."""
+    text = model.model if model.address is None else f"{model.model} at {model.address}"
     settings: Sequence[str] = [f"{name}={value!r}" for name, value in model.settings.items()]
     return f"{text} ({', '.join(settings)})" if settings else text
 

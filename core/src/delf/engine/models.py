@@ -84,7 +84,7 @@ class ModelPool:
 
 
 def _key(config: LLMConfig) -> str:
-    return repr((config, config.api_key, sorted((config.headers or {}).items())))
+    return repr((config, config.base_url, config.api_key, sorted((config.headers or {}).items())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
