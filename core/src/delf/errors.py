@@ -112,6 +112,7 @@ class ConnectionFileNotFoundError(ConfigurationError):
     """A file that a connection needs (credentials, a specification) does not exist."""
 
     code = "ERR-CONN-002"
+    default_hint = "a relative path starts at the working folder"
 
 
 class ToolDefinitionError(ConfigurationError):
@@ -249,18 +250,21 @@ class WireError(SandboxExecutionError):
     """The sandbox's end of the wire sent something that is not of the protocol."""
 
     code = "ERR-SANDBOX-004"
+    default_hint = "try again; a sandbox that fails so without a script that meddles has a defect"
 
 
 class ApprovalRejectedError(DelfError):
     """A person, or the policy, said no to an action."""
 
     code = "ERR-APPROVAL-001"
+    default_hint = "confirm= says which actions ask, approval_mode and approvals who decides"
 
 
 class UnknownRequestError(DelfError):
     """No request for approval with this id waits, or it does not wait any more."""
 
     code = "ERR-APPROVAL-002"
+    default_hint = "get_pending_approvals() lists what waits"
 
 
 class MemorySetupError(DelfError):
