@@ -10,15 +10,17 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from delf import Agent, LLMConfig, errors, events, tool
+from delf.engine.journal import MemoryJournal
 from delf.errors import DelfError
 from delf.sandbox import wire
+from delf.specs import JournalSpec
 from delf.testing.hosts import TestHost
 from delf.testing.models import ScriptedModel
 from delf_sql import SQL
@@ -35,7 +37,6 @@ NOT_YET: Final = {
     errors.ConversationCompressionError: "conversations are not summarised yet",
     errors.MemorySetupError: "there is no memory store yet",
     errors.MemoryRetrievalError: "there is no memory store yet",
-    errors.ReplayMismatch: "tasks are not resumed yet",
 }
 """Classes that nothing raises yet, and why. One that is raised must leave this list."""
 
@@ -213,6 +214,25 @@ def _(w: World) -> None:
             agent.run("go")
 
     asyncio.run(main())
+
+
+@raises(errors.ReplayMismatch)
+def _(w: World) -> None:
+    journals = [MemoryJournal(), MemoryJournal()]
+    w.host.provide(JournalSpec(name="kept", factory="x:y", summary="x"), lambda: journals[-1])
+    w.model.writes("print(1)")
+    task = w.agent(journal="kept").run("go").trace.task_id
+    first = journals.pop()
+
+    async def cut_off() -> None:
+        for event in await first.read(task):
+            if isinstance(event, events.ScriptFinished):
+                await journals[0].append(replace(event, status="failed"))
+                break
+            await journals[0].append(event)
+
+    asyncio.run(cut_off())
+    w.agent(journal="kept").resume(task).raise_for_status()
 
 
 KNOWN: Final = [

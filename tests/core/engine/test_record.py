@@ -342,7 +342,7 @@ def test_usage_by_model_and_step_and_setup_apart():
     head = {"task_id": "t", "at": 1.0}
     reply = {"text": "", "usage": usage, "duration_ms": 2.0, **head}
     events = [
-        ev.ModelReplied(seq=1, model="light", purpose="enrich", cost_usd=0.25, **reply),
+        ev.ModelReplied(seq=1, model="light", purpose="setup", cost_usd=0.25, **reply),
         ev.StepStarted(seq=2, step="generate", **head),
         ev.ModelReplied(seq=3, model="heavy", purpose="generate", cost_usd=0.5, **reply),
         ev.StepFinished(seq=4, step="generate", duration_ms=1.0, **head),
@@ -360,19 +360,19 @@ def test_usage_by_model_and_step_and_setup_apart():
     assert trace.usage_by_model["eyes"].usage == usage + usage
     assert trace.usage_by_step["execute"].cost_usd is None
     assert trace.usage_by_step["generate"].cost_usd == 0.5
-    assert (trace.api_enrichment.model, trace.api_enrichment.cost_usd) == ("light", 0.25)
-    assert Trace(events[:3]).total_cost_usd == 0.75
+    assert (trace.api_enrichment.calls, trace.api_enrichment.cost_usd) == (1, 0.25)
+    assert (Trace(events[:3]).total_cost_usd, trace.usage.input_tokens) == (0.5, 30)
     data = trace.to_dict()
     assert data["api_enrichment"]["usage"]["input_tokens"] == 10
     assert data["usage_by_model"]["eyes"]["calls"] == 2
     rows = trace.summary().splitlines()[-5:]
     assert [row.split()[:6] for row in rows[1:]] == [
-        ["light", "enrich", "1", "10", "4", "5"],
+        ["light", "setup", "1", "10", "4", "5"],
         ["heavy", "generate", "1", "10", "4", "5"],
         ["eyes", "call", "2", "20", "8", "10"],
         ["all", "4", "40", "16", "20", "8"],
     ]
-    assert "setup   $0.250000" in trace.summary()
+    assert "set-up    $0.250000" in trace.summary()
 
 
 def test_the_trace_is_a_fold():

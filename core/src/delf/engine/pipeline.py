@@ -130,7 +130,8 @@ async def _finish(run: TaskRun, text: str, error: DelfError | None, started: flo
         # Not an end of the task: it can be resumed where the journal fits.
         await run.log.record(Warned, message=f"not resumed: {error.message}")
         return TaskResult(text=text, error=error, duration_ms=duration_ms)
-    costs = [event.cost_usd for event in run.log.events if isinstance(event, ModelReplied)]
+    replies = [event for event in run.log.events if isinstance(event, ModelReplied)]
+    costs = [event.cost_usd for event in replies if event.purpose != "setup"]
     await run.log.record(
         TaskFinished,
         status=error is None,

@@ -32,14 +32,14 @@ class BoundAction:
         action: The action.
         name: ``connection.method``, or the bare name of a function.
         asks: Whether a person is asked before each call.
-        builtin: Whether it is there whatever tools the agent has.
+        built_in: Whether it is delf's own, and no prefilter leaves it out.
     """
 
     connection: ConnectionLike
     action: Action
     name: str
     asks: bool
-    builtin: bool = False
+    built_in: bool = False
 
     def bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -109,7 +109,7 @@ class Toolset:
         if name in self._hidden:
             raise ToolRefusedError(f"{name} is not allowed here")
         siblings = [b.name for b in self.actions if b.connection.name == connection]
-        known = siblings or [b.name for b in self.actions if not b.builtin]
+        known = siblings or [b.name for b in self.actions if not b.built_in]
         listed = ", ".join(known[:40]) or "none"
         name = name[:_MAX_NAME]
         raise ToolRefusedError(
@@ -117,25 +117,20 @@ class Toolset:
         )
 
     def catalog(self) -> tuple[CatalogEntry, ...]:
-        """Every allowed action of the agent's tools with its line, for prefilters."""
-        return tuple(
-            CatalogEntry(name=b.name, summary=b.action.summary)
-            for b in self.actions
-            if not b.builtin
-        )
+        """Every allowed action with its line, for prefilters; not those that always stay."""
+        chosen = (b for b in self.actions if not b.built_in)
+        return tuple(CatalogEntry(name=b.name, summary=b.action.summary) for b in chosen)
 
     def only(self, names: frozenset[str]) -> Toolset:
-        """A part of the set and what is built in; what is left out counts as unknown."""
-        kept = {
-            k: bound for k, bound in self._allowed.items() if bound.builtin or bound.name in names
-        }
+        """A part of the set, with delf's own tools; what is left out counts as unknown."""
+        kept = {k: b for k, b in self._allowed.items() if b.built_in or b.name in names}
         return Toolset(kept, self._hidden)
 
     async def with_builtins(self, connections: Sequence[ConnectionLike]) -> Toolset:
         """The set with built-in connections, which are always shown and never ask."""
         added = {
             (connection.name, action.name): BoundAction(
-                connection, action, f"{connection.name}.{action.name}", asks=False, builtin=True
+                connection, action, f"{connection.name}.{action.name}", asks=False, built_in=True
             )
             for connection in connections
             for action in await connection.actions()

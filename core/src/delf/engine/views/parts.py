@@ -88,14 +88,13 @@ class ModelUse:
 
 
 @dataclass(slots=True, kw_only=True)
-class EnrichmentTrace(ModelUse):
-    """What models were asked to describe an API better: part of the setup, not of the task.
+class SetupTrace(ModelUse):
+    """What connections had a model do before the agent's first task; none of the task's cost."""
 
-    Args:
-        model: The model that was asked last.
-    """
-
-    model: str = ""
+    @property
+    def cached(self) -> bool:
+        """Whether nothing had to be asked."""
+        return self.calls == 0
 
 
 @dataclass(frozen=True, kw_only=True)

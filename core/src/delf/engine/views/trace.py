@@ -9,10 +9,10 @@ from typing import Any
 from delf import events as ev
 from delf.engine.views import summary
 from delf.engine.views.parts import (
-    EnrichmentTrace,
     ModelCallTrace,
     ModelUse,
     RerunTrace,
+    SetupTrace,
     StreamEvent,
     ToolCallTrace,
 )
@@ -45,7 +45,7 @@ class Trace:
         self.usage = Usage()
         self.total_cost_usd: float | None = 0.0
         self.duration_ms: float | None = None
-        self.api_enrichment: EnrichmentTrace | None = None
+        self.api_enrichment: SetupTrace | None = None
         self._calls: dict[int, ToolCallTrace] = {}
         self._running: dict[str | int, StreamEvent] = {}
         self._step = ""
@@ -170,15 +170,15 @@ class Trace:
             step=self._step,
         )
         self.model_calls.append(call)
+        if event.purpose == "setup":
+            self.api_enrichment = self.api_enrichment or SetupTrace()
+            self.api_enrichment.add(call)
+            return
         self.usage = self.usage + event.usage
         if event.cost_usd is None or self.total_cost_usd is None:
             self.total_cost_usd = None
         else:
             self.total_cost_usd += event.cost_usd
-        if event.purpose == "enrich":
-            self.api_enrichment = self.api_enrichment or EnrichmentTrace()
-            self.api_enrichment.model = event.model
-            self.api_enrichment.add(call)
 
     def _uses(self, name: str) -> dict[str, ModelUse]:
         uses: dict[str, ModelUse] = {}
@@ -220,7 +220,8 @@ class Trace:
             f"cost      {summary.usd(self.total_cost_usd)}",
         ]
         if self.api_enrichment is not None:
-            lines.append(f"  setup   {summary.usd(self.api_enrichment.cost_usd)} (API enrichment)")
+            cached = " (cached)" if self.api_enrichment.cached else ""
+            lines.append(f"set-up    {summary.usd(self.api_enrichment.cost_usd)}{cached}")
         if self.duration_ms is not None:
             lines.append(f"time      {self.duration_ms:,.0f} ms")
         steps = summary.step_rows(self.timeline)
