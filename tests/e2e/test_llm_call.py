@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Callable
@@ -11,6 +12,10 @@ from typing import Any
 import pytest
 
 from delf import Agent, LLMConfig, ToolDefinitionError, tool
+from delf.engine.journal import MemoryJournal
+from delf.events import CallFinished
+from delf.specs import JournalSpec
+from delf.testing.hosts import TestHost
 from support.model_fixtures import LITELLM_WARNING
 from support.openai_server import OpenAIServer, Reply, Request
 
@@ -239,3 +244,40 @@ def test_a_recording_replays_what_a_script_asked_about_an_image(
     assert not response.status
     assert "differs in" in (response.error or "")
     assert len(server.requests) == 2
+
+
+def test_a_resumed_task_does_not_ask_again(openai_server: StartServer, delf_host: TestHost) -> None:
+    code = "print(await llm.call('first'))\nprint(await llm.call('second'))"
+    server = openai_server([block(code), "one", "two", "two again"])
+    journals = [MemoryJournal(), MemoryJournal()]
+    delf_host.provide(JournalSpec(name="kept", factory="x:y", summary="x"), lambda: journals[-1])
+    options: dict[str, Any] = {"sandbox": "local", "host": delf_host, "journal": "kept"}
+    with Agent(llm=config(server), **options) as agent:
+        trace = agent.run("ask").raise_for_status().trace
+    first = journals.pop()
+
+    async def cut_off() -> None:
+        for event in await first.read(trace.task_id):
+            await journals[0].append(event)
+            if isinstance(event, CallFinished):
+                break
+
+    asyncio.run(cut_off())
+    with Agent(llm=config(server), **options) as agent:
+        assert agent.resume(trace.task_id).raise_for_status().text == "one\ntwo again"
+    assert len(server.requests) == 4
+
+
+def test_secrets_are_taken_out_of_what_a_model_reads(
+    openai_server: StartServer, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("the key is sk-planted-secret, keep it")
+    code = """
+text = "the key is sk-" + "planted-secret"
+await llm.call(text, file_data=["notes.txt", ("b.txt", text.encode())])
+"""
+    server = openai_server([block(code), "ok"])
+    with Agent(sandbox="local", llm=config(server), files=[str(tmp_path / "notes.txt")]) as agent:
+        agent.run("ask").raise_for_status()
+    assert b"the key is" in server.requests[1].body
+    assert b"sk-planted-secret" not in server.requests[1].body

@@ -15,7 +15,17 @@ from delf.engine.usage import Ledger
 from delf.errors import BudgetExceededError, DelfError, PluginError
 from delf.events import ModelCalled, ModelFailed, ModelReplied
 from delf.llm import LLMConfig
-from delf.messages import Message, ModelDelta, ModelReply, ModelRequest, Price, TextPart, system
+from delf.messages import (
+    FilePart,
+    Message,
+    ModelDelta,
+    ModelReply,
+    ModelRequest,
+    Part,
+    Price,
+    TextPart,
+    system,
+)
 from delf.plugins.host import PluginHost
 from delf.protocols.model import Model, ModelContext, SupportsPrice, SupportsRecording
 
@@ -207,11 +217,16 @@ class Asker:
 
 
 def _without_secrets(message: Message, redactor: Redactor) -> Message:
-    parts = tuple(
-        TextPart(redactor.text(part.text)) if isinstance(part, TextPart) else part
-        for part in message.parts
-    )
-    return replace(message, parts=parts)
+    return replace(message, parts=tuple(_clean(part, redactor) for part in message.parts))
+
+
+def _clean(part: Part, redactor: Redactor) -> Part:
+    if isinstance(part, TextPart):
+        return TextPart(redactor.text(part.text))
+    if isinstance(part, FilePart) and part.media_type.startswith("text/"):
+        text = part.data.decode("utf-8", "surrogateescape")
+        return replace(part, data=redactor.text(text).encode("utf-8", "surrogateescape"))
+    return part
 
 
 def _ms_since(started: float) -> float:
