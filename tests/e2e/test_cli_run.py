@@ -50,6 +50,20 @@ def test_the_answer_alone_is_on_stdout(here):
     assert "\x1b" not in result.stdout + result.stderr
 
 
+@pytest.mark.parametrize("how", ["flag", "file"])
+def test_verbose_tells_each_step_and_sums_up(here, how):
+    if how == "file":
+        (here / "delf.toml").write_text("[agent]\nverbose = true\n")
+    flags = ["--verbose"] if how == "flag" else []
+    llm = model(here, "print(await add(2, 3, desc='sum'))", cost_usd=0.001)
+    result = delf("run", "add", "--tools", "tools.py", "--llm", llm, *flags, cwd=here)
+    assert result.stdout == "5\n"
+    lines = [line.strip() for line in result.stderr.splitlines()]
+    for told in ("→ 1 add: sum", "calls     1 ok", "step "):
+        assert len([line for line in lines if line.startswith(told)]) == 1, told
+    assert lines.index("→ 1 add: sum") < lines.index("calls     1 ok")
+
+
 def test_the_task_can_come_from_stdin(here):
     llm = model(here, "print('ok')")
     result = delf("run", "-", "--llm", llm, "--json", cwd=here, stdin="\ufeffSag «hallo»\n")

@@ -113,6 +113,7 @@ class ConnectionFileNotFoundError(ConfigurationError):
     """A file that a connection needs (credentials, a specification) does not exist."""
 
     code = "ERR-CONN-002"
+    default_hint = "a relative path starts at the working folder"
 
 
 class ToolDefinitionError(ConfigurationError):
@@ -257,18 +258,21 @@ class WireError(SandboxExecutionError):
     """The sandbox's end of the wire sent something that is not of the protocol."""
 
     code = "ERR-SANDBOX-004"
+    default_hint = "try again; a sandbox that fails so without a script that meddles has a defect"
 
 
 class ApprovalRejectedError(DelfError):
     """A person, or the policy, said no to an action."""
 
     code = "ERR-APPROVAL-001"
+    default_hint = "confirm= says which actions ask, approval_mode and approvals who decides"
 
 
 class UnknownRequestError(DelfError):
     """No request for approval with this id waits, or it does not wait any more."""
 
     code = "ERR-APPROVAL-002"
+    default_hint = "get_pending_approvals() lists what waits"
 
 
 class MemorySetupError(DelfError):
@@ -284,10 +288,31 @@ class MemoryRetrievalError(DelfError):
 
 
 class BudgetExceededError(DelfError):
-    """The agent's budget is used up; nothing more was spent."""
+    """The agent's budget is used up, or the next call would pass it; nothing more was spent.
+
+    Args:
+        message: The figures, for people.
+        limit_usd: The budget.
+        spent_usd: What was spent of it.
+        expected_usd: What the call that was not made would have cost, where that is known.
+    """
 
     code = "AGT-006"
     default_hint = "agent.reset_budget(limit) sets a new one"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        limit_usd: float | None = None,
+        spent_usd: float = 0.0,
+        expected_usd: float | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.limit_usd = limit_usd
+        self.spent_usd = spent_usd
+        self.expected_usd = expected_usd
 
 
 class TaskTimeoutError(DelfError):

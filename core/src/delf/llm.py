@@ -59,6 +59,21 @@ class LLMConfig:
             )
         object.__setattr__(self, "settings", normalise_settings(self.settings or {}))
 
+    @property
+    def address(self) -> str | None:
+        """The base URL as it may be shown: without a login and without a query."""
+        if self.base_url is None:
+            return None
+        scheme, slashes, rest = self.base_url.rpartition("://")
+        host, slash, path = rest.partition("?")[0].partition("/")
+        return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}"
+
+    def __repr__(self) -> str:
+        return (
+            f"LLMConfig(model={self.model!r}, base_url={self.address!r}, "
+            f"settings={self.settings!r}, provider={self.provider!r})"
+        )
+
     def with_settings(self, **settings: Any) -> LLMConfig:
         """A copy with these settings added or changed."""
         return replace(self, settings={**self.settings, **settings})

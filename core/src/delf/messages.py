@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant"]
-Purpose = Literal["generate", "prefilter", "summarize", "call", "enrich"]
-"""What a model call is for; usage is reported by purpose."""
+Purpose = Literal["generate", "prefilter", "summarize", "call", "setup"]
+"""What a model call is for; usage is reported by purpose. ``setup`` is apart from a task's cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,25 @@ class Usage:
             cached_tokens=self.cached_tokens + other.cached_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a model costs, in USD per million tokens."""
+
+    input: float
+    output: float
+    cached_input: float
+
+    def cost(self, usage: Usage) -> float:
+        """The price of some tokens, in USD."""
+        fresh = usage.input_tokens - usage.cached_tokens
+        total = (
+            fresh * self.input
+            + usage.cached_tokens * self.cached_input
+            + usage.output_tokens * self.output
+        )
+        return total / 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

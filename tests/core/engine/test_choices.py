@@ -9,8 +9,9 @@ from delf.engine.journal import MemoryJournal
 from delf.engine.log import TaskLog
 from delf.engine.models import Asker, ModelPool
 from delf.engine.prefilters import choose_prefilter
+from delf.engine.pricing import Pricing, load_pricing
 from delf.engine.sandboxes import choose_sandbox, make_limits
-from delf.engine.usage import Ledger, Price, Pricing, load_pricing
+from delf.engine.usage import Ledger
 from delf.errors import (
     BudgetExceededError,
     ConfigurationError,
@@ -19,7 +20,7 @@ from delf.errors import (
     SandboxUnavailableError,
 )
 from delf.llm import LLMConfig
-from delf.messages import ModelDelta, ModelReply, ModelRequest, Usage, system, user
+from delf.messages import ModelDelta, ModelReply, ModelRequest, Price, Usage, system, user
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import Available, Limits, Unavailable
 from delf.specs import ModelSpec, PrefilterSpec, SandboxSpec
@@ -271,11 +272,11 @@ async def test_a_stream_is_seen_in_pieces_and_ends_as_a_whole(pool):
 
 
 async def test_nothing_is_asked_over_the_budget(pool):
-    ledger = Ledger(0.3)
+    ledger = Ledger(0.5)
     it = asker(pool, ledger)
     await it.ask(M, REQUEST)
     await it.ask(M, REQUEST)
-    with pytest.raises(BudgetExceededError, match=r"\$0.3 is used up \(\$0.500000 spent\)"):
+    with pytest.raises(BudgetExceededError, match=r"\$0.5 is used up \(\$0.500000 spent\)"):
         await it.ask(M, REQUEST)
     assert len(pool.get(M).asked) == 2
     ledger.reset(1)

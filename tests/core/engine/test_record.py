@@ -291,11 +291,88 @@ def test_the_trace_holds_every_call_with_its_outcome():
     assert (trace.usage.total_tokens, trace.total_cost_usd, trace.duration_ms) == (110, 0.5, 50.0)
     assert [(line.kind, line.label, line.status) for line in trace.timeline] == [
         ("phase", "generate", "success"),
-        ("say", "a\nb", "success"),
-        ("tool", "shop.find", "error"),
         ("tool", "look", "success"),
+        ("tool", "shop.find", "error"),
+        ("say", "a", "success"),
+        ("say", "b", "success"),
         ("tool", "shop.no", "error"),
     ]
+    assert [line.duration_ms for line in trace.timeline] == [10, 2, 1, 0, 0, 0]
+
+
+def test_the_timeline_shows_what_runs():
+    lines = [(line.label, line.status, line.duration_ms) for line in Trace(story()[:8]).timeline]
+    assert lines == [
+        ("generate", "success", 10),
+        ("look", "running", None),
+        ("shop.find", "running", None),
+    ]
+
+
+def test_what_runs_when_the_task_ends_was_stopped_with_it():
+    started, end = story()[:2], story()[-1]
+    call = story()[6]
+    lines = Trace([*started, call, end]).timeline
+    assert [(line.label, line.status, line.duration_ms) for line in lines] == [
+        ("generate", "error", 15_000),
+        ("look", "error", 10_000),
+    ]
+
+
+def test_a_step_whose_script_failed_is_no_success():
+    common = {"task_id": "t", "at": 1.0}
+    events = [
+        ev.StepStarted(seq=1, step="execute", **common),
+        ev.ScriptFinished(seq=2, status="failed", duration_ms=1.0, **common),
+        ev.StepFinished(seq=3, step="execute", duration_ms=1.0, **common),
+    ]
+    assert [line.status for line in Trace(events).timeline] == ["error"]
+
+
+def test_a_line_that_comes_in_pieces_is_one_line():
+    texts = ["a", "b\n", "\nc", "d"]
+    events = [ev.Printed(task_id="t", seq=n, at=float(n), text=x) for n, x in enumerate(texts, 1)]
+    trace = Trace(events)
+    assert trace.utterances == ["ab", "", "cd"]
+    assert [line.label for line in trace.timeline] == ["ab", "", "cd"]
+
+
+def test_usage_by_model_and_step_and_setup_apart():
+    usage = Usage(input_tokens=10, cached_tokens=4, output_tokens=5)
+    head = {"task_id": "t", "at": 1.0}
+    reply = {"text": "", "usage": usage, "duration_ms": 2.0, **head}
+    events = [
+        ev.ModelReplied(seq=1, model="light", purpose="setup", cost_usd=0.25, **reply),
+        ev.StepStarted(seq=2, step="generate", **head),
+        ev.ModelReplied(seq=3, model="heavy", purpose="generate", cost_usd=0.5, **reply),
+        ev.StepFinished(seq=4, step="generate", duration_ms=1.0, **head),
+        ev.StepStarted(seq=5, step="execute", **head),
+        ev.ModelReplied(seq=6, model="eyes", purpose="call", cost_usd=1.0, **reply),
+        ev.ModelReplied(seq=7, model="eyes", purpose="call", cost_usd=None, **reply),
+    ]
+    trace = Trace(events)
+    assert [(c.model, c.step) for c in trace.model_calls] == [
+        ("light", ""),
+        ("heavy", "generate"),
+        ("eyes", "execute"),
+        ("eyes", "execute"),
+    ]
+    assert trace.usage_by_model["eyes"].usage == usage + usage
+    assert trace.usage_by_step["execute"].cost_usd is None
+    assert trace.usage_by_step["generate"].cost_usd == 0.5
+    assert (trace.api_enrichment.calls, trace.api_enrichment.cost_usd) == (1, 0.25)
+    assert (Trace(events[:3]).total_cost_usd, trace.usage.input_tokens) == (0.5, 30)
+    data = trace.to_dict()
+    assert data["api_enrichment"]["usage"]["input_tokens"] == 10
+    assert data["usage_by_model"]["eyes"]["calls"] == 2
+    rows = trace.summary().splitlines()[-5:]
+    assert [row.split()[:6] for row in rows[1:]] == [
+        ["light", "setup", "1", "10", "4", "5"],
+        ["heavy", "generate", "1", "10", "4", "5"],
+        ["eyes", "call", "2", "20", "8", "10"],
+        ["all", "4", "40", "16", "20", "8"],
+    ]
+    assert "set-up    $0.250000" in trace.summary()
 
 
 def test_the_trace_is_a_fold():
@@ -323,6 +400,8 @@ def test_the_summary_says_what_happened():
     assert "100 tokens in (40 cached), 10 out" in text
     assert "$0.500000" in text
     assert "calls     none" in Trace(story()[:2]).summary()
+    assert "shop.find  error" in text
+    assert "shop.find  error" not in Trace(story()).summary(calls=False)
 
 
 @pytest.mark.parametrize("count", range(1, 18))

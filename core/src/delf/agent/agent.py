@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from delf.agent.approvals import AgentApprovals
 from delf.agent.background import BackgroundTasks, EventStream
+from delf.agent.facts import AgentFacts, tell
 from delf.agent.home import RuntimeHome
 from delf.agent.lifecycle import AgentLifecycle
 from delf.agent.options import AgentOptions
@@ -25,8 +26,9 @@ from delf.engine.pending import PendingRequests
 from delf.engine.usage import Ledger
 from delf.errors import AgentConfirmationError, ConfigurationError
 from delf.events import TaskFinished, TaskStarted
-from delf.messages import ModelDelta, Usage
+from delf.messages import ModelDelta
 from delf.response import Response, past_response
+from delf.terminal import visible
 from delf.tools import as_connection
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from delf.protocols.memory import MemoryStore
 
 
-class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentTerminal):
+class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentFacts, AgentTerminal):
     """Does tasks by letting a model write scripts that call tools.
 
     It starts when it is first used and works on one event loop: that of the first
@@ -282,11 +284,13 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentTerminal):
     async def _run(self, runtime: Runtime, order: TaskOrder) -> Response:
         from delf.engine.views.trace import Trace
 
+        if self.config.verbose:
+            order = replace(order, listeners=(tell, *order.listeners))
         finished = await runtime.run(order)
         result, run = finished.result, finished.run
         trace = Trace(run.log.events)
         if self.config.verbose:
-            sys.stderr.write(trace.summary() + "\n")
+            sys.stderr.write(visible(trace.summary()) + "\n")
         return Response(
             text=result.text,
             status=result.error is None,
@@ -297,34 +301,6 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentTerminal):
             files=dict(run.output.files),
             exception=result.error,
         )
-
-    # -- facts --------------------------------------------------------------------------
-
-    def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
-        """The agent's tools as data; with ``verbose`` their descriptions and parameters."""
-        described: list[dict[str, Any]] = []
-        for item in self.tools:
-            look = getattr(item, "inspect", None)
-            described.append(look(verbose=verbose) if look is not None else {"tool": item.name})
-        return {"agent": self.agent_id, "tools": described, "total": len(described)}
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens of all tasks so far."""
-        return self._ledger.usage
-
-    @property
-    def total_cost_usd(self) -> float:
-        """What all tasks so far cost, as far as prices are known."""
-        return self._ledger.cost_usd
-
-    def reset_budget(self, limit: float | None = None) -> None:
-        """Count costs from zero again, under a new limit if one is given (USD)."""
-        self._ledger.reset(limit)
-
-    def __repr__(self) -> str:
-        names = ", ".join(item.name for item in self.tools) or "no tools"
-        return f"<Agent {self.agent_id}: {names}>"
 
     async def _make_runtime(self) -> Runtime:
         from delf.engine.runtime import Runtime, RuntimeParts

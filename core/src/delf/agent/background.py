@@ -121,6 +121,9 @@ class BackgroundTasks:
         """
         return self.get(task_id).outcome.result(timeout)
 
+    def __len__(self) -> int:
+        return len(self._tasks)
+
     def running(self) -> Sequence[str]:
         """The ids of all tasks that are not over."""
         with self._lock:

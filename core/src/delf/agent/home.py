@@ -36,6 +36,24 @@ class RuntimeHome:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
         self._runtime: asyncio.Future[Runtime] | None = None
+        self._stopped = False
+
+    @property
+    def runtime(self) -> Runtime | None:
+        """The runtime, if it is there; from any thread."""
+        starting = self._runtime
+        if starting is None or not starting.done() or starting.cancelled():
+            return None
+        return None if starting.exception() is not None else starting.result()
+
+    @property
+    def state(self) -> str:
+        """``new``, ``starting``, ``running`` or ``stopped``; from any thread."""
+        if self.runtime is not None:
+            return "running"
+        if self._runtime is not None and not self._runtime.done():
+            return "starting"
+        return "stopped" if self._stopped else "new"
 
     @property
     def bound(self) -> bool:
@@ -113,6 +131,7 @@ class RuntimeHome:
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
+            self._stopped = True
             return loop, thread
 
     async def _started(self) -> Runtime:

@@ -101,7 +101,8 @@ async def ask_alone(surroundings: Surroundings, llm: LLMConfig | None, question:
     from delf.engine.log import TaskLog
     from delf.engine.models import Asker, ModelPool
     from delf.engine.order import new_task_id
-    from delf.engine.usage import Ledger, load_pricing
+    from delf.engine.pricing import load_pricing
+    from delf.engine.usage import Ledger
     from delf.messages import ModelRequest, user
     from delf.protocols.model import ModelContext
 

@@ -67,7 +67,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
 
 def _show(finding: Finding) -> None:
-    from delf.cli.errors import visible
+    from delf.terminal import visible
 
     mark, colour = _MARKS[finding.status]
     click.echo(f"{click.style(mark, fg=colour)} {finding.area:<9} {visible(finding.text)}")

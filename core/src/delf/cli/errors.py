@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from delf.errors import ConfigurationError, DelfError
+from delf.terminal import visible
 
 OK: Final = 0
 FAILED: Final = 1
@@ -85,19 +86,6 @@ def say(label: str, message: str) -> None:
     colours = {"error": "red", "warning": "yellow", "hint": "cyan"}
     head = click.style(f"{label}:", fg=colours.get(label), bold=True) + " " if label else ""
     click.echo(head + visible(message), err=True)
-
-
-def visible(text: str) -> str:
-    """A text without characters that steer a terminal; line breaks and tabs stay."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else _escape(c) for c in text)
-
-
-def _escape(character: str) -> str:
-    if character == "\r":
-        return ""
-    return " " if character.isspace() else character.encode("unicode_escape").decode("ascii")
 
 
 def hush_stdout() -> None:

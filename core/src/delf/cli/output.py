@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from delf.cli.errors import say, visible
+from delf.cli.errors import say
 from delf.events import Event, encode
+from delf.terminal import visible
 from delf.values import UnsupportedValueError, to_jsonable
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def _row(record: PluginRecord) -> tuple[str, ...]:
 
 
 def _explain(record: PluginRecord) -> None:
-    from delf.cli.errors import visible
+    from delf.terminal import visible
 
     reasons = [record.reason] if record.reason else []
     for text in (*reasons, *record.warnings):

@@ -6,8 +6,10 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from delf import events as ev
-from delf.cli.errors import say, visible
+from delf.cli.errors import say
 from delf.cli.output import Screen, counted
+from delf.engine.views.story import cut, story
+from delf.terminal import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,38 +70,9 @@ class Narrator:
                 pass
 
     def _tell(self, event: ev.Event) -> None:
-        text = _story(event)
+        text = story(event)
         if text:
             self._screen.line(text, "dim")
-
-
-def _story(event: ev.Event) -> str | None:
-    """An event in one line, for ``--verbose``."""
-    match event:
-        case ev.SandboxOpened():
-            return f"  sandbox {event.backend} ({event.isolation})"
-        case ev.StepFinished():
-            return f"  {event.step}: {event.duration_ms:.1f} ms"
-        case ev.ModelReplied():
-            usage = event.usage
-            tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
-            name = short_name(event.model)
-            return f"  {name} ({event.purpose}): {tokens}, {event.duration_ms:.0f} ms"
-        case ev.CallStarted():
-            named = ", ".join(f"{name}={value!r}" for name, value in event.arguments.items())
-            why = f": {event.description}" if event.description else f"({named})"
-            return f"  → {event.call_id} {_cut(event.action + why, 200)}"
-        case ev.CallFinished():
-            what = f": {_cut(event.error, 200)}" if event.error else ""
-            return f"  ← {event.call_id} {event.status}, {event.duration_ms:.0f} ms{what}"
-        case ev.RetryScheduled():
-            return f"  the script failed: {_cut(event.error, 200)}"
-        case ev.RerunRequested():
-            return f"  another pass: {_cut(event.remaining, 200)}"
-        case ev.ApprovalDecided():
-            return f"  {event.decision} by {event.by}"
-        case _:
-            return None
 
 
 class LiveStatus:
@@ -187,7 +160,7 @@ class LiveStatus:
         running = list(self._running.values())
         if running:
             more = f" and {len(running) - 1} more" if len(running) > 1 else ""
-            parts.append(_cut(visible(running[-1]).replace("\n", " "), _WIDEST) + more)
+            parts.append(cut(visible(running[-1]).replace("\n", " "), _WIDEST) + more)
         if self._calls:
             parts.append(counted(self._calls, "call"))
         parts.append(f"{time.monotonic() - self._started:.1f} s")
@@ -195,13 +168,3 @@ class LiveStatus:
         text = Text(" · ".join(parts), no_wrap=True, overflow="ellipsis")
         row.add_row(self._spinner or "", text)
         return row
-
-
-def short_name(model: str) -> str:
-    """A model's name, or the end of a long one, which may be a path."""
-    return model if len(model) <= _WIDEST else f"…{model[1 - _WIDEST :]}"
-
-
-def _cut(text: str, limit: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"

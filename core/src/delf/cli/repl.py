@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from delf.cli import errors, output
 from delf.cli.interrupt import run_until_done
 from delf.cli.lines import LineReader, history_file, open_reader
-from delf.cli.progress import LiveStatus, Narrator, short_name
+from delf.cli.progress import LiveStatus, Narrator
 from delf.cli.session import TIMEOUT, named_tools
 from delf.cli.slash import COMMANDS, Tally, is_command, obey
+from delf.engine.views.story import short_name
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event, Warned
 from delf.sync import running_loop

@@ -87,7 +87,7 @@ _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
 )
 @click.option("--stream", is_flag=True, help="Take the model's answers in pieces.")
 @click.option("--show-code", is_flag=True, help="Show each script.")
-@click.option("-v", "--verbose", is_flag=True, help="Show each call as it happens.")
+@click.option("-v", "--verbose", is_flag=True, help="Show each step and call, and a summary.")
 @click.option("--json", "as_json", is_flag=True, help="Write the whole response as one object.")
 @click.option("--events", is_flag=True, help="Write each event as a line of JSON as it happens.")
 @program_options

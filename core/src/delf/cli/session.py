@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,9 +15,10 @@ from delf.agent import Agent
 from delf.cli import errors, output
 from delf.cli.interrupt import run_until_done
 from delf.cli.journal import default_journal
-from delf.cli.progress import LiveStatus, Narrator, short_name
+from delf.cli.progress import LiveStatus, Narrator
 from delf.cli.state import State
 from delf.config.connections import make_connection, plugin_warnings
+from delf.engine.views.story import short_name
 from delf.errors import DelfError, JournalUnavailableError
 from delf.events import Event
 
@@ -39,7 +40,7 @@ class Options:
         tool_files: Python files with tools.
         overrides: ``KEY=VALUE`` texts.
         show_code: Write each script to stderr.
-        verbose: Write each call to stderr.
+        verbose: Write each step and call to stderr, and the trace's summary at the end.
         as_json: Write the response as JSON.
         events: Write events as JSON lines.
     """
@@ -72,7 +73,8 @@ def run_session(state: State, task: str, options: Options) -> int:
     log_to_stderr(debug=state.debug)
     screen = output.Screen()
     try:
-        response = _do(Setup.of(state, options), task, options, screen)
+        setup = Setup.of(state, options)
+        response = _do(setup, task, setup.options, screen)
     except DelfError as error:
         if options.as_json:
             click.echo(output.failure_json(error.message))
@@ -92,6 +94,8 @@ def _write(response: Response, options: Options, screen: output.Screen, *, debug
     status = errors.FAILED if failed else errors.OK
     if response.exception is not None:
         status = errors.report(response.exception, debug=debug)
+    if options.verbose:
+        screen.line(response.trace.summary(), "dim")
     if not options.events and status != errors.USAGE:
         output.show_end(response, screen)
     return status
@@ -122,6 +126,7 @@ class Setup:
         host = state.discover(project.environ)
         for warning in (*project.warnings, *host.warnings, *plugin_warnings(host, project)):
             errors.say("warning", warning)
+        options = replace(options, verbose=options.verbose or project.agent.verbose)
         return cls(project, host, options)
 
     @property
@@ -138,7 +143,8 @@ class Setup:
         if not self.journal_was_chosen:
             more = {"journal": default_journal(self.host), **more}
         tools = _tools(self.host, self.project, self.options)
-        return Agent(tools=tools, host=self.host, project=self.project, **more)
+        # What happens is told by the command, which knows the terminal, and not by the agent.
+        return Agent(tools=tools, host=self.host, project=self.project, verbose=False, **more)
 
     async def start(self, agent: Agent) -> Agent:
         """The agent, started; one without a journal if the default one cannot be written."""

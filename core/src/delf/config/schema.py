@@ -72,12 +72,14 @@ class AgentConfig(BaseModel):
     llm: LLM = Field(default=None, description="The model for everything.")
     light_llm: LLM = Field(default=None, description="The quick model; goes with heavy_llm.")
     heavy_llm: LLM = Field(default=None, description="The strong model; goes with light_llm.")
-    vision_llm: LLM = Field(default=None, description="The model for images; else heavy_llm.")
+    vision_llm: LLM = Field(
+        default=None, description="The model for images and files; else heavy_llm."
+    )
     system_prompt: str | None = Field(default=None, description="Added to every model call.")
     providers: dict[str, str] = Field(
         default_factory=dict, description="API keys by provider.", repr=False
     )
-    verbose: bool = Field(default=False, description="Print the trace as it grows.")
+    verbose: bool = Field(default=False, description="Tell on stderr what happens, and sum it up.")
     prefilter_mode: Literal["auto", "filter", "search", "semantic", "off"] = Field(
         default="auto", description="How tools are chosen when there are many."
     )
@@ -152,6 +154,11 @@ class AgentConfig(BaseModel):
         if chosen is None:
             raise ModelConfigurationError("no language model is configured")
         return chosen
+
+    @property
+    def image_llm(self) -> LLMConfig:
+        """The model for images and documents."""
+        return self.vision_llm or self.main_llm
 
     @property
     def quick_llm(self) -> LLMConfig:

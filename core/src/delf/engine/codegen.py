@@ -6,6 +6,8 @@ wrong (8, retry), until the script is done or the passes are used up.
 
 from __future__ import annotations
 
+from typing import Final
+
 from delf.engine.compose import compose
 from delf.engine.execute import describe_outcome, execute
 from delf.engine.generate import generate
@@ -17,10 +19,22 @@ from delf.errors import (
     DelfError,
     SandboxExecutionError,
     SandboxLimitError,
+    ToolException,
+    ToolExecutionError,
+    ToolRefusedError,
 )
 from delf.events import RerunRequested, RetryScheduled
 from delf.messages import Message
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome, Rerun
+
+_HINT: Final = "response.trace has the scripts and calls; retry_count allows more attempts"
+_OF_KIND: Final[dict[str, type[DelfError]]] = {
+    "ToolError": ToolExecutionError,
+    "ToolException": ToolException,
+    "ToolArgumentError": ToolRefusedError,
+    "ToolNotAllowed": ToolRefusedError,
+}
+"""What a task fails with when its script did not catch the failure of a call."""
 
 
 class CodegenStrategy:
@@ -52,6 +66,8 @@ class CodegenStrategy:
                     answer += printed
                     await _record_rerun(host, outcome, reruns)
                     messages = (*messages, *rerun_messages(code, outcome, printed))
+                case _ if host.asker.refused:
+                    raise _give_up(host, answer + printed, host.asker.refused[-1])
                 case _:
                     if retries >= host.config.retry_count:
                         raise _give_up(host, answer + printed, as_error(outcome))
@@ -109,10 +125,11 @@ def as_error(outcome: Outcome) -> DelfError:
             hint=f"sandbox_config sets the limits; this one was {outcome.limit!r}",
         )
     if isinstance(outcome, Crashed):
-        return SandboxExecutionError(outcome.message)
+        return SandboxExecutionError(outcome.message, hint=_HINT)
     if isinstance(outcome, Failed):
         if outcome.kind == "ApprovalRejected":
             return ApprovalRejectedError(outcome.message)
         where = f" (line {outcome.line}: {outcome.source})" if outcome.line else ""
-        return SandboxExecutionError(f"the script failed: {outcome.kind}: {outcome.message}{where}")
-    return SandboxExecutionError("the script did not end as expected")
+        said = f"the script failed: {outcome.kind}: {outcome.message}{where}"
+        return _OF_KIND.get(outcome.kind, SandboxExecutionError)(said, hint=_HINT)
+    return SandboxExecutionError("the script did not end as expected", hint=_HINT)

@@ -8,15 +8,26 @@ from dataclasses import dataclass, field, replace
 
 from delf.engine.log import TaskLog
 from delf.engine.order import OnDelta
+from delf.engine.pricing import Pricing
 from delf.engine.redaction import Redactor
 from delf.engine.replay import Replay
-from delf.engine.usage import Ledger, Pricing
-from delf.errors import DelfError, PluginError
+from delf.engine.usage import Ledger
+from delf.errors import BudgetExceededError, DelfError, PluginError
 from delf.events import ModelCalled, ModelFailed, ModelReplied
 from delf.llm import LLMConfig
-from delf.messages import Message, ModelDelta, ModelReply, ModelRequest, TextPart, system
+from delf.messages import (
+    FilePart,
+    Message,
+    ModelDelta,
+    ModelReply,
+    ModelRequest,
+    Part,
+    Price,
+    TextPart,
+    system,
+)
 from delf.plugins.host import PluginHost
-from delf.protocols.model import Model, ModelContext, SupportsRecording
+from delf.protocols.model import Model, ModelContext, SupportsPrice, SupportsRecording
 
 
 class ModelPool:
@@ -33,6 +44,7 @@ class ModelPool:
         self._context = context
         self._record = record
         self._open: dict[str, Model] = {}
+        self._priced: dict[str, SupportsPrice] = {}
 
     def get(self, config: LLMConfig) -> Model:
         """The model for a configuration.
@@ -45,9 +57,16 @@ class ModelPool:
         model = self._open.get(key)
         if model is None:
             spec = self._host.model_spec(config.model)
-            model = self._recorded(self._host.resolve(spec)(config, self._context))
-            self._open[key] = model
+            made: Model = self._host.resolve(spec)(config, self._context)
+            if isinstance(made, SupportsPrice):
+                self._priced[key] = made
+            model = self._open[key] = self._recorded(made)
         return model
+
+    def priced(self, config: LLMConfig) -> SupportsPrice | None:
+        """What knows the price of a configuration's model, if that can be known beforehand."""
+        self.get(config)
+        return self._priced.get(_key(config))
 
     def _recorded(self, model: Model) -> Model:
         """The model, recorded if that is wanted by what replays the recording."""
@@ -69,12 +88,13 @@ class ModelPool:
         """Close every model."""
         models = list(self._open.values())
         self._open.clear()
+        self._priced.clear()
         for model in models:
             await model.aclose()
 
 
 def _key(config: LLMConfig) -> str:
-    return repr((config, config.api_key, sorted((config.headers or {}).items())))
+    return repr((config, config.base_url, config.api_key, sorted((config.headers or {}).items())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +108,10 @@ class Asker:
         log: Where calls are recorded.
         system_prompt: Added to every call.
         stream: Take answers in pieces.
-        on_delta: Sees the pieces.
+        on_delta: Sees the pieces of scripts.
         redactor: Takes secrets out of what a model reads.
         replay: Of a task that is resumed: answers from its journal.
+        refused: The calls that the budget did not allow, in order.
     """
 
     pool: ModelPool
@@ -102,6 +123,7 @@ class Asker:
     on_delta: OnDelta | None = None
     redactor: Redactor = field(default_factory=Redactor)
     replay: Replay = field(default_factory=Replay)
+    refused: list[BudgetExceededError] = field(default_factory=list[BudgetExceededError])
 
     async def ask(self, config: LLMConfig, request: ModelRequest, attempt: int = 1) -> ModelReply:
         """Ask once; retries of failed requests are the model's own business.
@@ -113,14 +135,43 @@ class Asker:
         past = self.replay.reply(request.purpose)
         if past is not None:
             return past
-        self.ledger.check()
+        request = self._made_ready(request)
+        try:
+            expected = await self._expected_cost(config, request)
+            async with self.ledger.reserved(expected):
+                return await self._ask(config, request, attempt)
+        except BudgetExceededError as error:
+            self.refused.append(error)
+            raise
+
+    def _made_ready(self, request: ModelRequest) -> ModelRequest:
+        """The request without secrets, and with the user's own instructions."""
         messages = request.messages
         if self.redactor:
             messages = tuple(_without_secrets(message, self.redactor) for message in messages)
         if self.system_prompt:
             place = 1 if messages[0].role == "system" else 0
             messages = (*messages[:place], system(self.system_prompt), *messages[place:])
-        request = replace(request, messages=messages)
+        return replace(request, messages=messages)
+
+    async def _expected_cost(self, config: LLMConfig, request: ModelRequest) -> float:
+        """What a call will cost, as far as that can be known; 0 without a budget."""
+        if self.ledger.budget_usd is None:
+            return 0.0
+        price = self.pricing.find(config.model)
+        source = self.pool.priced(config)
+        if price is None and source is not None:
+            price = await self._list_price(source, config)
+        return self.ledger.forecast.cost(config, request, price)
+
+    async def _list_price(self, source: SupportsPrice, config: LLMConfig) -> Price | None:
+        self.ledger.check()
+        price = await source.price()
+        if price is None:
+            self.ledger.refuse_unpriced(config.model)
+        return price
+
+    async def _ask(self, config: LLMConfig, request: ModelRequest, attempt: int) -> ModelReply:
         await self.log.record(
             ModelCalled, model=config.model, purpose=request.purpose, attempt=attempt
         )
@@ -138,6 +189,7 @@ class Asker:
             raise
         cost = self.pricing.cost(reply)
         self.ledger.add(reply.usage, cost)
+        self.ledger.forecast.learn(config, request, reply, cost)
         await self.log.record(
             ModelReplied,
             model=config.model,
@@ -150,7 +202,7 @@ class Asker:
         return replace(reply, cost_usd=cost)
 
     async def _complete(self, model: Model, request: ModelRequest) -> ModelReply:
-        if not self.stream:
+        if not self.stream or request.purpose == "call":
             return await model.complete(request)
         final: ModelReply | None = None
         async with aclosing(model.stream(request)) as pieces:
@@ -165,11 +217,16 @@ class Asker:
 
 
 def _without_secrets(message: Message, redactor: Redactor) -> Message:
-    parts = tuple(
-        TextPart(redactor.text(part.text)) if isinstance(part, TextPart) else part
-        for part in message.parts
-    )
-    return replace(message, parts=parts)
+    return replace(message, parts=tuple(_clean(part, redactor) for part in message.parts))
+
+
+def _clean(part: Part, redactor: Redactor) -> Part:
+    if isinstance(part, TextPart):
+        return TextPart(redactor.text(part.text))
+    if isinstance(part, FilePart) and part.media_type.startswith("text/"):
+        text = part.data.decode("utf-8", "surrogateescape")
+        return replace(part, data=redactor.text(text).encode("utf-8", "surrogateescape"))
+    return part
 
 
 def _ms_since(started: float) -> float:

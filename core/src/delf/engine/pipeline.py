@@ -72,6 +72,8 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
 
 
 async def _work(run: TaskRun, strategy: Strategy) -> str:
+    if not run.replay:
+        run.asker.ledger.check()
     await recall(run)
     await select(run)
     run.open_session()
@@ -130,7 +132,8 @@ async def _finish(run: TaskRun, text: str, error: DelfError | None, started: flo
         await run.log.record(Warned, message=f"not resumed: {error.message}")
         return TaskResult(text=text, error=error, duration_ms=duration_ms)
     await keep_turn(run, text, error)
-    costs = [event.cost_usd for event in run.log.events if isinstance(event, ModelReplied)]
+    replies = [event for event in run.log.events if isinstance(event, ModelReplied)]
+    costs = [event.cost_usd for event in replies if event.purpose != "setup"]
     await run.log.record(
         TaskFinished,
         status=error is None,

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from delf.config.schema import LLM_FIELDS, AgentConfig
 from delf.engine.approvals import Approvals, NamedChannel
+from delf.engine.builtins.llm import LLM, files_by_name
 from delf.engine.callback import CallbackChannel
 from delf.engine.factories import make
 from delf.engine.gate import Gate
@@ -25,6 +26,7 @@ from delf.engine.output import OutputFolder
 from delf.engine.pending import PendingRequests
 from delf.engine.pipeline import TaskResult, run_task
 from delf.engine.prefilters import choose_prefilter
+from delf.engine.pricing import Pricing, load_pricing
 from delf.engine.prompt import TaskContext
 from delf.engine.redaction import (
     Redactor,
@@ -37,7 +39,7 @@ from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
 from delf.engine.slots import Slot
 from delf.engine.task import TaskRun
 from delf.engine.toolset import Toolset, load_toolset
-from delf.engine.usage import Ledger, Pricing, load_pricing
+from delf.engine.usage import Ledger
 from delf.environment import using_environ
 from delf.errors import AgentStateError, ConfigurationError, DelfError
 from delf.events import Event, TaskFinished
@@ -118,8 +120,10 @@ class Runtime:
         self._background: set[asyncio.Future[None]] = set()
         self._feeds: list[ObserverFeed] = []
         self._stopped = False
+        self._working = 0
         self._warming: asyncio.Future[None] | None = None
         self._toolset: Toolset
+        self._shown_files: Sequence[str] = ()
         self._sandbox: ChosenSandbox
         self._journal: Journal
         self._approvals: Approvals
@@ -149,12 +153,15 @@ class Runtime:
         )
         for spec in parts.host.specs(ObserverSpec):
             self._feeds.append(ObserverFeed(spec.name, self._make(ObserverSpec, spec.name)))
+        everything = await self._toolset.with_builtins([LLM()])
+        files = _checked_files(config.files)
+        self._shown_files = [self._sandbox.backend.visible_path(path) for path in files]
         self._spec = SessionSpec(
-            tools=self._toolset.names_for_sandbox(),
+            tools=everything.names_for_sandbox(),
             modules=allowed_modules(config.allowed_libs),
             libraries=tuple(config.allowed_libs),
             limits=self._limits,
-            files=_checked_files(config.files),
+            files=files,
         )
         self._models.get(config.main_llm)
         self._warming = asyncio.ensure_future(self._warm_up())
@@ -171,6 +178,16 @@ class Runtime:
             yield from secrets_of_settings(getattr(connection, "settings", None))
         yield from secrets_of_options(parts.plugin_options)
         yield from secrets_of_options(parts.environ)
+
+    @property
+    def sandbox(self) -> dict[str, str]:
+        """The name of the sandbox, and its isolation."""
+        return {"name": self._sandbox.spec.name, "isolation": self._sandbox.spec.isolation}
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many tasks run, and how many wait for a place."""
+        return self._working, len(self._running) - self._working
 
     async def _warm_up(self) -> None:
         """Prepare sandboxes and the model while the first task looks for its context."""
@@ -215,10 +232,14 @@ class Runtime:
 
     async def _work(self, order: TaskOrder) -> FinishedTask:
         slot = Slot(self._places)
-        run = self._prepare(order, slot)
+        run = await self._prepare(order, slot)
         strategy = cast("Strategy", self._host.resolve(self._strategy_spec())())
         async with slot.taken():
-            result = await run_task(run, strategy, order.timeout, self._parts.agent_id)
+            self._working += 1
+            try:
+                result = await run_task(run, strategy, order.timeout, self._parts.agent_id)
+            finally:
+                self._working -= 1
         return FinishedTask(result=result, run=run)
 
     async def take_up(self, task_id: str) -> Sequence[Event]:
@@ -243,22 +264,12 @@ class Runtime:
     def _strategy_spec(self) -> StrategySpec:
         return self._host.spec(StrategySpec, self._config.strategy)
 
-    def _prepare(self, order: TaskOrder, slot: Slot) -> TaskRun:
+    async def _prepare(self, order: TaskOrder, slot: Slot) -> TaskRun:
         config = self._config
         replay = Replay(order.past, PATIENCE_SECONDS)
         redactor = self._redactor
         listeners = [*self._feeds, *order.listeners]
         log = TaskLog(order.task_id, self._journal, listeners, redactor, replay)
-        approvals = self._approvals.for_task(order, log, slot)
-        gate = Gate(
-            self._toolset,
-            approvals,
-            log,
-            self._executor,
-            self._limits.frame_bytes - 1024,
-            redactor,
-            replay,
-        )
         asker = Asker(
             pool=self._models,
             ledger=self._parts.ledger,
@@ -270,13 +281,24 @@ class Runtime:
             redactor=redactor,
             replay=replay,
         )
+        files = files_by_name(self._spec.files, self._shown_files)
+        tools = await self._toolset.with_builtins([LLM(asker, config, files)])
+        approvals = self._approvals.for_task(order, log, slot)
+        gate = Gate(
+            tools,
+            approvals,
+            log,
+            self._executor,
+            self._limits.frame_bytes - 1024,
+            redactor,
+            replay,
+        )
         prefilter = choose_prefilter(self._host, config.prefilter_mode, len(self._toolset))
-        visible = self._sandbox.backend.visible_path
         return TaskRun(
             task=order.task,
             config=config,
             log=log,
-            tools=self._toolset,
+            tools=tools,
             gate=gate,
             approvals=approvals,
             asker=asker,
@@ -290,7 +312,7 @@ class Runtime:
             setup=order.setup,
             replay=replay,
             conversation=order.conversation,
-            context=TaskContext(files=[visible(path) for path in self._spec.files]),
+            context=TaskContext(files=self._shown_files),
         )
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:

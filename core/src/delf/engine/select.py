@@ -24,7 +24,7 @@ async def select(run: TaskRun) -> None:
             else:
                 run.tools = run.tools.only(selection.names)
                 chosen_by = "prefilter"
-    names = tuple(bound.name for bound in run.tools.actions)
+    names = tuple(bound.name for bound in run.tools.actions if not bound.built_in)
     await run.log.record(ToolsSelected, actions=names, by=chosen_by)
 
 

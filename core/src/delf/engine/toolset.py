@@ -32,12 +32,14 @@ class BoundAction:
         action: The action.
         name: ``connection.method``, or the bare name of a function.
         asks: Whether a person is asked before each call.
+        built_in: Whether it is delf's own, and no prefilter leaves it out.
     """
 
     connection: ConnectionLike
     action: Action
     name: str
     asks: bool
+    built_in: bool = False
 
     def bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -107,7 +109,7 @@ class Toolset:
         if name in self._hidden:
             raise ToolRefusedError(f"{name} is not allowed here")
         siblings = [b.name for b in self.actions if b.connection.name == connection]
-        known = siblings or [b.name for b in self.actions]
+        known = siblings or [b.name for b in self.actions if not b.built_in]
         listed = ", ".join(known[:40]) or "none"
         name = name[:_MAX_NAME]
         raise ToolRefusedError(
@@ -115,13 +117,25 @@ class Toolset:
         )
 
     def catalog(self) -> tuple[CatalogEntry, ...]:
-        """Every allowed action with its line, for prefilters."""
-        return tuple(CatalogEntry(name=b.name, summary=b.action.summary) for b in self.actions)
+        """Every allowed action with its line, for prefilters; not those that always stay."""
+        chosen = (b for b in self.actions if not b.built_in)
+        return tuple(CatalogEntry(name=b.name, summary=b.action.summary) for b in chosen)
 
     def only(self, names: frozenset[str]) -> Toolset:
-        """A part of the set; what is left out counts as unknown."""
-        kept = {key: bound for key, bound in self._allowed.items() if bound.name in names}
+        """A part of the set, with delf's own tools; what is left out counts as unknown."""
+        kept = {k: b for k, b in self._allowed.items() if b.built_in or b.name in names}
         return Toolset(kept, self._hidden)
+
+    async def with_builtins(self, connections: Sequence[ConnectionLike]) -> Toolset:
+        """The set with built-in connections, which are always shown and never ask."""
+        added = {
+            (connection.name, action.name): BoundAction(
+                connection, action, f"{connection.name}.{action.name}", asks=False, built_in=True
+            )
+            for connection in connections
+            for action in await connection.actions()
+        }
+        return Toolset({**self._allowed, **added}, self._hidden)
 
     def names_for_sandbox(self) -> tuple[ToolNames, ...]:
         """The names that scripts find."""

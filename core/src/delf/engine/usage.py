@@ -1,126 +1,29 @@
-"""Tokens and money: prices, what an agent has spent, and its budget."""
+"""Tokens and money: what an agent has spent, and its budget."""
 
 from __future__ import annotations
 
-import fnmatch
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, cast
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final
 
-from delf.errors import BudgetExceededError, ConfigurationError
-from delf.messages import ModelReply, Usage
+from delf.engine.forecast import Forecast
+from delf.errors import BudgetExceededError
+from delf.messages import Usage
 
-_PER_MILLION: Final = 1_000_000
-_KEYS: Final = ("input", "cached_input", "output")
+_UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=True"
 
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """USD per million tokens."""
-
-    input: float
-    output: float
-    cached_input: float
-
-    def cost(self, usage: Usage) -> float:
-        """The price of some tokens, in USD."""
-        fresh = usage.input_tokens - usage.cached_tokens
-        total = (
-            fresh * self.input
-            + usage.cached_tokens * self.cached_input
-            + usage.output_tokens * self.output
-        )
-        return total / _PER_MILLION
-
-
-class Pricing:
-    """The user's own prices, which win over a provider's list.
-
-    Args:
-        prices: By model name or pattern (``gpt-*``); the most specific pattern wins.
-    """
-
-    def __init__(self, prices: Mapping[str, Price] | None = None) -> None:
-        self._prices = dict(prices or {})
-
-    def cost(self, reply: ModelReply) -> float | None:
-        """What a reply cost, in USD; None when no price is known."""
-        price = self.find(reply.model)
-        return price.cost(reply.usage) if price is not None else reply.cost_usd
-
-    def find(self, model: str) -> Price | None:
-        """The user's price for a model."""
-        if model in self._prices:
-            return self._prices[model]
-        matching = [name for name in self._prices if fnmatch.fnmatchcase(model, name)]
-        return self._prices[max(matching, key=_specificity)] if matching else None
-
-
-def _specificity(pattern: str) -> tuple[int, str]:
-    return len(pattern.replace("*", "").replace("?", "")), pattern
-
-
-def load_pricing(paths: tuple[Path, ...]) -> Pricing:
-    """Prices from the first of some files that exists.
-
-    The file is JSON: ``{"gpt-*": {"input": 2.5, "cached_input": 1.25, "output": 10}}``, in
-    USD per million tokens; ``cached_input`` may be left out.
-
-    Raises:
-        ConfigurationError: Naming the file and the entry that is wrong.
-    """
-    for path in paths:
-        if path.is_file():
-            return Pricing(_read_prices(path))
-    return Pricing()
-
-
-def _read_prices(path: Path) -> dict[str, Price]:
-    try:
-        content: Any = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error}") from None
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{path}: must be an object of models")
-    prices: dict[str, Price] = {}
-    for name, entry in cast("dict[str, Any]", content).items():
-        try:
-            prices[name] = _price(entry)
-        except ValueError as error:
-            raise ConfigurationError(
-                f"{path}: {name}: {error}",
-                hint='write {"input": 2.5, "output": 10}, in USD per million tokens',
-            ) from None
-    return prices
-
-
-def _price(entry: Any) -> Price:
-    if not isinstance(entry, dict):
-        raise ValueError(f"{entry!r} is no object with prices")  # noqa: TRY004 - the file's fault
-    amounts = cast("dict[str, Any]", entry)
-    unknown = amounts.keys() - set(_KEYS)
-    if unknown:
-        raise ValueError(f"unknown key {min(unknown)!r}")
-    missing = {"input", "output"} - amounts.keys()
-    if missing:
-        raise ValueError(f"{min(missing)!r} is missing")
-    return Price(
-        input=_amount(amounts["input"]),
-        output=_amount(amounts["output"]),
-        cached_input=_amount(amounts.get("cached_input", amounts["input"])),
-    )
-
-
-def _amount(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise ValueError(f"{value!r} is no price")
-    return float(value)
+_Turn = asyncio.Future[None]
 
 
 class Ledger:
-    """What an agent has used, over all its tasks.
+    """What an agent has used, over all its tasks; safe between threads.
+
+    Under a budget each model call first reserves what it will cost. A call that does not fit
+    into what is left is refused. One that does not fit only because of what other calls have
+    reserved waits, in order, until they are settled.
 
     Args:
         budget_usd: The most to spend; None for no limit.
@@ -129,41 +32,153 @@ class Ledger:
 
     def __init__(self, budget_usd: float | None = None, *, allow_unpriced: bool = False) -> None:
         self.budget_usd = budget_usd
+        self.allow_unpriced = allow_unpriced
         self.usage = Usage()
         self.cost_usd = 0.0
+        self.reserved_usd = 0.0
         self.unpriced_calls = 0
-        self._allow_unpriced = allow_unpriced
+        self.forecast = Forecast()
+        self._lock = threading.Lock()
+        self._waiting: deque[_Turn] = deque()
 
-    def check(self) -> None:
+    @property
+    def remaining_usd(self) -> float | None:
+        """What may still be spent; None without a budget."""
+        return None if self.budget_usd is None else max(0.0, self.budget_usd - self.cost_usd)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether nothing may be spent any more."""
+        return self.remaining_usd == 0.0
+
+    def check(self, expected_usd: float = 0.0) -> None:
         """Whether another model call may be made.
 
+        Args:
+            expected_usd: What it will cost.
+
         Raises:
-            BudgetExceededError: When the budget is used up, or cannot be kept because a
-                model has no known price.
+            BudgetExceededError: When the budget is used up, would be passed, or cannot be kept
+                because a model has no known price.
         """
-        if self.budget_usd is None:
+        limit, spent = self.budget_usd, self.cost_usd
+        if limit is None:
             return
-        if self.cost_usd >= self.budget_usd:
+        if spent >= limit:
             raise BudgetExceededError(
-                f"the budget of ${self.budget_usd:g} is used up (${self.cost_usd:.6f} spent)"
+                f"the budget of ${limit:g} is used up (${spent:.6f} spent)",
+                limit_usd=limit,
+                spent_usd=spent,
             )
-        if self.unpriced_calls and not self._allow_unpriced:
+        if spent + expected_usd > limit:
             raise BudgetExceededError(
-                "a model without a known price was used, so the budget cannot be kept",
-                hint="give its price in pricing.json, or set allow_unpriced=True",
+                f"the next model call would cost about ${expected_usd:.6f}, and of the budget of "
+                f"${limit:g} only ${limit - spent:.6f} are left (${spent:.6f} spent)",
+                limit_usd=limit,
+                spent_usd=spent,
+                expected_usd=expected_usd,
             )
+        if self.unpriced_calls and not self.allow_unpriced:
+            raise self._unpriced("a model without a known price was used")
+
+    def refuse_unpriced(self, model: str) -> None:
+        """Whether a model may be asked whose price is not known.
+
+        Raises:
+            BudgetExceededError: When there is a budget and ``allow_unpriced`` is not set.
+        """
+        if self.budget_usd is not None and not self.allow_unpriced:
+            raise self._unpriced(f"the price of the model {model!r} is not known")
+
+    def _unpriced(self, reason: str) -> BudgetExceededError:
+        return BudgetExceededError(
+            f"{reason}, so the budget of ${self.budget_usd:g} cannot be kept",
+            limit_usd=self.budget_usd,
+            spent_usd=self.cost_usd,
+            hint=_UNPRICED_HINT,
+        )
+
+    @asynccontextmanager
+    async def reserved(self, expected_usd: float) -> AsyncGenerator[None]:
+        """Hold money for a call while it is made.
+
+        Args:
+            expected_usd: What it will cost; :meth:`add` then says what it did.
+
+        Raises:
+            BudgetExceededError: When it does not fit into what is left.
+        """
+        await self._take(expected_usd)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.reserved_usd = max(0.0, self.reserved_usd - expected_usd)
+                self._wake()
+
+    async def _take(self, amount: float) -> None:
+        woken = False
+        while True:
+            with self._lock:
+                try:
+                    self.check(amount)
+                except BudgetExceededError:
+                    if woken:
+                        self._wake()
+                    raise
+                if (woken or not self._waiting) and self._fits(amount):
+                    self.reserved_usd += amount
+                    if woken:
+                        self._wake()
+                    return
+                turn = asyncio.get_running_loop().create_future()
+                (self._waiting.appendleft if woken else self._waiting.append)(turn)
+            await self._wait(turn)
+            woken = True
+
+    def _fits(self, amount: float) -> bool:
+        limit = self.budget_usd
+        return limit is None or self.cost_usd + self.reserved_usd + amount <= limit
+
+    async def _wait(self, turn: _Turn) -> None:
+        try:
+            await turn
+        except asyncio.CancelledError:
+            with self._lock:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                else:
+                    self._wake()
+            raise
+
+    def _wake(self) -> None:
+        """Let the first that waits look again; it wakes the next. Needs the lock."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            loop = turn.get_loop()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_set, turn)
+                return
 
     def add(self, usage: Usage, cost_usd: float | None) -> None:
         """Count a model call."""
-        self.usage = self.usage + usage
-        if cost_usd is None:
-            self.unpriced_calls += 1
-        else:
-            self.cost_usd += cost_usd
+        with self._lock:
+            self.usage = self.usage + usage
+            if cost_usd is None:
+                self.unpriced_calls += 1
+            else:
+                self.cost_usd += cost_usd
 
     def reset(self, limit_usd: float | None = None) -> None:
         """Start counting money again, with a new limit if one is given."""
-        self.cost_usd = 0.0
-        self.unpriced_calls = 0
-        if limit_usd is not None:
-            self.budget_usd = limit_usd
+        with self._lock:
+            self.cost_usd = 0.0
+            self.unpriced_calls = 0
+            if limit_usd is not None:
+                self.budget_usd = limit_usd
+            self._wake()
+
+
+def _set(turn: _Turn) -> None:
+    if not turn.done():
+        turn.set_result(None)

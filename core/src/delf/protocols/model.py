@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from delf.messages import ModelDelta, ModelReply, ModelRequest
+from delf.messages import ModelDelta, ModelReply, ModelRequest, Price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,19 @@ class Model(Protocol):
 
     async def aclose(self) -> None:
         """Free connections. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class SupportsPrice(Protocol):
+    """A model that knows its price before it is asked.
+
+    A budget is kept with it: a model that has this method and no price is not asked under one.
+    The cost of a model without this method is known from its replies only.
+    """
+
+    async def price(self) -> Price | None:
+        """The price by the provider's list, or None where it is not in it. Asks nobody."""
         ...
 
 

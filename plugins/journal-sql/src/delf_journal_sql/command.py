@@ -111,7 +111,7 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     where = f", by {task.owner}" if task.owner else ""
     click.echo(f"{render.coloured(task.state)}, started {render.moment(task.started_at)}{where}")
     click.echo("")
-    click.echo(_lines(trace.summary()))
+    click.echo(_lines(trace.summary(calls=False)))
     rows = [
         (
             str(call.call_id),

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from delf.messages import FilePart, ImagePart, Message, Part, Usage
+from delf.messages import FilePart, ImagePart, Message, Part, Price, Usage
 from delf_model_litellm.endpoint import Endpoint
 
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/yaml")
@@ -78,4 +78,17 @@ def usage(given: Any) -> Usage:
         input_tokens=int(getattr(given, "prompt_tokens", 0) or 0),
         cached_tokens=int(getattr(details, "cached_tokens", 0) or 0),
         output_tokens=int(getattr(given, "completion_tokens", 0) or 0),
+    )
+
+
+def price(known: Mapping[str, Any]) -> Price | None:
+    """USD per million tokens from litellm's entry of a model; None where it names no price."""
+    given = known.get("input_cost_per_token"), known.get("output_cost_per_token")
+    if given[0] is None or given[1] is None:
+        return None
+    cached = known.get("cache_read_input_token_cost")
+    return Price(
+        input=float(given[0]) * 1e6,
+        output=float(given[1]) * 1e6,
+        cached_input=float(given[0] if cached is None else cached) * 1e6,
     )

@@ -200,7 +200,8 @@ def _by_status(
 ) -> Failure:
     who, model = endpoint.label, endpoint.model
     retry: Retry = "yes" if status in _TEMPORARY or status >= 500 else "no"
-    message, hint = f"{who} answered {status}: {said}", None
+    message: str = f"{who} answered {status}: {said}"
+    hint: str | None = "the provider refuses the request as it is: check the model and its settings"
     if status == 401 or (status in (400, 403) and _BAD_KEY.search(said)):
         message = f"{who} rejected the key ({endpoint.key_source}): {said}"
         hint = "check the key; it may be mistyped, expired or of another provider"
@@ -279,7 +280,7 @@ def _unanswered(
     elif "AuthenticationError" in kinds:
         message, hint = f"{who} has no usable key: {said}", f"the key is missing ({who})"
     else:
-        message, hint = f"{who} failed: {said}", None
+        message, hint = f"{who} failed: {said}", "try again; --debug shows more"
     return Failure(
         message=message,
         provider=endpoint.provider,

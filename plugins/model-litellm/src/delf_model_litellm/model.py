@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from delf.errors import DelfError
 from delf.llm import LLMConfig
-from delf.messages import ModelDelta, ModelReply, ModelRequest, Usage
+from delf.messages import ModelDelta, ModelReply, ModelRequest, Price, Usage
 from delf.protocols.model import ModelContext
 from delf_model_litellm import convert, library
 from delf_model_litellm.clients import OWN, Clients, cancellable
@@ -136,6 +136,18 @@ class LiteLLMModel:
                 raise _broken_off(failure, collected)
             await self._pause(failure, attempt)
             attempt += 1
+
+    async def price(self) -> Price | None:
+        """The model's price by litellm's list, or None where it is not in it. Sends nothing."""
+        litellm = await library.load()
+        try:
+            known: Any = litellm.get_model_info(
+                model=self._endpoint.name, custom_llm_provider=self._endpoint.prefix
+            )
+        except Exception:
+            logger.debug("no price is known for %s", self._endpoint.model)
+            return None
+        return convert.price(known)
 
     async def aclose(self) -> None:
         """Close the connections. Safe to call twice; a later call opens new ones."""

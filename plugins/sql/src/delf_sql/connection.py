@@ -153,7 +153,10 @@ class SQL(Connection):
             )
         except (ToolExecutionError, ToolRefusedError) as error:
             reason = error.message
-        raise SQLSchemaError(f"{self.name}: cannot read the schema: {reason}")
+        raise SQLSchemaError(
+            f"{self.name}: cannot read the schema: {reason}",
+            hint="the login may lack the right to look at it",
+        )
 
     async def aclose(self) -> None:
         """Close all connections. The next call opens new ones."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from delf import events as ev
-from delf.engine.views.trace import StreamEvent, Trace
+from delf.engine.views.parts import StreamEvent
+from delf.engine.views.trace import Trace
 from delf.values import to_jsonable
 
 
@@ -50,9 +51,9 @@ class StreamSnapshot:
         return self.state in ("done", "error")
 
     def to_dict(self) -> dict[str, Any]:
-        """The snapshot as JSON-ready data, without the trace."""
+        """The snapshot as JSON-ready data with ``is_terminal``, without the trace."""
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "trace"}
-        return to_jsonable(plain)
+        return to_jsonable({**plain, "is_terminal": self.is_terminal})
 
 
 def snapshot(events: Sequence[ev.Event]) -> StreamSnapshot:

@@ -2,89 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 from delf import events as ev
+from delf.engine.views import summary
+from delf.engine.views.parts import (
+    ModelCallTrace,
+    ModelUse,
+    RerunTrace,
+    SetupTrace,
+    StreamEvent,
+    ToolCallTrace,
+)
 from delf.messages import Usage
 from delf.values import to_jsonable, to_jsonable_or_repr
 
-
-@dataclass(slots=True, kw_only=True)
-class ToolCallTrace:
-    """One call.
-
-    Args:
-        call_id: Its number in the task, from 1.
-        name: ``connection.method``.
-        description: The script's ``desc=``.
-        arguments: What it was made with.
-        status: ``running``, ``ok``, ``error``, ``refused``, ``rejected`` or ``cancelled``.
-        result: What it returned.
-        error: Why it failed.
-        started_at: Unix time in seconds.
-        duration_ms: How long the tool itself took.
-    """
-
-    call_id: int
-    name: str
-    description: str | None = None
-    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    status: str = "running"
-    result: Any = None
-    error: str | None = None
-    started_at: float = 0.0
-    duration_ms: float | None = None
-
-    @property
-    def success(self) -> bool:
-        """Whether it returned."""
-        return self.status == "ok"
-
-
 _CALL_FIELDS = tuple(item.name for item in fields(ToolCallTrace))
-_APART = ("tool_calls", "api_enrichment")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelCallTrace:
-    """One call of a model."""
-
-    model: str
-    purpose: str
-    usage: Usage
-    cost_usd: float | None
-    duration_ms: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class RerunTrace:
-    """One pass that a script asked for."""
-
-    attempt: int
-    duration_ms: float
-    learned_context: str
-    remaining_task: str
-
-
-@dataclass(slots=True, kw_only=True)
-class StreamEvent:
-    """A line of the timeline.
-
-    Args:
-        kind: ``phase``, ``tool`` or ``say``.
-        label: The step, the call, or what was printed.
-        status: ``running``, ``success`` or ``error``.
-        started_at: Unix time in seconds.
-        duration_ms: None while it runs.
-    """
-
-    kind: str
-    label: str
-    status: str
-    started_at: float
-    duration_ms: float | None = None
 
 
 class Trace:
@@ -110,8 +45,11 @@ class Trace:
         self.usage = Usage()
         self.total_cost_usd: float | None = 0.0
         self.duration_ms: float | None = None
-        self.api_enrichment: Any = None
+        self.api_enrichment: SetupTrace | None = None
         self._calls: dict[int, ToolCallTrace] = {}
+        self._running: dict[str | int, StreamEvent] = {}
+        self._step = ""
+        self._open_line: StreamEvent | None = None
         for event in events:
             self.add(event)
 
@@ -131,11 +69,28 @@ class Trace:
             case ev.ModelReplied():
                 self._add_model_call(event)
             case ev.Printed():
-                self.utterances += event.text.splitlines()
-                self._line("say", event.text.strip(), "success", event.at)
+                self._say(event)
+            case ev.TaskFinished():
+                self.duration_ms = event.duration_ms
+                self._close_lines(event.at)
+            case _:
+                self._add_step(event)
+
+    def _add_step(self, event: ev.Event) -> None:
+        """Take an event into account that says how the loop goes on."""
+        match event:
+            case ev.StepStarted():
+                self._step = event.step
+                self._running[event.step] = self._line("phase", event.step, event.at)
             case ev.StepFinished():
+                self._step = ""
                 at = event.at - event.duration_ms / 1000
-                self._line("phase", event.step, "success", at, event.duration_ms)
+                line = self._running.pop(event.step, None) or self._line("phase", event.step, at)
+                line.finish(event.duration_ms, ok=True)
+            case ev.ScriptFinished() if event.status not in ("done", "rerun"):
+                line = self._running.get("execute")
+                if line is not None:
+                    line.status = "error"
             case ev.RerunRequested():
                 self.reruns.append(
                     RerunTrace(
@@ -149,19 +104,33 @@ class Trace:
                 self.retries.append(event.error)
             case ev.Warned():
                 self.warnings.append(event.message)
-            case ev.TaskFinished():
-                self.duration_ms = event.duration_ms
             case _:
                 pass
 
-    def _line(
-        self, kind: str, label: str, status: str, at: float, duration_ms: float | None = None
-    ) -> None:
-        self.timeline.append(
-            StreamEvent(
-                kind=kind, label=label, status=status, started_at=at, duration_ms=duration_ms
-            )
-        )
+    def _line(self, kind: str, label: str, at: float, status: str = "running") -> StreamEvent:
+        line = StreamEvent(kind=kind, label=label, status=status, started_at=at)
+        self.timeline.append(line)
+        return line
+
+    def _close_lines(self, at: float) -> None:
+        """What still runs when a task ends was stopped with it."""
+        for line in self._running.values():
+            line.finish((at - line.started_at) * 1000, ok=False)
+        self._running.clear()
+
+    def _say(self, event: ev.Printed) -> None:
+        """Add printed lines; one that was begun before is continued."""
+        for piece in event.text.splitlines(keepends=True):
+            text = piece.rstrip("\r\n")
+            if self._open_line is None:
+                self._open_line = self._line("say", text, event.at, "success")
+                self._open_line.duration_ms = 0
+                self.utterances.append(text)
+            else:
+                self._open_line.label += text
+                self.utterances[-1] += text
+            if text != piece:
+                self._open_line = None
 
     def _start_call(self, event: ev.CallStarted) -> None:
         call = ToolCallTrace(
@@ -171,65 +140,108 @@ class Trace:
             arguments=event.arguments,
             started_at=event.at,
         )
-        self._calls[event.call_id] = call
+        self._note_call(call)
+
+    def _note_call(self, call: ToolCallTrace) -> None:
+        self._calls[call.call_id] = call
         self.tool_calls.append(call)
+        label = call.description or call.name
+        self._running[call.call_id] = self._line("tool", label, call.started_at)
 
     def _finish_call(self, event: ev.CallFinished) -> None:
         call = self._calls.get(event.call_id)
         if call is None:
             call = ToolCallTrace(call_id=event.call_id, name=event.action, started_at=event.at)
             call.description = event.description
-            self._calls[event.call_id] = call
-            self.tool_calls.append(call)
+            self._note_call(call)
         call.status, call.result, call.error = event.status, event.result, event.error
         call.duration_ms = event.duration_ms
-        status = "success" if event.status == "ok" else "error"
-        label = call.description or call.name
-        self._line("tool", label, status, call.started_at, event.duration_ms)
+        line = self._running.pop(event.call_id, None)
+        if line is not None:
+            line.finish(event.duration_ms, ok=event.status == "ok")
 
     def _add_model_call(self, event: ev.ModelReplied) -> None:
-        self.model_calls.append(
-            ModelCallTrace(
-                model=event.model,
-                purpose=event.purpose,
-                usage=event.usage,
-                cost_usd=event.cost_usd,
-                duration_ms=event.duration_ms,
-            )
+        call = ModelCallTrace(
+            model=event.model,
+            purpose=event.purpose,
+            usage=event.usage,
+            cost_usd=event.cost_usd,
+            duration_ms=event.duration_ms,
+            step=self._step,
         )
+        self.model_calls.append(call)
+        if event.purpose == "setup":
+            self.api_enrichment = self.api_enrichment or SetupTrace()
+            self.api_enrichment.add(call)
+            return
         self.usage = self.usage + event.usage
         if event.cost_usd is None or self.total_cost_usd is None:
             self.total_cost_usd = None
         else:
             self.total_cost_usd += event.cost_usd
 
-    def summary(self) -> str:
-        """The task in a few lines: sandbox, calls, tokens, cost, steps."""
-        by_status: dict[str, int] = {}
-        for call in self.tool_calls:
-            by_status[call.status] = by_status.get(call.status, 0) + 1
-        outcomes = ", ".join(f"{count} {status}" for status, count in by_status.items()) or "none"
-        cost = "unknown" if self.total_cost_usd is None else f"${self.total_cost_usd:.6f}"
+    def _uses(self, name: str) -> dict[str, ModelUse]:
+        uses: dict[str, ModelUse] = {}
+        for call in self.model_calls:
+            uses.setdefault(getattr(call, name), ModelUse()).add(call)
+        return uses
+
+    @property
+    def usage_by_model(self) -> dict[str, ModelUse]:
+        """Calls, tokens and cost of each model."""
+        return self._uses("model")
+
+    @property
+    def usage_by_step(self) -> dict[str, ModelUse]:
+        """Calls, tokens and cost in each step of the loop; what scripts ask is in ``execute``."""
+        return self._uses("step")
+
+    def summary(self, *, calls: bool = True) -> str:
+        """The task as a table: what it took, its steps, calls, tokens and cost.
+
+        Args:
+            calls: Whether to list the calls.
+        """
+        uses: dict[tuple[str, str], ModelUse] = {}
+        total = ModelUse()
+        for call in self.model_calls:
+            uses.setdefault((call.model, call.purpose), ModelUse()).add(call)
+            total.add(call)
+        again = f"{len(self.reruns)} reruns, {len(self.retries)} retries"
         lines = [
             f"task      {self.task_id}",
             f"sandbox   {self.sandbox or '-'} ({self.isolation or '-'})",
-            f"calls     {outcomes}",
+            f"scripts   {len(self.scripts)} ({again})",
+            f"calls     {summary.outcomes(self.tool_calls)}",
             (
-                f"models    {len(self.model_calls)} calls, {self.usage.input_tokens} tokens in "
-                f"({self.usage.cached_tokens} cached), {self.usage.output_tokens} out"
+                f"models    {len(self.model_calls)} calls, {self.usage.input_tokens:,} tokens in "
+                f"({self.usage.cached_tokens:,} cached), {self.usage.output_tokens:,} out"
             ),
-            f"cost      {cost}",
+            f"cost      {summary.usd(self.total_cost_usd)}",
         ]
+        if self.api_enrichment is not None:
+            cached = " (cached)" if self.api_enrichment.cached else ""
+            lines.append(f"set-up    {summary.usd(self.api_enrichment.cost_usd)}{cached}")
         if self.duration_ms is not None:
-            lines.append(f"time      {self.duration_ms:.0f} ms")
-        phases = [line for line in self.timeline if line.kind == "phase"]
-        lines += [f"  {line.label:<9} {line.duration_ms or 0:8.1f} ms" for line in phases]
+            lines.append(f"time      {self.duration_ms:,.0f} ms")
+        steps = summary.step_rows(self.timeline)
+        lines += ["", *summary.table(("step", "status", ">time"), steps)] if steps else []
+        if calls and self.tool_calls:
+            rows = summary.call_rows(self.tool_calls)
+            heads = (">call", "action", "status", ">time", "what")
+            more = len(self.tool_calls) - len(rows)
+            lines += ["", *summary.table(heads, rows), *([f"  … and {more} more"] if more else [])]
+        if uses:
+            heads = ("model", "for", ">calls", ">in", ">cached", ">out", ">time", ">cost")
+            lines += ["", *summary.table(heads, summary.model_rows(uses, total))]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """The trace as JSON-ready data; values that JSON lacks are tagged."""
         shown = [name for name in vars(self) if not name.startswith("_")]
-        plain = {name: getattr(self, name) for name in shown if name not in _APART}
+        plain = {name: getattr(self, name) for name in shown if name != "tool_calls"}
+        plain["usage_by_model"] = self.usage_by_model
+        plain["usage_by_step"] = self.usage_by_step
         plain["tool_calls"] = [
             {name: to_jsonable_or_repr(getattr(call, name)) for name in _CALL_FIELDS}
             for call in self.tool_calls

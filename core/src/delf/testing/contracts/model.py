@@ -11,7 +11,7 @@ import pytest
 
 from delf.errors import DelfError
 from delf.messages import ModelDelta, ModelReply, ModelRequest, system, user
-from delf.protocols.model import Model
+from delf.protocols.model import Model, SupportsPrice
 from delf.testing.contracts.base import Contract, chain, missing, needs
 
 _CONCURRENT = 4
@@ -88,6 +88,13 @@ class ModelContract(Contract):
     async def test_can_be_closed_twice_and_unused(self, model: Any) -> None:
         await self.within(model.aclose())
         await self.within(model.aclose())
+
+    async def test_its_price_is_a_price(self, model: Any) -> None:
+        """Where it is known beforehand; None says that no list has it."""
+        if not isinstance(model, SupportsPrice):
+            return
+        price = await model.price()
+        assert price is None or min(price.input, price.cached_input, price.output) >= 0
 
     def test_its_repr_shows_no_secret(self, model: Any) -> None:
         shown = f"{model!r} {model!s}"

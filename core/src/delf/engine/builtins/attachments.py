@@ -1,0 +1,152 @@
+"""What a script hands to a model beside its prompt: images, documents, texts."""
+
+from __future__ import annotations
+
+import asyncio
+import mimetypes
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any, Final, cast
+
+from delf.errors import ToolException, did_you_mean
+from delf.messages import FilePart, ImagePart, Part
+
+MAX_ITEMS: Final = 20
+MAX_BYTES: Final = 20 * 1024 * 1024
+"""The most that one call takes along."""
+
+IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_BEGINNINGS: Final = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+    b"%PDF-": "application/pdf",
+}
+_KEYS: Final = ("name", "data", "media_type")
+_TEXTS: Final = ("application/json", "application/xml", "application/yaml")
+
+
+class Attachments:
+    """Turns ``file_data`` into parts of a message.
+
+    Args:
+        files: The input files that may be read, names to paths of the host. No other file is.
+    """
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self._files = dict(files)
+
+    async def parts(self, items: Sequence[Any]) -> tuple[Part, ...]:
+        """The parts of a message.
+
+        Args:
+            items: Each the name of an input file, bytes, ``(name, bytes)``, or a dict with
+                ``data`` and perhaps ``name`` and ``media_type``.
+
+        Raises:
+            ToolException: For something else, an unknown name, or too much.
+        """
+        if len(items) > MAX_ITEMS:
+            raise ToolException(f"file_data has {len(items)} items, and at most {MAX_ITEMS} fit")
+        parts: list[Part] = []
+        left = MAX_BYTES
+        for number, item in enumerate(items, 1):
+            name, data, media_type = await self._load(item, number, left)
+            left -= len(data)
+            if left < 0:
+                raise _too_large()
+            parts.append(_part(name, data, media_type))
+        return tuple(parts)
+
+    async def _load(self, item: Any, number: int, left: int) -> tuple[str, bytes, str | None]:
+        name, data, media_type = _taken_apart(item, number)
+        if data is not None:
+            return name, data, media_type
+        path = self._files.get(name)
+        if path is None:
+            known = sorted({PurePath(file).name for file in self._files.values()})
+            listed = ", ".join(known[:20]) or "none"
+            raise ToolException(
+                f"file_data: there is no input file {name[:200]!r}{did_you_mean(name, known)}. "
+                f"Input files: {listed}. The content of another file can be given as bytes"
+            )
+        try:
+            data = await asyncio.to_thread(_read, Path(path), left)
+        except OSError as error:
+            raise ToolException(f"file_data: {name!r} cannot be read: {error.strerror}") from error
+        return PurePath(path).name, data, media_type
+
+
+def _read(path: Path, limit: int) -> bytes:
+    with path.open("rb") as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise _too_large()
+    return data
+
+
+def _too_large() -> ToolException:
+    return ToolException(
+        f"file_data is larger than {MAX_BYTES // 2**20} MB in all; make the images smaller, or "
+        "ask about fewer at once"
+    )
+
+
+def _taken_apart(item: Any, number: int) -> tuple[str, bytes | None, str | None]:
+    """The name, the bytes if they are there, and the media type if it is."""
+    name = f"file-{number}"
+    match item:
+        case str() | PurePath():
+            return str(item), None, None
+        case bytes():
+            return name, item, None
+        case [str() as given, bytes() as data]:
+            return given, data, None
+        case dict():
+            fields = cast("dict[str, Any]", item)
+            unknown = [key for key in fields if key not in _KEYS]
+            data = fields.get("data")
+            given = fields.get("name", name)
+            media = fields.get("media_type")
+            kinds = isinstance(given, str) and isinstance(media, str | None)
+            if not unknown and isinstance(data, bytes) and kinds:
+                return given, data, media
+        case _:
+            pass
+    raise ToolException(
+        f"file_data: item {number} is no name of an input file, no bytes, and no "
+        '{"name": …, "data": bytes, "media_type": …}'
+    )
+
+
+def _part(name: str, data: bytes, media_type: str | None) -> Part:
+    found = media_type or _media_type(name, data)
+    if found is None:
+        raise ToolException(
+            f"file_data: what kind of file {name!r} is cannot be told; give "
+            '{"name": …, "data": …, "media_type": …}'
+        )
+    if not data:
+        raise ToolException(f"file_data: {name!r} is empty")
+    return ImagePart(data, found) if found in IMAGES else FilePart(name, data, found)
+
+
+def _media_type(name: str, data: bytes) -> str | None:
+    """The kind of a file, by its beginning, then its name, then by being text."""
+    for beginning, kind in _BEGINNINGS.items():
+        if data.startswith(beginning):
+            return kind
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    named = mimetypes.guess_type(name)[0] or ""
+    if _is_text(data):
+        return named if named.startswith("text/") or named in _TEXTS else "text/plain"
+    return None if named in IMAGES or named.startswith("text/") else named or None
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return "\0" not in data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False

@@ -1,0 +1,116 @@
+"""What tokens cost: the user's own prices over a provider's list."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from delf.errors import ConfigurationError, did_you_mean
+from delf.messages import ModelReply, Price
+
+_KEYS: Final = ("input", "cached_input", "output")
+_LONG: Final = "_per_million"
+_HINT: Final = 'write {"gpt-*": {"input": 2.5, "output": 10}}, in USD per million tokens'
+
+
+class Pricing:
+    """The user's own prices, which win over a provider's list.
+
+    Args:
+        prices: By model name or pattern (``gpt-*``); the most specific pattern wins.
+    """
+
+    def __init__(self, prices: Mapping[str, Price] | None = None) -> None:
+        self._prices = dict(prices or {})
+
+    def cost(self, reply: ModelReply) -> float | None:
+        """What a reply cost, in USD; None when no price is known."""
+        price = self.find(reply.model)
+        return price.cost(reply.usage) if price is not None else reply.cost_usd
+
+    def find(self, model: str) -> Price | None:
+        """The user's price for a model, by its whole name or by what follows its provider."""
+        return self._find(model) or self._find(model.rpartition("/")[2])
+
+    def _find(self, model: str) -> Price | None:
+        if model in self._prices:
+            return self._prices[model]
+        matching = [name for name in self._prices if fnmatch.fnmatchcase(model, name)]
+        return self._prices[max(matching, key=_specificity)] if matching else None
+
+
+def _specificity(pattern: str) -> tuple[int, str]:
+    return len(pattern.replace("*", "").replace("?", "")), pattern
+
+
+def load_pricing(paths: tuple[Path, ...]) -> Pricing:
+    """Prices from the first of some files that exists.
+
+    The file is JSON: ``{"gpt-*": {"input": 2.5, "cached_input": 1.25, "output": 10}}``, in
+    USD per million tokens. ``cached_input`` may be left out; names may end in
+    ``_per_million``; the models may be under a key ``models``; keys that begin with ``_`` are
+    comments.
+
+    Raises:
+        ConfigurationError: Naming the file and the entry that is wrong.
+    """
+    for path in paths:
+        if path.is_file():
+            return Pricing(_read_prices(path))
+    return Pricing()
+
+
+def _read_prices(path: Path) -> dict[str, Price]:
+    try:
+        content: Any = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error}", hint=_HINT) from None
+    models = _entries(content)
+    if models is not None and "models" in models and len(models) == 1:
+        models = _entries(models["models"])
+    if models is None:
+        raise ConfigurationError(f"{path}: must be an object of models", hint=_HINT)
+    prices: dict[str, Price] = {}
+    for name, entry in models.items():
+        try:
+            prices[name] = _price(entry)
+        except ValueError as error:
+            raise ConfigurationError(f"{path}: {name}: {error}", hint=_HINT) from None
+    return prices
+
+
+def _entries(content: Any) -> dict[str, Any] | None:
+    """An object without its comments; None for anything else."""
+    if not isinstance(content, dict):
+        return None
+    found = cast("dict[str, Any]", content)
+    return {name: value for name, value in found.items() if not name.startswith("_")}
+
+
+def _price(entry: Any) -> Price:
+    given = _entries(entry)
+    if given is None:
+        raise ValueError(f"{entry!r} is no object with prices")
+    amounts = {name.removesuffix(_LONG): value for name, value in given.items()}
+    unknown = [name for name in given if name.removesuffix(_LONG) not in _KEYS]
+    if unknown:
+        raise ValueError(f"unknown key {min(unknown)!r}{did_you_mean(min(unknown), _KEYS)}")
+    missing = {"input", "output"} - amounts.keys()
+    if missing:
+        raise ValueError(f"{min(missing)!r} is missing")
+    return Price(
+        input=_amount(amounts["input"]),
+        output=_amount(amounts["output"]),
+        cached_input=_amount(amounts.get("cached_input", amounts["input"])),
+    )
+
+
+def _amount(value: Any) -> float:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value < 0:
+        raise ValueError(f"{value!r} is no price")
+    return float(value)

@@ -1,0 +1,73 @@
+"""The story of a task in lines, an event each."""
+
+from __future__ import annotations
+
+import reprlib
+from typing import Any, Final
+
+from delf import events as ev
+
+_WIDEST: Final = 50
+
+
+class _Short(reprlib.Repr):
+    """Values in a few characters, however large they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 80
+
+    def repr_bytes(self, value: Any, _level: int) -> str:
+        """Bytes by their number."""
+        return f"<{len(value):,} bytes>"
+
+
+_SHORT: Final = _Short()
+
+
+def story(event: ev.Event) -> str | None:
+    """An event in one line for people; None for what they need not see.
+
+    Args:
+        event: What happened.
+    """
+    match event:
+        case ev.SandboxOpened():
+            return f"  sandbox {event.backend} ({event.isolation})"
+        case ev.StepFinished():
+            return f"  {event.step}: {event.duration_ms:.1f} ms"
+        case ev.ModelReplied():
+            usage = event.usage
+            cached = f" ({usage.cached_tokens} cached)" if usage.cached_tokens else ""
+            cost = "" if event.cost_usd is None else f", ${event.cost_usd:.6f}"
+            tokens = f"{usage.input_tokens} tokens in{cached}, {usage.output_tokens} out{cost}"
+            name = short_name(event.model)
+            return f"  {name} ({event.purpose}): {tokens}, {event.duration_ms:.0f} ms"
+        case ev.CallStarted():
+            named = ", ".join(f"{n}={_SHORT.repr(v)}" for n, v in event.arguments.items())
+            why = f": {event.description}" if event.description else f"({named})"
+            return f"  → {event.call_id} {cut(event.action + why, 200)}"
+        case ev.CallFinished():
+            what = f": {cut(event.error, 200)}" if event.error else ""
+            return f"  ← {event.call_id} {event.status}, {event.duration_ms:.0f} ms{what}"
+        case ev.ModelFailed():
+            return f"  {short_name(event.model)} ({event.purpose}) failed: {cut(event.error, 200)}"
+        case ev.RetryScheduled():
+            return f"  the script failed: {cut(event.error, 200)}"
+        case ev.RerunRequested():
+            return f"  another pass: {cut(event.remaining, 200)}"
+        case ev.ApprovalDecided():
+            return f"  {event.decision} by {event.by}"
+        case _:
+            return None
+
+
+def short_name(model: str) -> str:
+    """A model's name, or the end of a long one, which may be a path."""
+    return model if len(model) <= _WIDEST else f"…{model[1 - _WIDEST :]}"
+
+
+def cut(text: str, limit: int) -> str:
+    """A text in one line of at most so many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"

@@ -1,0 +1,94 @@
+"""A trace in a few lines that a person can read: plain text, columns of spaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from delf.engine.views.parts import ModelUse, StreamEvent, ToolCallTrace
+from delf.terminal import visible
+
+MAX_CALLS: Final = 30
+_MAX_CELL: Final = 60
+_NUMBER: Final = ">"
+
+Row = Sequence[str]
+
+
+def step_rows(timeline: Iterable[StreamEvent]) -> list[Row]:
+    """The steps of the loop, in order."""
+    return [
+        (line.label, line.status, _ms(line.duration_ms))
+        for line in timeline
+        if line.kind == "phase"
+    ]
+
+
+def call_rows(calls: Sequence[ToolCallTrace]) -> list[Row]:
+    """The first calls with what they were for, or why they failed."""
+    return [
+        (
+            str(call.call_id),
+            call.name,
+            call.status,
+            _ms(call.duration_ms),
+            call.error or call.description or "",
+        )
+        for call in calls[:MAX_CALLS]
+    ]
+
+
+def model_rows(uses: Mapping[tuple[str, str], ModelUse], total: ModelUse) -> list[Row]:
+    """Tokens and cost by model and purpose; with their sum when there are several."""
+    rows = [(model, purpose, *_figures(use)) for (model, purpose), use in uses.items()]
+    return [*rows, ("all", "", *_figures(total))] if len(rows) > 1 else list(rows)
+
+
+def _figures(use: ModelUse) -> tuple[str, ...]:
+    usage = use.usage
+    counts = use.calls, usage.input_tokens, usage.cached_tokens, usage.output_tokens
+    return (*(f"{count:,}" for count in counts), _ms(use.duration_ms), usd(use.cost_usd))
+
+
+def usd(cost: float | None) -> str:
+    """An amount of money."""
+    return "unknown" if cost is None else f"${cost:.6f}"
+
+
+def outcomes(calls: Iterable[ToolCallTrace]) -> str:
+    """``3 ok, 1 error``."""
+    by_status: dict[str, int] = {}
+    for call in calls:
+        by_status[call.status] = by_status.get(call.status, 0) + 1
+    return ", ".join(f"{count} {status}" for status, count in by_status.items()) or "none"
+
+
+def table(heads: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """Aligned columns under their heads; nothing when there are no rows.
+
+    Args:
+        heads: The columns' names; numbers go to the right where a name begins with ``>``.
+        rows: The cells.
+    """
+    if not rows:
+        return []
+    names = tuple(head.removeprefix(_NUMBER) for head in heads)
+    cells = [names, *(tuple(_cell(text) for text in row) for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+    lines: list[str] = []
+    for row in cells:
+        aligned = (
+            text.rjust(width) if head.startswith(_NUMBER) else text.ljust(width)
+            for text, width, head in zip(row, widths, heads, strict=True)
+        )
+        lines.append(f"  {'  '.join(aligned)}".rstrip())
+    return lines
+
+
+def _cell(text: str) -> str:
+    line = " ".join(visible(text).split())
+    return line if len(line) <= _MAX_CELL else f"{line[: _MAX_CELL - 1]}…"
+
+
+def _ms(duration: float | None) -> str:
+    return "-" if duration is None else f"{duration:,.0f} ms"

@@ -1,0 +1,160 @@
+"""What an agent says of itself, and what it tells while it works."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from delf import Agent, LLMConfig, tool
+from delf.messages import ModelReply, Usage
+from delf.testing.hosts import TestHost
+from delf.testing.models import ScriptedModel, script
+
+MakeAgent = Callable[..., Agent]
+
+
+@tool(confirm=False)
+async def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@pytest.fixture
+def make_agent(delf_host: TestHost, scripted_model: ScriptedModel) -> Iterator[MakeAgent]:
+    made: list[Agent] = []
+
+    def make(*tools: Any, **options: Any) -> Agent:
+        options = {"llm": "scripted", "sandbox": "local", "host": delf_host, **options}
+        made.append(Agent(tools=tools, **options))
+        return made[-1]
+
+    yield make
+    for agent in made:
+        agent.stop()
+
+
+def test_the_state_of_an_agent(make_agent: MakeAgent, scripted_model: ScriptedModel) -> None:
+    agent = make_agent(add, budget_usd=2.0)
+    before = agent.status()
+    assert (before["state"], before["sandbox"]) == ("new", None)
+    assert before["budget"] == {
+        "limit_usd": 2.0,
+        "spent_usd": 0.0,
+        "reserved_usd": 0.0,
+        "remaining_usd": 2.0,
+        "is_exhausted": False,
+    }
+    agent.start()
+    usage = Usage(input_tokens=100, cached_tokens=30, output_tokens=20)
+    text = script("print(await add(1))")
+    scripted_model.says(ModelReply(text=text, model="scripted", usage=usage, cost_usd=2.5))
+    agent.run("add").raise_for_status()
+    after = agent.status()
+    assert after["state"] == "running"
+    assert after["sandbox"] == {"name": "local", "isolation": "process"}
+    assert after["tasks"] == {"running": 0, "queued": 0, "kept": 0}
+    assert after["usage"]["total_tokens"] == 120
+    assert after["total_cost_usd"] == agent.total_cost_usd == 2.5
+    assert (after["budget"]["remaining_usd"], after["budget"]["is_exhausted"]) == (0.0, True)
+    refused = agent.run("add")
+    assert (refused.status, len(scripted_model.requests)) == (False, 1)
+    assert refused.trace.timeline == []
+    agent.stop()
+    assert agent.status()["state"] == "stopped"
+    json.dumps(after)
+
+
+def test_tasks_that_run_and_tasks_that_wait(
+    make_agent: MakeAgent, scripted_model: ScriptedModel
+) -> None:
+    began, go = threading.Event(), threading.Event()
+
+    async def answer(_: Any) -> str:
+        began.set()
+        await asyncio.to_thread(go.wait, 20)
+        return script("print(1)")
+
+    scripted_model.default = answer
+    agent = make_agent(max_tasks=1)
+    tasks = [agent.submit("go") for _ in range(3)]
+    assert began.wait(20)
+    agent._home.call(_nothing)  # every task was handed to the loop before this
+    assert agent.status()["tasks"] == {"running": 1, "queued": 2, "kept": 3}
+    go.set()
+    assert all(agent.wait(task, 30).status for task in tasks)
+    assert agent.status()["tasks"] == {"running": 0, "queued": 0, "kept": 3}
+
+
+async def _nothing(_: Any) -> None:
+    return None
+
+
+def test_info_shows_what_it_is_made_of_and_no_key(make_agent: MakeAgent) -> None:
+    heavy = LLMConfig(
+        "big",
+        base_url="https://user:planted-password@models.test/v1?key=planted-query",
+        api_key="planted-key",
+        headers={"X-Key": "planted-header"},
+        settings={"temperature": 0},
+    )
+    agent = make_agent(
+        add, llm=None, heavy_llm=heavy, light_llm="small", providers={"openai": "planted-provider"}
+    )
+    assert agent.get_llm_config_string() == (
+        "heavy big at https://models.test/v1 (temperature=0), light small"
+    )
+    info = agent.info()
+    assert (info["models"], info["tools"]) == ({"heavy": "big", "light": "small"}, ["add"])
+    assert (info["agent_id"], info["state"], info["retry_count"]) == (agent.agent_id, "new", 1)
+    assert "planted" not in json.dumps(info) + repr(agent) + repr(agent.config)
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        ({}, "scripted"),
+        ({"vision_llm": "eyes"}, "heavy scripted, vision eyes"),
+        ({"llm": None, "heavy_llm": "h", "light_llm": "l"}, "heavy h, light l"),
+    ],
+)
+def test_the_models_in_words(make_agent: MakeAgent, models: Any, said: str) -> None:
+    assert make_agent(**models).get_llm_config_string() == said
+
+
+def test_verbose_tells_what_happens_and_sums_it_up(
+    make_agent: MakeAgent, scripted_model: ScriptedModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scripted_model.writes("print(await add(1, desc='sum\\x1b[2J'))", "nothing")
+    agent = make_agent(add, verbose=True)
+    agent.run("add it").raise_for_status()
+    out, err = capsys.readouterr()
+    assert out == ""
+    lines = [line.strip() for line in err.splitlines()]
+    assert lines[0].endswith(": add it")
+    told = [line for line in lines if line.startswith(("→", "←", "scripted (generate)"))]
+    assert [line.split(",")[0] for line in told] == [
+        "scripted (generate): 100 tokens in",
+        "→ 1 add: sum\\x1b[2J",
+        "← 1 ok",
+    ]
+    assert lines.index(told[-1]) < lines.index("calls     1 ok")
+    assert "\x1b" not in err
+
+
+def test_arguments_are_told_in_few_words(
+    make_agent: MakeAgent, scripted_model: ScriptedModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @tool(confirm=False)
+    async def keep(data: bytes, text: str) -> None:
+        """Keep something."""
+
+    scripted_model.writes("await keep(b'x' * 5_000_000, 'y' * 5_000)")
+    make_agent(keep, verbose=True).run("keep").raise_for_status()
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if "→" in line)
+    assert "data=<5,000,000 bytes>" in line
+    assert len(line) < 250

@@ -1,0 +1,189 @@
+"""A budget with a real model server that counts what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf import Agent, BudgetExceededError, ConfigurationError, LLMConfig
+from delf.config.project import load_project
+from support.model_fixtures import LITELLM_WARNING
+from support.openai_server import OpenAIServer, Reply, Request
+
+pytestmark = [pytest.mark.service, pytest.mark.filterwarnings(LITELLM_WARNING)]
+
+StartServer = Callable[..., OpenAIServer]
+MakeAgent = Callable[..., Agent]
+
+PRICED = Reply(text="```python\nprint('done')\n```", usage=(1000, 200))
+"""With the prices below: $0.001 + $0.002."""
+
+
+@pytest.fixture
+def make_agent(
+    openai_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> MakeAgent:
+    monkeypatch.chdir(tmp_path)
+    prices = {"priced-*": {"input": 1.0, "cached_input": 0.1, "output": 10.0}}
+    (tmp_path / "pricing.json").write_text(json.dumps(prices))
+
+    def make(server: OpenAIServer, model: str = "priced-1", **options: Any) -> Agent:
+        settings = options.pop("settings", {})
+        llm = LLMConfig(model, base_url=server.base_url, api_key="k", settings=settings)
+        return Agent(llm=llm, sandbox="local", project=load_project(), **options)
+
+    return make
+
+
+def always(_: Request) -> Reply:
+    return PRICED
+
+
+def test_the_call_that_would_pass_the_limit_is_never_made(
+    openai_server: StartServer, make_agent: MakeAgent
+) -> None:
+    server = openai_server(always)
+    with make_agent(server, budget_usd=0.01) as agent:
+        responses = [agent.run("go") for _ in range(5)]
+        status = agent.status()["budget"]
+        assert [response.status for response in responses] == [True] * 3 + [False] * 2
+        assert [response.cost_usd for response in responses] == pytest.approx(
+            [0.003] * 3 + [0.0] * 2
+        )
+        assert len(server.requests) == 3
+        assert agent.total_cost_usd == pytest.approx(0.009)
+        assert status["remaining_usd"] == pytest.approx(0.001)
+        assert not status["is_exhausted"]
+        with pytest.raises(BudgetExceededError, match=r"only \$0\.001000 are left") as caught:
+            responses[3].raise_for_status()
+        assert caught.value.code == "AGT-006"
+        agent.reset_budget()
+        assert agent.run("go").status
+        agent.reset_budget(0.002)
+        assert not agent.run("go").status
+        assert agent.status()["budget"]["limit_usd"] == 0.002
+    assert len(server.requests) == 4
+
+
+@pytest.mark.timeout(120)
+def test_tasks_at_once_cannot_pass_it_together(
+    openai_server: StartServer, make_agent: MakeAgent
+) -> None:
+    server = openai_server(always)
+
+    async def main() -> tuple[list[bool], Agent]:
+        async with make_agent(server, budget_usd=0.01) as agent:
+            first = await agent.arun("go")
+            rest = await asyncio.gather(*(agent.arun("go") for _ in range(20)))
+            return [first.status, *(response.status for response in rest)], agent
+
+    statuses, agent = asyncio.run(main())
+    assert statuses.count(True) == len(server.requests) == 3
+    assert agent.total_cost_usd == pytest.approx(0.009)
+
+
+@pytest.mark.timeout(120)
+def test_unknown_lengths_overrun_it_by_one_call_each_at_most(
+    openai_server: StartServer, make_agent: MakeAgent
+) -> None:
+    server = openai_server(always)
+    count = 8
+
+    async def main() -> Agent:
+        async with make_agent(server, budget_usd=0.01) as agent:
+            await asyncio.gather(*(agent.arun("go") for _ in range(count)))
+            again = await asyncio.gather(*(agent.arun("go") for _ in range(count)))
+            assert not any(response.status for response in again)
+            return agent
+
+    agent = asyncio.run(main())
+    assert len(server.requests) <= count
+    assert agent.total_cost_usd <= 0.01 + count * 0.003
+    assert agent.status()["budget"]["is_exhausted"] == (agent.total_cost_usd >= 0.01)
+
+
+def test_a_set_length_is_reserved_before_the_first_call(
+    openai_server: StartServer, make_agent: MakeAgent
+) -> None:
+    server = openai_server(always)
+    with make_agent(server, budget_usd=0.01, settings={"max_tokens": 2000}) as agent:
+        response = agent.run("go")
+    assert "would cost about $0.02" in (response.error or "")
+    assert server.requests == []
+
+
+def test_what_scripts_ask_is_paid_from_the_same_budget(
+    openai_server: StartServer, make_agent: MakeAgent
+) -> None:
+    code = """
+for number in range(10):
+    try:
+        await llm.call("x")
+    except ToolError as error:
+        print(f"stopped after {number}: {error}")
+        raise
+"""
+
+    def answer(request: Request) -> Reply:
+        text = f"```python\n{code}\n```" if "Task:" in request.prompt else "y"
+        return Reply(text=text, usage=(1000, 200))
+
+    server = openai_server(answer)
+    with make_agent(server, budget_usd=0.01) as agent:
+        response = agent.run("go")
+    assert isinstance(response.exception, BudgetExceededError)
+    assert response.text.startswith("stopped after 2: the next model call would cost")
+    assert len(server.requests) == 3
+    assert response.trace.usage_by_step["execute"].calls == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_unknown_price_stops_before_anything_is_spent(
+    openai_server: StartServer, make_agent: MakeAgent, stream: bool
+) -> None:
+    server = openai_server(always)
+    with make_agent(server, "unheard-of", budget_usd=1.0, stream=stream) as agent:
+        response = agent.run("go")
+    assert isinstance(response.exception, BudgetExceededError)
+    assert "the price of the model 'unheard-of' is not known" in (response.error or "")
+    assert "pricing.json" in (response.exception.hint or "")
+    assert server.requests == []
+    with make_agent(server, "unheard-of", budget_usd=1.0, allow_unpriced=True) as agent:
+        response = agent.run("go")
+        assert (response.status, response.cost_usd) == (True, None)
+        assert agent.status()["unpriced_calls"] == 1
+
+
+def test_litellms_list_prices_what_the_user_does_not(
+    openai_server: StartServer, make_agent: MakeAgent
+) -> None:
+    server = openai_server([Reply(text=PRICED.text, usage=(1000, 200, 400))])
+    with make_agent(server, "gpt-4o", budget_usd=1.0) as agent:
+        response = agent.run("go").raise_for_status()
+    assert response.cost_usd == pytest.approx((600 * 2.5 + 400 * 1.25 + 200 * 10) / 1e6)
+    assert response.trace.usage.cached_tokens == 400
+
+
+def test_a_failed_call_gives_its_reservation_back(
+    openai_server: StartServer, make_agent: MakeAgent
+) -> None:
+    server = openai_server([Reply(status=400, error="no"), PRICED])
+    with make_agent(server, budget_usd=0.01, settings={"max_tokens": 500}) as agent:
+        assert not agent.run("go").status
+        assert agent.status()["budget"]["reserved_usd"] == 0.0
+        assert agent.run("go").status
+
+
+def test_malformed_prices_stop_the_agent_before_it_starts(
+    openai_server: StartServer, make_agent: MakeAgent, tmp_path: Path
+) -> None:
+    (tmp_path / "pricing.json").write_text('{"m": {"input": "cheap", "output": 1}}')
+    agent = make_agent(openai_server(always))
+    with pytest.raises(ConfigurationError, match=r"pricing.json: m: 'cheap' is no price"):
+        agent.start()
+    agent.stop()

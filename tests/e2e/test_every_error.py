@@ -1,0 +1,283 @@
+"""Every error class, met as a user meets it: its class, its code, a hint, and no secret."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import socket
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from delf import Agent, Chat, LLMConfig, errors, events, tool
+from delf.engine.journal import MemoryJournal
+from delf.errors import DelfError
+from delf.sandbox import wire
+from delf.specs import JournalSpec
+from delf.testing.hosts import TestHost
+from delf.testing.models import ScriptedModel
+from delf_sql import SQL
+from support.model_fixtures import LITELLM_WARNING
+from support.openai_server import OpenAIServer, Reply
+from support.workspace import ROOT
+
+pytestmark = [pytest.mark.service, pytest.mark.filterwarnings(LITELLM_WARNING)]
+
+SECRET: Final = "planted-s3cret"
+
+NOT_YET: Final = {
+    errors.PrefilterError: "no plugin chooses tools yet",
+    errors.MemorySetupError: "there is no memory store yet",
+    errors.MemoryRetrievalError: "there is no memory store yet",
+}
+"""Classes that nothing raises yet, and why. One that is raised must leave this list."""
+
+
+@dataclass
+class World:
+    """What the cases need."""
+
+    folder: Path
+    host: TestHost
+    model: ScriptedModel
+    monkeypatch: pytest.MonkeyPatch
+    stack: ExitStack
+
+    def agent(self, *tools: Any, **options: Any) -> Agent:
+        """An agent with the scripted model, stopped at the end."""
+        given = {"llm": "scripted", "sandbox": "local", "host": self.host, "retry_count": 0}
+        agent = Agent(tools=tools, **{**given, **options})
+        self.stack.callback(agent.stop)
+        return agent
+
+    def fails(self, script: str, *tools: Any, **options: Any) -> None:
+        """Run a script, and raise what the task failed with."""
+        self.model.writes(script)
+        self.agent(*tools, **options).run("go").raise_for_status()
+
+    def closed_port(self) -> int:
+        """A port on which nobody listens."""
+        holder = self.stack.enter_context(socket.socket())
+        holder.bind(("127.0.0.1", 0))
+        return holder.getsockname()[1]
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path,
+    delf_host: TestHost,
+    scripted_model: ScriptedModel,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[World]:
+    with ExitStack() as stack:
+        yield World(tmp_path, delf_host, scripted_model, monkeypatch, stack)
+
+
+@tool(confirm=False)
+async def fail(kind: str = "") -> None:
+    """Fail."""
+    if kind:
+        raise errors.ToolException(f"there is no {kind}")
+    raise ValueError("broken")
+
+
+@tool
+async def delete() -> None:
+    """Delete everything."""
+
+
+@tool(confirm=False)
+async def hang() -> None:
+    """Never end."""
+    await asyncio.Event().wait()
+
+
+Case = Callable[[World], object]
+CASES: dict[type[DelfError], Case] = {}
+
+
+def raises(cls: type[DelfError]) -> Callable[[Case], Case]:
+    """Mark the case of a class."""
+
+    def keep(case: Case) -> Case:
+        CASES[cls] = case
+        return case
+
+    return keep
+
+
+raises(errors.DelfError)(lambda _: events.decode({"type": "FromTheFuture", "v": 99}))
+raises(errors.ConfigurationError)(lambda w: w.agent(retry_count=-1))
+raises(errors.ModelConfigurationError)(lambda w: w.agent(llm=None))
+raises(errors.AgentConfirmationError)(lambda w: w.agent(on_confirm="yes"))
+raises(errors.PluginError)(lambda w: w.agent(sandbox="nowhere").start())
+raises(errors.ToolDefinitionError)(lambda _: tool(lambda *everything: everything))
+raises(errors.ConnectionConfigurationError)(lambda _: SQL(url=f"nosql://me:{SECRET}@host/x"))
+raises(errors.SandboxUnavailableError)(lambda w: w.agent(min_isolation="vm").start())
+raises(errors.UnknownRequestError)(lambda w: w.agent().approve("req_none"))
+raises(errors.UnknownTaskError)(lambda w: w.agent().poll("task_none"))
+raises(errors.WireError)(lambda _: wire.parse(b'{"no": "frame"}'))
+raises(errors.ToolExecutionError)(lambda w: w.fails("await fail()", fail))
+raises(errors.ToolRefusedError)(lambda w: w.fails("await fail(speed=3)", fail))
+raises(errors.SandboxExecutionError)(lambda w: w.fails("1 / 0"))
+raises(errors.ApprovalRejectedError)(
+    lambda w: w.fails("await delete()", delete, approval_mode="strict")
+)
+raises(errors.TaskTimeoutError)(lambda w: w.fails("await hang()", hang, timeout=0.5))
+
+
+@raises(errors.ToolException)
+def _(w: World) -> None:
+    strict = tool(name="fail", confirm=False, handle_error=False)(fail.function)
+    w.fails("await fail('lamp')", strict)
+
+
+@raises(errors.SandboxLimitError)
+def _(w: World) -> None:
+    w.fails("print('x' * 100_000)", sandbox_config={"output_bytes": 1000})
+
+
+@raises(errors.EnvironmentKeyError)
+def _(w: World) -> None:
+    w.agent(llm="gpt-4o-mini").run("go").raise_for_status()
+
+
+@raises(errors.CodeGenerationError)
+def _(w: World) -> None:
+    w.model.says("I would rather not.")
+    w.agent().run("go").raise_for_status()
+
+
+@raises(errors.LLMExecutionError)
+def _(w: World) -> None:
+    server = w.stack.enter_context(OpenAIServer([Reply(status=400, error=f"bad key {SECRET}")]))
+    llm = LLMConfig("m", base_url=server.base_url, api_key=SECRET)
+    w.agent(llm=llm).run("go").raise_for_status()
+
+
+@raises(errors.RecordingMismatch)
+def _(w: World) -> None:
+    (w.folder / "r.jsonl").write_text(
+        '{"request": {"contains": ["zebra"]}, "reply": {"text": "y"}}\n'
+    )
+    w.agent(llm=f"recorded:{w.folder / 'r.jsonl'}").run("go").raise_for_status()
+
+
+@raises(errors.BudgetExceededError)
+def _(w: World) -> None:
+    server = w.stack.enter_context(OpenAIServer(["```python\nprint(1)\n```"]))
+    llm = LLMConfig("unheard-of", base_url=server.base_url, api_key=SECRET)
+    w.agent(llm=llm, budget_usd=0.01).run("go").raise_for_status()
+
+
+@raises(errors.ConnectionFileNotFoundError)
+def _(w: World) -> None:
+    w.fails("print(1)", SQL(url=f"sqlite:///{w.folder}/missing.db"))
+
+
+@raises(errors.SQLSchemaError)
+def _(w: World) -> None:
+    path = w.folder / "bad.db"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE t (a INT)")
+    database.close()
+    data = path.read_bytes()
+    path.write_bytes(data[:100] + b"\xff" * (len(data) - 100))
+    w.fails("print(1)", SQL(url=f"sqlite:///{w.folder}/bad.db"))
+
+
+@raises(errors.ConnectionUnavailableError)
+def _(w: World) -> None:
+    w.fails("print(1)", SQL(url=f"postgresql://me:{SECRET}@127.0.0.1:{w.closed_port()}/x"))
+
+
+@raises(errors.OptionalDependencyError)
+def _(w: World) -> None:
+    w.monkeypatch.setitem(sys.modules, "psycopg", None)
+    w.fails("print(1)", SQL(url=f"postgresql://me:{SECRET}@127.0.0.1:{w.closed_port()}/x"))
+
+
+@raises(errors.AgentStateError)
+def _(w: World) -> None:
+    agent = w.agent()
+
+    async def main() -> None:
+        async with agent:
+            agent.run("go")
+
+    asyncio.run(main())
+
+
+@raises(errors.ReplayMismatch)
+def _(w: World) -> None:
+    journals = [MemoryJournal(), MemoryJournal()]
+    w.host.provide(JournalSpec(name="kept", factory="x:y", summary="x"), lambda: journals[-1])
+    w.model.writes("print(1)")
+    task = w.agent(journal="kept").run("go").trace.task_id
+    first = journals.pop()
+
+    async def cut_off() -> None:
+        for event in await first.read(task):
+            if isinstance(event, events.ScriptFinished):
+                await journals[0].append(replace(event, status="failed"))
+                break
+            await journals[0].append(event)
+
+    asyncio.run(cut_off())
+    w.agent(journal="kept").resume(task).raise_for_status()
+
+
+KNOWN: Final = [
+    cls for cls in vars(errors).values() if inspect.isclass(cls) and issubclass(cls, DelfError)
+]
+
+
+@pytest.mark.timeout(60)
+@raises(errors.ConversationCompressionError)
+def _(world: World) -> None:
+    chat = Chat(keep=2)
+    for number in range(4):
+        chat.append("user", f"message {number}")
+    world.model.replies.append(errors.LLMExecutionError("the model is down", hint="wait"))
+    agent = world.agent(chat=chat)
+    agent.start()
+    chat.compress()
+
+
+@raises(errors.JournalUnavailableError)
+def _(world: World) -> None:
+    url = f"postgresql://u:{SECRET}@127.0.0.1:{world.closed_port()}/d"
+    world.monkeypatch.setenv("DELF_JOURNAL_SQL_URL", url)
+    world.agent(journal="sql").start()
+
+
+@pytest.mark.parametrize("cls", [c for c in KNOWN if c not in NOT_YET], ids=lambda c: c.__name__)
+def test_an_error(cls: type[DelfError], world: World) -> None:
+    assert cls in CASES, f"{cls.__name__} needs a case here, or a reason in NOT_YET"
+    with pytest.raises(cls) as caught:
+        CASES[cls](world)
+    error = caught.value
+    assert type(error) is cls
+    assert error.message
+    assert error.describe().startswith(f"{cls.code}: {error.message}")
+    assert error.hint
+    assert f"## {cls.code} {cls.__name__}" in (ROOT / "docs/errors.md").read_text("utf-8")
+    chain: BaseException | None = error
+    while chain is not None:
+        assert SECRET not in f"{chain} {chain!r} {getattr(chain, 'hint', '')}"
+        chain = chain.__cause__
+
+
+def test_what_is_not_raised_yet_is_not_raised() -> None:
+    sources = [*ROOT.glob("core/src/**/*.py"), *ROOT.glob("plugins/*/src/**/*.py")]
+    code = "\n".join(path.read_text("utf-8") for path in sources if path.name != "errors.py")
+    names = "|".join(cls.__name__ for cls in NOT_YET)
+    assert set(re.findall(rf"\b({names})\(", code)) == set()
+    assert not NOT_YET.keys() & CASES.keys()
