@@ -32,12 +32,14 @@ class BoundAction:
         action: The action.
         name: ``connection.method``, or the bare name of a function.
         asks: Whether a person is asked before each call.
+        built_in: Whether it is delf's own, and no prefilter leaves it out.
     """
 
     connection: ConnectionLike
     action: Action
     name: str
     asks: bool
+    built_in: bool = False
 
     def bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -115,12 +117,13 @@ class Toolset:
         )
 
     def catalog(self) -> tuple[CatalogEntry, ...]:
-        """Every allowed action with its line, for prefilters."""
-        return tuple(CatalogEntry(name=b.name, summary=b.action.summary) for b in self.actions)
+        """Every allowed action with its line, for prefilters; not those that always stay."""
+        chosen = (b for b in self.actions if not b.built_in)
+        return tuple(CatalogEntry(name=b.name, summary=b.action.summary) for b in chosen)
 
     def only(self, names: frozenset[str]) -> Toolset:
-        """A part of the set; what is left out counts as unknown."""
-        kept = {key: bound for key, bound in self._allowed.items() if bound.name in names}
+        """A part of the set, with delf's own tools; what is left out counts as unknown."""
+        kept = {k: b for k, b in self._allowed.items() if b.built_in or b.name in names}
         return Toolset(kept, self._hidden)
 
     def names_for_sandbox(self) -> tuple[ToolNames, ...]:
@@ -133,8 +136,14 @@ class Toolset:
         return tuple(ToolNames(name=name, methods=tuple(m)) for name, m in grouped.items())
 
 
-async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
+async def load_toolset(
+    connections: Sequence[ConnectionLike], built_in: Sequence[ConnectionLike] = ()
+) -> Toolset:
     """Collect the actions of all connections.
+
+    Args:
+        connections: The agent's tools.
+        built_in: delf's own, under names that no tool can have.
 
     Raises:
         ToolDefinitionError: When two have one name, or a name that scripts need.
@@ -144,7 +153,8 @@ async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
     check_connection_names(connections)
     allowed: dict[tuple[str, str], BoundAction] = {}
     hidden: set[str] = set()
-    for connection in connections:
+    own = {id(connection) for connection in built_in}
+    for connection in (*built_in, *connections):
         actions = await connection.actions()
         check_permission_names(connection.allow, "allow", connection.name, actions)
         check_permission_names(connection.confirm, "confirm", connection.name, actions)
@@ -155,7 +165,9 @@ async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
                 hidden.add(name)
                 continue
             asks = needs_confirmation(connection.confirm, action)
-            allowed[connection.name, method] = BoundAction(connection, action, name, asks)
+            allowed[connection.name, method] = BoundAction(
+                connection, action, name, asks, id(connection) in own
+            )
     return Toolset(allowed, frozenset(hidden))
 
 
