@@ -28,6 +28,13 @@ def test_a_file_from_before_is_never_touched(tmp_path):
     assert folder.files == {"README.md": path}
 
 
+def test_a_task_that_goes_on_replaces_what_it_wrote_before(tmp_path):
+    first = OutputFolder(str(tmp_path)).write("a.csv", b"one")
+    second = OutputFolder(None, written={"a.csv": first})
+    assert second.write("a.csv", b"two") == first
+    assert os.listdir(tmp_path) == ["a.csv"]
+
+
 def test_tasks_that_share_a_folder_do_not_share_files(tmp_path):
     folders = [OutputFolder(str(tmp_path)) for _ in range(3)]
     paths = [folder.write("a.csv", str(n).encode()) for n, folder in enumerate(folders)]

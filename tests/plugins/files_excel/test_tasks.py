@@ -1,8 +1,10 @@
 """A task that reads a workbook and hands one over, in a real sandbox."""
 
+import pytest
 from openpyxl import Workbook, load_workbook
 
 from delf import Agent
+from delf.testing.hosts import TestHost
 
 
 def test_from_workbook_to_workbook(delf_host, scripted_model, tmp_path):
@@ -34,6 +36,26 @@ print(file["type"], file["sheets"], len(over))
     ]
     assert made["Over"]["C2"].data_type == "s"
     assert made["All"].max_row == 3
+
+
+@pytest.mark.parametrize("sandbox", ["local", "monty"])
+def test_workbooks_in_every_sandbox(delf_host, scripted_model, tmp_path, sandbox):
+    scripted_model.writes("add_to_output_files('a.xlsx', [{'a': 1, 'b': 'x'}, {'a': None}])")
+    options = {"host": delf_host, "output_dir": str(tmp_path)}
+    with Agent(llm="scripted", sandbox=sandbox, **options) as agent:
+        response = agent.run("x")
+    sheet = load_workbook(response.files["a.xlsx"]).active
+    assert [*sheet.iter_rows(values_only=True)] == [("a", "b"), (1, "x"), (None, None)]
+
+
+def test_without_the_plugin_a_script_is_told(scripted_model, tmp_path):
+    host = TestHost.discover(["files-excel"], environ={})
+    host.provide(scripted_model.spec, scripted_model.factory)
+    scripted_model.writes("add_to_output_files('a.xlsx', [{'a': 1}])")
+    with Agent(llm="scripted", sandbox="local", host=host, retry_count=0) as agent:
+        response = agent.run("x")
+    assert "pip install delf-plugin-files-excel); write a .csv file instead" in response.error
+    assert response.files == {}
 
 
 def test_rows_that_do_not_fit_fail_the_script(delf_host, scripted_model, tmp_path):

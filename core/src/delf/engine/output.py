@@ -29,11 +29,12 @@ class OutputFolder:
 
     Args:
         folder: Where they go; a new temporary folder for each task when None.
+        written: What the task wrote before it was interrupted: absolute paths by name.
     """
 
-    def __init__(self, folder: str | None) -> None:
+    def __init__(self, folder: str | None, written: Mapping[str, str] | None = None) -> None:
         self._folder = Path(folder).expanduser().resolve() if folder is not None else None
-        self.files: dict[str, str] = {}
+        self.files: dict[str, str] = dict(written or {})
 
     def write(self, name: str, data: bytes) -> str:
         """Write a whole file, at once or not at all.
@@ -50,12 +51,8 @@ class OutputFolder:
             OSError: When it cannot be written.
         """
         check_file_name(name)
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="delf-out-"))
-        wanted = self._folder / name
-        parent = wanted.parent.resolve()
-        if not parent.is_relative_to(self._folder):
-            raise ValueError(f"{name!r} leaves the output folder")
+        own = self.files.get(name)
+        parent = self._parent_of(name) if own is None else Path(own).parent
         parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=parent, prefix=".delf-", delete=False) as file:
             temporary = Path(file.name)
@@ -63,12 +60,21 @@ class OutputFolder:
                 file.write(data)
                 file.flush()
                 temporary.chmod(0o644)
-                path = self._put(temporary, parent / wanted.name, self.files.get(name))
+                path = self._put(temporary, parent / Path(name).name, own)
             except BaseException:
                 temporary.unlink(missing_ok=True)
                 raise
         self.files[name] = str(path)
         return str(path)
+
+    def _parent_of(self, name: str) -> Path:
+        """The folder of a new file."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="delf-out-"))
+        parent = (self._folder / name).parent.resolve()
+        if not parent.is_relative_to(self._folder):
+            raise ValueError(f"{name!r} leaves the output folder")
+        return parent
 
     def _put(self, temporary: Path, path: Path, own: str | None) -> Path:
         """Give a written file its name, or the first free one like it."""
