@@ -40,12 +40,12 @@ print(file["type"], file["sheets"], len(over))
 
 @pytest.mark.parametrize("sandbox", ["local", "monty"])
 def test_workbooks_in_every_sandbox(delf_host, scripted_model, tmp_path, sandbox):
-    scripted_model.writes("add_to_output_files('a.xlsx', [{'a': 1, 'b': 'x'}, {'a': None}])")
+    scripted_model.writes("add_to_output_files('a.xlsx', [{'a': 1, 'b': 'x'}, {'a': 2}])")
     options = {"host": delf_host, "output_dir": str(tmp_path)}
     with Agent(llm="scripted", sandbox=sandbox, **options) as agent:
         response = agent.run("x")
     sheet = load_workbook(response.files["a.xlsx"]).active
-    assert [*sheet.iter_rows(values_only=True)] == [("a", "b"), (1, "x"), (None, None)]
+    assert [*sheet.iter_rows(values_only=True)] == [("a", "b"), (1, "x"), (2, None)]
 
 
 def test_without_the_plugin_a_script_is_told(scripted_model, tmp_path):

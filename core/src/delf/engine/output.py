@@ -7,14 +7,14 @@ import errno
 import itertools
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
 from delf.engine.files.formats import Formats
 from delf.engine.log import TaskLog
 from delf.errors import ConfigurationError, DelfError
-from delf.events import FileWritten
+from delf.events import Event, FileWritten
 from delf.sandbox.guest.filenames import check_file_name
 from delf.values import loads
 
@@ -105,6 +105,11 @@ def _link(temporary: Path, path: Path) -> None:
         temporary.replace(path)
     else:
         temporary.unlink()
+
+
+def written_before(events: Iterable[Event]) -> dict[str, str]:
+    """What a task wrote before it was interrupted: absolute paths by name."""
+    return {event.label: event.path for event in events if isinstance(event, FileWritten)}
 
 
 class OutputFiles:

@@ -24,7 +24,7 @@ from delf.engine.log import TaskLog
 from delf.engine.models import Asker, ModelPool
 from delf.engine.observers import ObserverFeed
 from delf.engine.order import TaskOrder
-from delf.engine.output import OutputFiles, OutputFolder, check_output_folder
+from delf.engine.output import OutputFiles, OutputFolder, check_output_folder, written_before
 from delf.engine.pending import PendingRequests
 from delf.engine.pipeline import TaskResult, run_task
 from delf.engine.prefilters import choose_prefilter
@@ -290,7 +290,9 @@ class Runtime:
             asker=asker,
             sandbox=self._sandbox,
             session_spec=self._spec,
-            output=OutputFiles(OutputFolder(config.output_dir), self._formats, log),
+            output=OutputFiles(
+                OutputFolder(config.output_dir, written_before(order.past)), self._formats, log
+            ),
             in_background=self._in_background,
             memory=self._parts.memory,
             prefilter=prefilter,
