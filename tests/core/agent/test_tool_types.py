@@ -330,7 +330,8 @@ except ToolError as error:
     response = run(script, made)
     assert response.text.rstrip() == answer.rstrip()
     (call,) = response.trace.tool_calls
-    assert (call.status, call.success, call.error) == ("error", False, "no such order")
+    assert (call.status, call.success) == ("error", False)
+    assert call.error.startswith("no such order")
 
 
 @pytest.mark.parametrize("handle", [True, "told"])

@@ -35,6 +35,13 @@ def test_a_task_that_goes_on_replaces_what_it_wrote_before(tmp_path):
     assert os.listdir(tmp_path) == ["a.csv"]
 
 
+def test_a_task_that_was_stopped_right_after_a_file_does_not_write_it_twice(tmp_path):
+    first = OutputFolder(str(tmp_path)).write("a.csv", b"one")
+    assert OutputFolder(str(tmp_path), written={}).write("a.csv", b"one") == first
+    assert OutputFolder(str(tmp_path), written={}).write("a.csv", b"two") != first
+    assert sorted(os.listdir(tmp_path)) == ["a-2.csv", "a.csv"]
+
+
 def test_tasks_that_share_a_folder_do_not_share_files(tmp_path):
     folders = [OutputFolder(str(tmp_path)) for _ in range(3)]
     paths = [folder.write("a.csv", str(n).encode()) for n, folder in enumerate(folders)]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import filecmp
 import itertools
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -29,11 +30,14 @@ class OutputFolder:
 
     Args:
         folder: Where they go; a new temporary folder for each task when None.
-        written: What the task wrote before it was interrupted: absolute paths by name.
+        written: Of a task that is resumed: what it wrote before, absolute paths by name. A file
+            with the very content that is to be written is then taken for its own, too: it may
+            have been stopped before it could say so.
     """
 
     def __init__(self, folder: str | None, written: Mapping[str, str] | None = None) -> None:
         self._folder = Path(folder).expanduser().resolve() if folder is not None else None
+        self._resumed = written is not None
         self.files: dict[str, str] = dict(written or {})
 
     def write(self, name: str, data: bytes) -> str:
@@ -85,9 +89,20 @@ class OutputFolder:
             try:
                 _link(temporary, free)
             except FileExistsError:
-                continue
+                if not (self._resumed and _same(temporary, free)):
+                    continue
+                temporary.unlink()
             return free
         raise AssertionError("numbers do not end")
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        if other.is_symlink() or one.stat().st_size != other.stat().st_size:
+            return False
+        return filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
 
 
 def _link(temporary: Path, path: Path) -> None:
@@ -107,8 +122,14 @@ def _link(temporary: Path, path: Path) -> None:
         temporary.unlink()
 
 
-def written_before(events: Iterable[Event]) -> dict[str, str]:
-    """What a task wrote before it was interrupted: absolute paths by name."""
+def written_before(events: Sequence[Event]) -> dict[str, str] | None:
+    """What a task wrote before it was interrupted; None for one that was not.
+
+    Args:
+        events: Its journal, as far as that went.
+    """
+    if not events:
+        return None
     return {event.label: event.path for event in events if isinstance(event, FileWritten)}
 
 
