@@ -2,9 +2,9 @@ import datetime as dt
 import enum
 import typing
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Annotated, Any, Literal, NewType, NotRequired
+from typing import Annotated, Any, Literal, NamedTuple, NewType, NotRequired
 
 import pydantic
 import pytest
@@ -38,6 +38,34 @@ class Ticket:
 class Node:
     value: int
     children: "list[Node]"
+
+
+class Deepest(TypedDict):
+    down: int
+
+
+class Deeper(TypedDict):
+    down: Deepest
+
+
+class Middle(TypedDict):
+    down: Deeper
+
+
+class Deep(TypedDict):
+    down: Middle
+
+
+@dataclass
+class Defaults:
+    a: int
+    b: list[int] = field(default_factory=list)
+    c: str = field(init=False, default="")
+
+
+class Point(NamedTuple):
+    x: int
+    y: str
 
 
 class Model(pydantic.BaseModel):
@@ -77,6 +105,7 @@ Key = NewType("Key", str)
         (Plain, '{"id"?: int}'),
         (list[Ticket], 'list[{"id": int, "row": {"id": int, "note"?: str}}]'),
         (Model, '{"x": int, "when": date | None}'),
+        (Point, "tuple[int, str]"),
         ("Unresolved", "Unresolved"),
     ],
     ids=str,
@@ -86,9 +115,17 @@ def test_types_in_stub_notation(hint, text):
 
 
 def test_records_are_written_down_to_three_levels():
-    text = type_text(Node)
-    assert text.count("value") == 3
-    assert text.endswith("list[dict]}]}]}")
+    assert type_text(Deep) == '{"down": {"down": {"down": dict}}}'
+
+
+def test_a_record_within_itself_is_written_once():
+    assert type_text(Node) == '{"value": int, "children": list[dict]}'
+
+
+def test_what_has_a_default_may_be_left_out_of_what_a_script_gives():
+    assert type_text(Defaults, given=True) == '{"a": int, "b"?: list[int]}'
+    assert type_text(Defaults) == '{"a": int, "b": list[int], "c": str}'
+    assert type_text(Model, given=True) == '{"x": int, "when"?: date | None}'
 
 
 def test_a_signature_is_read_with_its_docstring():

@@ -137,26 +137,56 @@ def test_a_reader_that_goes_away_is_no_failure(here, flags):
     assert failure_lines(said) == []
 
 
-def test_files(here):
-    llm = model(here, "await add_to_output_files('sums.csv', [{'a': 1}])\nprint('made')")
+def test_output_files(here):
+    script = "add_to_output_files('sums.csv', [{'a': 1}])\nadd_to_output_files('n.json', {})"
+    llm = model(here, f"{script}\nprint('made')")
     result = delf("run", "x", "--llm", llm, "--out", "out", cwd=here)
-    if result.returncode:  # the helper is a plain function in some versions of the guest
-        llm = model(here, "add_to_output_files('sums.csv', [{'a': 1}])\nprint('made')")
-        result = delf("run", "x", "--llm", llm, "--out", "out", cwd=here)
-    path = here / "out/sums.csv"
-    assert result.stdout == "made\n"
-    assert path.read_text().split() == ["a", "1"]
-    assert f"file: sums.csv → {path}" in result.stderr
+    out = here / "out"
+    assert (result.returncode, result.stdout) == (0, "made\n")
+    assert (out / "sums.csv").read_text() == "a\n1\n"
+    assert f"file: sums.csv → {out / 'sums.csv'}\nfile: n.json → {out / 'n.json'}" in result.stderr
+
+
+def test_output_files_in_json(here):
+    (here / "out").mkdir()
+    (here / "out/a.txt").write_text("mine")
+    llm = model(here, "add_to_output_files('a.txt', 'new')")
+    result = delf("run", "x", "--llm", llm, "--out", "out", "--json", cwd=here)
+    assert json.loads(result.stdout)["files"] == {"a.txt": str(here / "out/a-2.txt")}
+    assert (here / "out/a.txt").read_text() == "mine"
+
+
+def test_an_output_folder_that_cannot_be_used(here):
+    llm = model(here, "print('never')")
+    result = delf("run", "x", "--llm", llm, "--out", "tools.py", cwd=here)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "is no folder" in result.stderr
 
 
 def test_input_files(here):
+    (here / "b").mkdir()
     (here / "notes.txt").write_text("forty-two")
-    llm = model(here, "print(await files.read('notes.txt'))")
-    result = delf("run", "x", "--llm", llm, "--file", "notes.txt", cwd=here)
-    missing = delf("run", "x", "--llm", llm, "--file", "nope.txt", cwd=here)
-    assert missing.returncode == 2
-    assert "nope.txt" in missing.stderr
-    assert result.returncode in (0, 1)
+    (here / "b/notes.txt").write_text("seven")
+    llm = model(
+        here,
+        "for file in await files.list():\n"
+        "    print(file['name'], await files.read(file['name']), open(file['path']).read())",
+    )
+    arguments = ["--file", "notes.txt", "--file", "b/notes.txt"]
+    result = delf("run", "x", "--llm", llm, *arguments, cwd=here)
+    assert (result.returncode, result.stderr.count("error")) == (0, 0)
+    assert result.stdout == "notes.txt forty-two forty-two\nnotes-2.txt seven seven\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"), [("nope.txt", "does not exist"), (".", "is a folder")]
+)
+def test_what_is_no_input_file(here, name, problem):
+    llm = model(here, "print('never')")
+    result = delf("run", "x", "--llm", llm, "--file", name, cwd=here)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert name in result.stderr
+    assert problem in result.stderr
 
 
 def test_scripts_and_calls_on_request(here):

@@ -68,6 +68,10 @@ class NotingHost:
         """Note a file."""
         self.files[name] = data
 
+    def wrote_rows(self, name: str, data: bytes) -> None:
+        """Note the rows of a file that the host makes."""
+        self.files[name] = data
+
 
 TOOLS = (
     ToolNames(name="shop", methods=("find", "wait", "send")),

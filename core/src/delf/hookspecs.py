@@ -68,6 +68,8 @@ def delf_connections() -> Iterable[ConnectionSpec]:  # pyright: ignore[reportRet
                 factory="delf_tickets.connection:Tickets",
             )
 
+    A :class:`delf.specs.FormatSpec` adds a file format to the built-in connection ``files``.
+
     The factory is a subclass of :class:`delf.connection.Connection`.
     """
 

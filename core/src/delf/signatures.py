@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import inspect
 import keyword
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -88,7 +89,7 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
         parameters.append(
             Parameter(
                 name=item.name,
-                type_text=type_text(hints.get(item.name, Any)),
+                type_text=type_text(hints.get(item.name, Any), given=True),
                 default_text=default,
                 doc=docs.get(item.name, ""),
             )
@@ -148,12 +149,28 @@ def _parameter_docs(doc: str) -> dict[str, str]:
     return found
 
 
-def type_text(hint: Any, depth: int = 0) -> str:
-    """A type in compact stub notation, as ``list[{"id": int, "name": str}]``.
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in a type one is: the records around, and whether scripts write it."""
+
+    given: bool
+    around: tuple[Any, ...] = ()
+
+
+def type_text(hint: Any, *, given: bool = False) -> str:
+    """A type in compact stub notation, as ``list[{"id": int, "name"?: str}]``.
 
     Records (TypedDict, dataclass, pydantic model) are written as their fields, down to
-    three levels; enums as the Literal of their values.
+    three levels; enums as the Literal of their values; named tuples as tuples.
+
+    Args:
+        hint: The type.
+        given: Whether scripts write values of it, and so may leave out what has a default.
     """
+    return _text(hint, _Place(given))
+
+
+def _text(hint: Any, place: _Place) -> str:
     if hint is None or hint is type(None):
         return "None"
     if hint is Any or hint is inspect.Parameter.empty:
@@ -162,26 +179,26 @@ def type_text(hint: Any, depth: int = 0) -> str:
         return hint
     origin = typing.get_origin(hint)
     if origin is not None:
-        return _generic_text(origin, typing.get_args(hint), depth)
+        return _generic_text(origin, typing.get_args(hint), place)
     supertype = getattr(hint, "__supertype__", None)
     if supertype is not None:
-        return type_text(supertype, depth)
+        return _text(supertype, place)
     if isinstance(hint, type):
-        return _class_text(hint, depth)
+        return _class_text(hint, place)
     return getattr(hint, "__name__", None) or str(hint).replace("typing.", "")
 
 
-def _generic_text(origin: Any, args: tuple[Any, ...], depth: int) -> str:
+def _generic_text(origin: Any, args: tuple[Any, ...], place: _Place) -> str:
     if origin is typing.Annotated or origin in (typing.Required, typing.NotRequired):
-        return type_text(args[0], depth)
+        return _text(args[0], place)
     if origin in (typing.Union, types.UnionType):
-        return " | ".join(dict.fromkeys(type_text(arg, depth) for arg in args))
+        return " | ".join(dict.fromkeys(_text(arg, place) for arg in args))
     if origin is typing.Literal:
         return _literal_text(args)
     name = getattr(origin, "__name__", str(origin))
     if name in ("Callable", "AsyncIterator", "Iterator", "Generator"):
         return name
-    shown = [("..." if arg is Ellipsis else type_text(arg, depth)) for arg in args]
+    shown = [("..." if arg is Ellipsis else _text(arg, place)) for arg in args]
     names = {"Sequence": "list", "Iterable": "list", "Mapping": "dict", "MutableMapping": "dict"}
     return f"{names.get(name, name)}[{', '.join(shown)}]"
 
@@ -193,35 +210,52 @@ def _literal_text(values: tuple[Any, ...]) -> str:
     return f"Literal[{', '.join(repr(value) for value in values)}]"
 
 
-def _class_text(hint: type[Any], depth: int) -> str:
+def _class_text(hint: type[Any], place: _Place) -> str:
     if issubclass(hint, enum.Enum):
         return _literal_text(tuple(member.value for member in hint))
-    fields = _record_fields(hint)
+    names: tuple[str, ...] | None = getattr(hint, "_fields", None)
+    if names is not None and tuple in hint.__mro__:
+        kinds = typing.get_type_hints(hint)
+        return f"tuple[{', '.join(_text(kinds.get(name, Any), place) for name in names)}]"
+    fields = _record_fields(hint, given=place.given)
     if fields is None:
         return hint.__name__
-    if depth >= _MAX_DEPTH:
+    if hint in place.around or len(place.around) >= _MAX_DEPTH:
         return "dict"
+    inner = _Place(place.given, (*place.around, hint))
     shown = [
-        f'"{name}"{"" if required else "?"}: {type_text(field, depth + 1)}'
+        f'"{name}"{"" if required else "?"}: {_text(field, inner)}'
         for name, field, required in fields
     ]
     return "{" + ", ".join(shown) + "}"
 
 
-def _record_fields(hint: Any) -> list[tuple[str, Any, bool]] | None:
-    """The fields of a record type as name, type and whether it is always there."""
+def _record_fields(hint: Any, *, given: bool) -> list[tuple[str, Any, bool]] | None:
+    """The fields of a record type as name, type and whether it must be, or always is, there."""
     required: frozenset[str] | None = getattr(hint, "__required_keys__", None)
     if required is not None:  # a TypedDict, of typing or of typing_extensions
         hints = typing.get_type_hints(hint)
         return [(name, field, name in required) for name, field in hints.items()]
     if dataclasses.is_dataclass(hint):
         hints = typing.get_type_hints(hint)
-        return [(f.name, hints.get(f.name, Any), True) for f in dataclasses.fields(hint)]
+        shown = [f for f in dataclasses.fields(hint) if f.init or not given]
+        return [(f.name, hints.get(f.name, Any), not given or _is_needed(f)) for f in shown]
     model_fields = getattr(hint, "model_fields", None)
     if isinstance(model_fields, dict):
         items = typing.cast("dict[str, Any]", model_fields).items()
-        return [(name, field.annotation, True) for name, field in items]
+        return [
+            (
+                str(field.alias or name) if given else name,
+                field.annotation,
+                not given or field.is_required(),
+            )
+            for name, field in items
+        ]
     return None
+
+
+def _is_needed(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 class ArgumentValidator:
@@ -246,6 +280,28 @@ class ArgumentValidator:
         if self._model is None:
             self._model = self._make_model()
         return self._model
+
+    def check_defaults(self) -> None:
+        """Find out whether the defaults fit their types.
+
+        Raises:
+            ToolDefinitionError: For one that does not.
+        """
+        from pydantic import TypeAdapter, ValidationError
+
+        from delf.typeddicts import validatable
+
+        for name, value in self._signature.defaults.items():
+            if value is None:
+                continue  # `limit: int = None` is common, and harmless
+            try:
+                TypeAdapter(validatable(self._signature.hints[name])).validate_python(value)
+            except ValidationError as error:
+                problem = error.errors(include_url=False, include_input=False)[0]["msg"]
+                raise ToolDefinitionError(
+                    f"{self._where}: the default of {name!r}, {_default_text(value)}, does not "
+                    f"fit its type: {problem}"
+                ) from None
 
     def json_schema(self) -> dict[str, Any]:
         """The arguments as a JSON schema."""
@@ -286,11 +342,14 @@ class ArgumentValidator:
         for index, (name, hint) in enumerate(self._signature.hints.items()):
             default = self._signature.defaults.get(name, ...)
             fields[f"p{index}"] = (validatable(hint), Field(default=default, alias=name))
-        config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True)
+        config = ConfigDict(extra="forbid", hide_input_in_errors=True)
         try:
             return create_model(self._where.replace(".", "_"), __config__=config, **fields)
         except (PydanticUserError, SchemaError, TypeError, NameError) as error:
             reason = str(error).split("\n", 1)[0]
+            foreign = re.match(r"Unable to generate pydantic-core schema for (.+?)\. ", reason)
+            if foreign is not None:
+                reason = f"a script cannot pass {foreign[1]}; take plain data or a record"
             raise ToolDefinitionError(f"{self._where}: {reason}") from error
 
     def _explain(self, error: Any) -> str:

@@ -37,6 +37,25 @@ class ConnectionSpec(Spec):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FormatSpec(ConnectionSpec):
+    """A file format of the built-in connection ``files``, from the hook of connections.
+
+    The factory is called without arguments and makes a
+    :class:`delf.protocols.formats.FileFormat`.
+
+    Args:
+        endings: Of the names of files that it reads, as ``(".xlsx", ".xlsm")``.
+        writes: Of the names of output files that it makes from rows; then its object
+            is a :class:`delf.protocols.formats.SupportsWrite`, too.
+    """
+
+    kind: ClassVar[str] = "format"
+
+    endings: tuple[str, ...]
+    writes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class SandboxSpec(Spec):
     """A sandbox backend; the factory is called with its options as keywords.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import typing
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -100,8 +102,10 @@ def tool(
             effect=effect,
             handle_error=False if handle_error is None else handle_error,
         )
+        _check_kind(target)
         if isinstance(made.validate, ArgumentValidator):
             made.validate.build()
+            made.validate.check_defaults()
         return Tool(target, made, confirm)
 
     return make(function) if function is not None else make
@@ -120,10 +124,55 @@ def _check(target: Any, handle_error: Any, confirm: Any, effect: Any) -> None:
             f"handle_error of {target.__name__} is a {type(handle_error).__name__}",
             hint="it can be True, False, a text or a callable",
         )
+    if inspect.iscoroutinefunction(handle_error):
+        raise ToolDefinitionError(
+            f"handle_error of {target.__name__} is async", hint="give a plain function"
+        )
     if not isinstance(confirm, bool):
         raise ToolDefinitionError(f"confirm of {target.__name__} must be True or False")
     if effect not in EFFECTS:
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
+
+
+def _check_kind(target: Callable[..., Any]) -> None:
+    """Refuse what a script could not call, or not know how."""
+    name = target.__name__
+    function = inspect.unwrap(target)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ToolDefinitionError(
+            f"{name} yields, and a script gets its result whole", hint="return a list"
+        )
+    try:
+        parameters = inspect.signature(target).parameters.values()
+        hints = typing.get_type_hints(target)
+    except (NameError, TypeError, ValueError, AttributeError):
+        return  # said better where the whole signature is read
+    bare = [item.name for item in parameters if item.name not in hints and _is_named(item)]
+    if bare:
+        listed = ", ".join(repr(item) for item in bare)
+        raise ToolDefinitionError(
+            f"{name} does not say what {listed} must be",
+            hint=f"add a type hint, as {bare[0]}: str (typing.Any where anything will do)",
+        )
+    for item, hint in hints.items():
+        if item != "return" and _has_callable(hint):
+            raise ToolDefinitionError(
+                f"{name} takes a function as {item!r}, and a script cannot pass one",
+                hint="take its name or its data instead",
+            )
+
+
+def _is_named(item: inspect.Parameter) -> bool:
+    """Others are refused for their kind."""
+    return item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)
+
+
+def _has_callable(hint: Any) -> bool:
+    if hint is Callable or typing.get_origin(hint) is Callable:
+        return True
+    return typing.get_origin(hint) is not typing.Literal and any(
+        map(_has_callable, typing.get_args(hint))
+    )
 
 
 def as_connection(item: Any) -> ConnectionLike:

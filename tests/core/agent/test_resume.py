@@ -209,7 +209,10 @@ async def test_from_every_point(bench: Bench, happened: bool, tmp_path: Any) -> 
             await bench.journal.ended_after(past)
             replayed(model, past)
             crash.begin(world, past)
+            if not any(isinstance(e, ev.FileWritten) for e in past):
+                (tmp_path / "a.txt").unlink(missing_ok=True)
             response = (await agent.aresume(task)).raise_for_status()
+            assert os.listdir(tmp_path) == ["a.txt"]
             assert (response.text, response.files) == (whole.text, whole.files), end
             assert untimed(world.writes) == writes, end
             now = await bench.journal.read(task)

@@ -263,8 +263,9 @@ def test_a_file_that_cannot_be_put_leaves_nothing(tmp_path):
     folder = OutputFolder(str(tmp_path))
     folder.write("a/b", b"x")
     with pytest.raises(OSError, match=r"."):
-        folder.write("a", b"x")
+        folder.write("a/b/c", b"x")
     assert os.listdir(tmp_path) == ["a"]
+    assert os.listdir(tmp_path / "a") == ["b"]
 
 
 class Huge(Connection):

@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import filecmp
+import itertools
+import os
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Final, cast
 
-from delf.sandbox.guest.output import check_file_name
+from delf.engine.files.formats import Formats
+from delf.engine.log import TaskLog
+from delf.errors import ConfigurationError, DelfError
+from delf.events import Event, FileWritten
+from delf.sandbox.guest.filenames import check_file_name
+from delf.values import loads
+
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
 
 class OutputFolder:
-    """A task's output files.
+    """A folder for a task's output files.
+
+    A file of the task replaces its earlier one of that name. A file that was there before is
+    never touched: the new one gets a number, ``report-2.csv``.
 
     Args:
         folder: Where they go; a new temporary folder for each task when None.
+        written: Of a task that is resumed: what it wrote before, absolute paths by name. A file
+            with the very content that is to be written is then taken for its own, too: it may
+            have been stopped before it could say so.
     """
 
-    def __init__(self, folder: str | None) -> None:
+    def __init__(self, folder: str | None, written: Mapping[str, str] | None = None) -> None:
         self._folder = Path(folder).expanduser().resolve() if folder is not None else None
-        self.files: dict[str, str] = {}
+        self._resumed = written is not None
+        self.files: dict[str, str] = dict(written or {})
 
     def write(self, name: str, data: bytes) -> str:
         """Write a whole file, at once or not at all.
@@ -33,20 +54,185 @@ class OutputFolder:
             ValueError: When the name leaves the folder.
             OSError: When it cannot be written.
         """
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="delf-out-"))
-        path = (self._folder / check_file_name(name)).resolve()
-        if not path.is_relative_to(self._folder):
-            raise ValueError(f"{name!r} leaves the output folder")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-            file.write(data)
-        written = Path(file.name)
-        written.chmod(0o644)
-        try:
-            written.replace(path)
-        except OSError:
-            written.unlink()
-            raise
+        check_file_name(name)
+        own = self.files.get(name)
+        parent = self._parent_of(name) if own is None else Path(own).parent
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=parent, prefix=".delf-", delete=False) as file:
+            temporary = Path(file.name)
+            try:
+                file.write(data)
+                file.flush()
+                temporary.chmod(0o644)
+                path = self._put(temporary, parent / Path(name).name, own)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
         self.files[name] = str(path)
         return str(path)
+
+    def _parent_of(self, name: str) -> Path:
+        """The folder of a new file."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="delf-out-"))
+        parent = (self._folder / name).parent.resolve()
+        if not parent.is_relative_to(self._folder):
+            raise ValueError(f"{name!r} leaves the output folder")
+        return parent
+
+    def _put(self, temporary: Path, path: Path, own: str | None) -> Path:
+        """Give a written file its name, or the first free one like it."""
+        if own is not None:
+            return temporary.replace(own)
+        for number in itertools.count(1):
+            free = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+            try:
+                _link(temporary, free)
+            except FileExistsError:
+                if not (self._resumed and _same(temporary, free)):
+                    continue
+                temporary.unlink()
+            return free
+        raise AssertionError("numbers do not end")
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        if other.is_symlink() or one.stat().st_size != other.stat().st_size:
+            return False
+        return filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
+
+
+def _link(temporary: Path, path: Path) -> None:
+    """Rename, but only to a name that is free.
+
+    Raises:
+        FileExistsError: When it is not.
+    """
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        temporary.replace(path)
+    else:
+        temporary.unlink()
+
+
+def written_before(events: Sequence[Event]) -> dict[str, str] | None:
+    """What a task wrote before it was interrupted; None for one that was not.
+
+    Args:
+        events: Its journal, as far as that went.
+    """
+    if not events:
+        return None
+    return {event.label: event.path for event in events if isinstance(event, FileWritten)}
+
+
+class OutputFiles:
+    """Takes a task's output files, one after another, and keeps what became of them.
+
+    Args:
+        folder: Where they go.
+        formats: What makes files from rows.
+        log: Where each file is recorded.
+    """
+
+    def __init__(self, folder: OutputFolder, formats: Formats, log: TaskLog) -> None:
+        self._folder = folder
+        self._formats = formats
+        self._log = log
+        self._order = asyncio.Lock()
+        self._writing: set[asyncio.Task[None]] = set()
+        self._problems: list[str] = []
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Absolute paths by name."""
+        return self._folder.files
+
+    def take(self, name: str, data: bytes, *, is_rows: bool = False) -> None:
+        """Write a file in the background.
+
+        Args:
+            name: A relative name.
+            data: Its content, or its rows in tagged JSON.
+            is_rows: Which of both.
+        """
+        task = asyncio.ensure_future(self._write(name, data, is_rows))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    async def settle(self, timeout: float | None = None) -> list[str]:
+        """Wait until all files are there.
+
+        Args:
+            timeout: Seconds; what is not done then is given up.
+
+        Returns:
+            What went wrong since this was last asked.
+        """
+        if self._writing:
+            _, late = await asyncio.wait(set(self._writing), timeout=timeout)
+            for task in late:
+                task.cancel()
+        problems, self._problems = self._problems, []
+        return problems
+
+    async def _write(self, name: str, data: bytes, is_rows: bool) -> None:
+        async with self._order:
+            try:
+                content = await self._made_of_rows(name, data) if is_rows else data
+                path = await asyncio.to_thread(self._folder.write, name, content)
+            except DelfError as error:
+                self._problems.append(f"{name!r}: {error.for_model()}")
+                return
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or str(error)
+                self._problems.append(f"{name!r} cannot be written: {reason}")
+                return
+        await self._log.record(FileWritten, label=name, path=path, size=len(content))
+
+    async def _made_of_rows(self, name: str, data: bytes) -> bytes:
+        parts = _checked_rows(await asyncio.to_thread(loads, data))
+        return await self._formats.writer(Path(name).suffix.lower()).write(parts)
+
+
+def _checked_rows(value: Any) -> Mapping[str, Sequence[Sequence[Any]]]:
+    """Rows by the name of their table. They are the script's word.
+
+    Raises:
+        ValueError: When they are anything else.
+    """
+    if isinstance(value, dict):
+        tables = cast("dict[Any, Any]", value)
+        if all(isinstance(name, str) and _is_grid(rows) for name, rows in tables.items()):
+            return tables
+    raise ValueError("its rows are malformed")
+
+
+def _is_grid(rows: Any) -> bool:
+    return isinstance(rows, list) and all(isinstance(row, list) for row in cast("list[Any]", rows))
+
+
+def check_output_folder(folder: str | None) -> None:
+    """Find out before the first task whether files can be written.
+
+    Raises:
+        ConfigurationError: When they cannot.
+    """
+    if folder is None:
+        return
+    try:
+        path = Path(folder).expanduser().resolve()
+        there = next(place for place in (path, *path.parents) if place.exists())
+        usable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConfigurationError(f"the output folder {folder!r} cannot be used: {error}") from error
+    if not usable:
+        problem = "may not be written to" if there.is_dir() else "is no folder"
+        raise ConfigurationError(f"the output folder {folder!r} cannot be used: {there} {problem}")

@@ -22,7 +22,7 @@ Markdown, in the language of the task. Use only what the tools return; invent no
 - A failing call raises ToolError. Let errors rise unless the script can go on without that call.
 - Calls marked [asks] wait for a person, who may refuse: ApprovalRejected is raised.
 - add_to_output_files(name, content) hands a file over: text, bytes, a dict or list for JSON, \
-a list of dicts for .csv.
+a list of dicts for .csv or .xlsx.
 - rerun(context, remaining) ends the script so that you can write the next one with its \
 variables kept. Use it only when the next step cannot be written without seeing data first; \
 context says what was found, remaining what is left."""
@@ -40,7 +40,7 @@ class TaskContext:
         history: The conversation so far, or its end.
         summary: What was said before that.
         live: Facts by connection, such as database schemas.
-        files: Input files as scripts find them.
+        files: A line about each input file: what it is, and where scripts find it.
     """
 
     facts: Sequence[str] = ()

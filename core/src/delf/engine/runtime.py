@@ -13,16 +13,19 @@ from typing import Any, cast
 
 from delf.config.schema import LLM_FIELDS, AgentConfig
 from delf.engine.approvals import Approvals, NamedChannel
-from delf.engine.builtins.llm import LLM, files_by_name
+from delf.engine.builtins.llm import LLM
 from delf.engine.callback import CallbackChannel
 from delf.engine.factories import make
+from delf.engine.files.connection import Files
+from delf.engine.files.formats import Formats
+from delf.engine.files.inputs import InputFile, find_inputs, input_files, paths_by_name
 from delf.engine.gate import Gate
 from delf.engine.inbox import Inbox, open_journal
 from delf.engine.log import TaskLog
 from delf.engine.models import Asker, ModelPool
 from delf.engine.observers import ObserverFeed
 from delf.engine.order import TaskOrder
-from delf.engine.output import OutputFolder
+from delf.engine.output import OutputFiles, OutputFolder, check_output_folder, written_before
 from delf.engine.pending import PendingRequests
 from delf.engine.pipeline import TaskResult, run_task
 from delf.engine.prefilters import choose_prefilter
@@ -41,7 +44,7 @@ from delf.engine.task import TaskRun
 from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.usage import Ledger
 from delf.environment import using_environ
-from delf.errors import AgentStateError, ConfigurationError, DelfError
+from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike, SupportsClose
@@ -123,8 +126,9 @@ class Runtime:
         self._working = 0
         self._warming: asyncio.Future[None] | None = None
         self._toolset: Toolset
-        self._shown_files: Sequence[str] = ()
         self._sandbox: ChosenSandbox
+        self._inputs: list[InputFile]
+        self._formats: Formats
         self._journal: Journal
         self._approvals: Approvals
         self._pricing: Pricing
@@ -140,8 +144,14 @@ class Runtime:
         self._pricing = load_pricing(parts.pricing_files)
         self._redactor = Redactor(self._secrets())
         self._limits = make_limits(config.sandbox_config)
-        self._toolset = await load_toolset(parts.connections)
+        check_output_folder(config.output_dir)
+        inputs = find_inputs(config.files)
         self._sandbox = await choose_sandbox(parts.host, config, parts.plugin_options)
+        self._inputs = input_files(inputs, self._sandbox.backend.visible_path)
+        self._formats = Formats(parts.host)
+        tools = await load_toolset(parts.connections)
+        built_in = [Files(self._inputs, self._formats)] if inputs else []
+        self._toolset = await tools.with_builtins(built_in)
         self._journal = await open_journal(self._make(JournalSpec, config.journal))
         self._approvals = Approvals(
             config.approval_mode,
@@ -154,14 +164,13 @@ class Runtime:
         for spec in parts.host.specs(ObserverSpec):
             self._feeds.append(ObserverFeed(spec.name, self._make(ObserverSpec, spec.name)))
         everything = await self._toolset.with_builtins([LLM()])
-        files = _checked_files(config.files)
-        self._shown_files = [self._sandbox.backend.visible_path(path) for path in files]
         self._spec = SessionSpec(
             tools=everything.names_for_sandbox(),
             modules=allowed_modules(config.allowed_libs),
             libraries=tuple(config.allowed_libs),
             limits=self._limits,
-            files=files,
+            files=tuple(inputs),
+            row_files=self._formats.writable,
         )
         self._models.get(config.main_llm)
         self._warming = asyncio.ensure_future(self._warm_up())
@@ -281,8 +290,8 @@ class Runtime:
             redactor=redactor,
             replay=replay,
         )
-        files = files_by_name(self._spec.files, self._shown_files)
-        tools = await self._toolset.with_builtins([LLM(asker, config, files)])
+        llm = LLM(asker, config, paths_by_name(self._inputs))
+        tools = await self._toolset.with_builtins([llm])
         approvals = self._approvals.for_task(order, log, slot)
         gate = Gate(
             tools,
@@ -304,7 +313,9 @@ class Runtime:
             asker=asker,
             sandbox=self._sandbox,
             session_spec=self._spec,
-            output=OutputFolder(config.output_dir),
+            output=OutputFiles(
+                OutputFolder(config.output_dir, written_before(order.past)), self._formats, log
+            ),
             in_background=self._in_background,
             memory=self._parts.memory,
             prefilter=prefilter,
@@ -312,7 +323,7 @@ class Runtime:
             setup=order.setup,
             replay=replay,
             conversation=order.conversation,
-            context=TaskContext(files=self._shown_files),
+            context=TaskContext(files=[file.line for file in self._inputs]),
         )
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
@@ -347,16 +358,3 @@ class Runtime:
 
 def _callback_channel(on_confirm: Callable[[Any], Any]) -> NamedChannel:
     return NamedChannel("on_confirm", CallbackChannel(on_confirm), needs_presence=False)
-
-
-def _checked_files(files: Sequence[str]) -> tuple[str, ...]:
-    """Absolute paths of input files.
-
-    Raises:
-        ConfigurationError: For a file that is not there.
-    """
-    paths = [Path(name).expanduser().resolve() for name in files]
-    for path in paths:
-        if not path.is_file():
-            raise ConfigurationError(f"input file {str(path)!r} does not exist or is no file")
-    return tuple(str(path) for path in paths)

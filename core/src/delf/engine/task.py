@@ -15,21 +15,24 @@ from delf.engine.conversation import Conversation
 from delf.engine.gate import Gate
 from delf.engine.log import TaskLog
 from delf.engine.models import Asker
-from delf.engine.output import OutputFolder
+from delf.engine.output import OutputFiles
 from delf.engine.past import PastScript
 from delf.engine.prompt import TaskContext, first_messages
 from delf.engine.replay import Replay
 from delf.engine.sandboxes import ChosenSandbox
 from delf.engine.stubs import render_stubs
 from delf.engine.toolset import Toolset
-from delf.events import FileWritten, SandboxOpened, Step, StepFinished, StepStarted
+from delf.events import SandboxOpened, Step, StepFinished, StepStarted
 from delf.messages import Message, ModelReply, ModelRequest
 from delf.protocols.memory import MemoryStore
 from delf.protocols.prefilter import Prefilter
 from delf.protocols.sandbox import (
     CallAnswer,
     CallRequest,
+    Done,
+    Failed,
     Outcome,
+    Rerun,
     SandboxSession,
     ScriptStart,
     SessionSpec,
@@ -50,7 +53,7 @@ class TaskRun:
         asker: Asks models.
         sandbox: Where scripts run.
         session_spec: What its session is opened with.
-        output: Where output files go.
+        output: Takes output files.
         memory: Facts from before, if there is a store.
         prefilter: Chooses tools, if there are many and a plugin can.
         conversation: What it continues, if anything.
@@ -71,7 +74,7 @@ class TaskRun:
     asker: Asker
     sandbox: ChosenSandbox
     session_spec: SessionSpec
-    output: OutputFolder
+    output: OutputFiles
     in_background: Callable[[Coroutine[Any, Any, None]], None]
     memory: MemoryStore | None = None
     prefilter: Prefilter | None = None
@@ -86,7 +89,6 @@ class TaskRun:
     _attempt: int = 1
     _session: asyncio.Task[SandboxSession] | None = None
     _announced: SandboxSession | None = None
-    _files: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     @asynccontextmanager
     async def step(self, name: Step, attempt: int = 1) -> AsyncGenerator[None]:
@@ -150,8 +152,10 @@ class TaskRun:
             await self.log.record(SandboxOpened, backend=spec.name, isolation=spec.isolation)
         self.session_scripts.append((self._attempt, code))
         outcome = await self._run_script(session, code)
-        if self._files:
-            await asyncio.gather(*self._files)
+        problems = await self.output.settle()
+        if problems and isinstance(outcome, (Done, Rerun)):
+            message = "; ".join(problems)
+            return Failed(kind="OutputFileError", message=message, variables=outcome.variables)
         return outcome
 
     async def _run_script(self, session: SandboxSession, code: str) -> Outcome:
@@ -204,11 +208,11 @@ class TaskRun:
 
     def wrote_file(self, name: str, data: bytes) -> None:
         """The script handed a file over."""
-        path = self.output.write(name, data)
-        record = self.log.record(FileWritten, label=name, path=path, size=len(data))
-        task = asyncio.ensure_future(record)
-        self._files.add(task)
-        task.add_done_callback(self._files.discard)
+        self.output.take(name, data)
+
+    def wrote_rows(self, name: str, data: bytes) -> None:
+        """The script handed over the rows of a file that is made here."""
+        self.output.take(name, data, is_rows=True)
 
     def take_printed(self) -> str:
         """What was printed since this was last taken."""

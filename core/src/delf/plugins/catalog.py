@@ -42,10 +42,12 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "strategy": ("stream",),
     "observer": (),
     "command": ("serve",),
+    "format": ("excel",),
 }
 """Names whose package is known. No other name is ever turned into an advice to install."""
 
 _BARE: Final = ("connection", "command")
+_PREFIXES: Final = {"format": "files"}
 _BLOCK: Final = "uninstall one, or block one by its distribution: DELF_DISABLE_PLUGINS="
 
 
@@ -157,7 +159,8 @@ def package_of(kind: str, name: str) -> str | None:
     """The package that brings a first-party name, or None where it is not one."""
     if name not in FIRST_PARTY.get(kind, ()):
         return None
-    return f"delf-plugin-{name}" if kind in _BARE else f"delf-plugin-{kind}-{name}"
+    prefix = "" if kind in _BARE else f"{_PREFIXES.get(kind, kind)}-"
+    return f"delf-plugin-{prefix}{name}"
 
 
 def _winner(offers: Sequence[Offer]) -> Offer | None:
@@ -186,7 +189,7 @@ def _meant(
     kind: str, name: str, package: str | None, records: Sequence[PluginRecord]
 ) -> PluginRecord | None:
     """The unusable plugin that would bring a name, by the rules for names of plugins."""
-    likely = (name, f"{kind}-{name}")
+    likely = (name, f"{_PREFIXES.get(kind, kind)}-{name}")
     for record in records:
         if record.usable:
             continue

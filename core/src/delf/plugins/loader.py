@@ -21,7 +21,7 @@ from delf import hookspecs
 from delf.errors import did_you_mean
 from delf.hookspecs import HOOKS
 from delf.plugins.discovery import Candidate
-from delf.specs import ModelSpec, PrefilterSpec, SandboxSpec, Spec
+from delf.specs import FormatSpec, ModelSpec, PrefilterSpec, SandboxSpec, Spec
 from delf.types import ISOLATION_ORDER
 
 _FACTORY = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
@@ -195,6 +195,9 @@ def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
         _check_texts(where, "serves", item.serves)
     if isinstance(item, PrefilterSpec):
         _check_texts(where, "modes", item.modes)
+    if isinstance(item, FormatSpec):
+        _check_texts(where, "endings", item.endings)
+        _check_texts(where, "writes", item.writes)
     return item
 
 

@@ -57,6 +57,7 @@ class SessionSpec:
         libraries: Third-party packages among them, by their distribution's name.
         limits: What it may use.
         files: Input files that it may read, as absolute paths of the host.
+        row_files: Endings of output files that the host makes from rows, as ``.xlsx``.
     """
 
     tools: tuple[ToolNames, ...]
@@ -64,6 +65,7 @@ class SessionSpec:
     libraries: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     files: tuple[str, ...] = ()
+    row_files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +131,15 @@ class ScriptHost(Protocol):
         """The script handed over a whole output file.
 
         Raises:
-            ValueError: When the name or the size is not acceptable; the script sees it.
+            ValueError: When the name or the size is not acceptable; the session is broken.
+        """
+        ...
+
+    def wrote_rows(self, name: str, data: bytes) -> None:
+        """The script handed over the rows of a file that the host makes, in tagged JSON.
+
+        Raises:
+            ValueError: When the name or the rows are not acceptable; the session is broken.
         """
         ...
 

@@ -17,8 +17,9 @@ from delf.protocols.sandbox import (
     ScriptHost,
     SessionSpec,
 )
+from delf.sandbox.guest.filenames import check_file_name
 from delf.sandbox.guest.frames import FrameReader, FrameTooLargeError
-from delf.sandbox.guest.output import MAX_FILES, check_file_name
+from delf.sandbox.guest.output import MAX_FILES
 from delf.sandbox.wire import (
     answer_frame,
     exec_frame,
@@ -213,7 +214,7 @@ class WireSession(asyncio.Protocol):
             task = self._calls.get(frame[1]) if isinstance(frame[1], int) else None
             if task is not None:
                 task.cancel()
-        elif kind == "file":
+        elif kind in ("file", "rows"):
             self._take_chunk(frame)
         elif kind == "clock":
             self._take_clock(parse_clock(frame))
@@ -261,8 +262,8 @@ class WireSession(asyncio.Protocol):
         if self._host is None or self._spec is None:
             return
         match frame:
-            case [_, str(name), bool(last), bytes(chunk)]:
-                pass
+            case [str(kind), str(name), bool(last), bytes(chunk)]:
+                take = self._host.wrote_rows if kind == "rows" else self._host.wrote_file
             case _:
                 raise WireError("the sandbox sent a malformed file")
         limits = self._spec.limits
@@ -284,7 +285,7 @@ class WireSession(asyncio.Protocol):
                 self._break(LimitReached(limit="file", message=message))
                 return
             try:
-                self._host.wrote_file(check_file_name(name), bytes(content))
+                take(check_file_name(name), bytes(content))
             except (ValueError, OSError) as error:
                 self._break(Crashed(message=f"output file {name[:80]!r} was refused: {error}"))
 

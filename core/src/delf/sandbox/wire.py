@@ -148,6 +148,7 @@ def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> byte
         "limits": dataclasses.asdict(spec.limits),
         "scratch": scratch,
         "readable": list(readable),
+        "row_files": list(spec.row_files),
     }
     return encode(["init", content], spec.limits.frame_bytes)
 

@@ -47,7 +47,7 @@ class TestHost(PluginHost):
 
 
 def _plugin(spec: Spec) -> object:
-    hook = next(name for name, kind in HOOKS.items() if kind is type(spec))
+    hook = next(name for name, kind in HOOKS.items() if isinstance(spec, kind))
 
     def specs(_self: object) -> Iterable[Spec]:
         return (spec,)

@@ -87,3 +87,7 @@ class RecordingScriptHost:
     def wrote_file(self, name: str, data: bytes) -> None:
         """Keep a file."""
         self.files[name] = data
+
+    def wrote_rows(self, name: str, data: bytes) -> None:
+        """Keep the rows of a file that the host makes."""
+        self.files[name] = data

@@ -81,6 +81,7 @@ class MontySession:
         self._files = FileSender(self._take_chunk)
         self._files.file_limit = spec.limits.file_bytes
         self._files.total_limit = spec.limits.total_file_bytes
+        self._files.row_files = spec.row_files
         self._lookup = self._names()
         self._closed = False
 
@@ -290,7 +291,7 @@ class MontySession:
             self._over(error.limit, error.message)
             raise KeyboardInterrupt from None
 
-    def _take_chunk(self, name: str, last: bool, chunk: bytes) -> None:
+    def _take_chunk(self, kind: str, name: str, last: bool, chunk: bytes) -> None:
         self._chunks.append(chunk)
         if not last:
             return
@@ -298,7 +299,8 @@ class MontySession:
         self._chunks.clear()
         host = self._host
         if host is not None and self._limit is None:
-            asyncio.run_coroutine_threadsafe(_written(host, name, data), self._loop).result()
+            take = host.wrote_rows if kind == "rows" else host.wrote_file
+            asyncio.run_coroutine_threadsafe(_written(take, name, data), self._loop).result()
 
     def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
         names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
@@ -314,8 +316,8 @@ class MontySession:
             self._loop.call_soon_threadsafe(running.cancel)
 
 
-async def _written(host: ScriptHost, name: str, data: bytes) -> None:
-    host.wrote_file(name, data)
+async def _written(take: Callable[[str, bytes], None], name: str, data: bytes) -> None:
+    take(name, data)
 
 
 def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -84,16 +84,3 @@ def _described() -> tuple[Action, ...]:
     (item,) = actions_of(LLM, None, "llm")
     shown = (Parameter(name="prompt", type_text="str"), _FILE_DATA)
     return (replace(item, summary="file_data: input files' names, or bytes", parameters=shown),)
-
-
-def files_by_name(paths: Sequence[str], shown: Sequence[str]) -> Mapping[str, str]:
-    """Input files under the names that a script may use: its own path, and the file's name.
-
-    Args:
-        paths: The files on the host.
-        shown: The same as the script finds them.
-    """
-    names: dict[str, str] = {}
-    for path in reversed(paths):
-        names[path.replace("\\", "/").rpartition("/")[2]] = path
-    return {**names, **dict(zip(shown, paths, strict=True))}

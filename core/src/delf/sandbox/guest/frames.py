@@ -4,15 +4,16 @@ Every frame is a list whose first item names it.
 
 Host to guest::
 
-    ["init", {tools, modules, libraries, limits, scratch, readable}]
-    ["exec", number, code]
+    ["init", {tools, modules, libraries, limits, scratch, readable, row_files}]
+    ["exec", number, code, start]
     ["return", call, value]   ["raise", call, kind, message]   ["told", call, message]
 
 Guest to host::
 
     ["ready"]
     ["call", call, connection, method, args, kwargs]           ["cancel", call]
-    ["print", text]           ["file", name, last, bytes]
+    ["print", text]           ["file", name, last, bytes]        ["clock", readings]
+    ["rows", name, last, bytes]
     ["done", value, variables]
     ["failed", kind, message, line, source, variables]
     ["limit", name, message, line, source, variables]

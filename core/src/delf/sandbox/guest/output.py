@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import io
-import json
-import re
 import time
-from collections.abc import Callable, Generator
-from typing import Any, TypeGuard
+from collections.abc import Callable, Collection, Generator
+from typing import Any
+
+from delf.sandbox.guest.content import make_content
+from delf.sandbox.guest.filenames import check_file_name
 
 _FLUSH_CHARS = 32 * 1024
 _FLUSH_SECONDS = 0.05
 _CHUNK = 1024 * 1024
-_MAX_NAME = 200
 MAX_FILES = 1000
-_BAD_NAME = re.compile(r"[\x00-\x1f\x7f\\:*?\"<>|]")
 
 
 class LimitReachedError(BaseException):
@@ -81,122 +79,25 @@ class Printer(io.TextIOBase):
         self._send(text)
 
 
-def check_file_name(name: object) -> str:
-    """A relative name that stays inside the output folder on every system.
-
-    Raises:
-        ValueError: When it does not.
-    """
-    if not isinstance(name, str) or not name.strip():
-        raise ValueError("an output file needs a name")
-    parts = name.split("/")
-    bad = (
-        len(name) > _MAX_NAME
-        or _BAD_NAME.search(name)
-        or any(part in ("", ".", "..") or part != part.strip() for part in parts)
-        or name.startswith("~")
-    )
-    if bad:
-        raise ValueError(
-            f"{name[:80]!r} cannot be an output file's name; use a plain name such as 'report.csv'"
-        )
-    return name
-
-
-def to_bytes(name: str, content: Any) -> bytes:
-    """Content in the form that its type and the name's ending ask for.
-
-    Text and bytes as they are; dicts as JSON; lists as JSON, or CSV for ``.csv`` names with
-    dict rows; data frames by their own writers.
-
-    Raises:
-        TypeError: For content that has no form as a file.
-    """
-    if isinstance(content, str):
-        return content.encode("utf-8", "surrogatepass")
-    if _is_bytes(content):
-        return bytes(content)
-    if hasattr(content, "to_csv") and hasattr(content, "columns"):
-        return _frame_to_bytes(name, content)
-    if _is_list(content) and name.lower().endswith(".csv"):
-        return _rows_to_csv(list(content))
-    if _is_list(content) and name.lower().endswith(".xlsx"):
-        return _rows_to_excel(list(content))
-    if isinstance(content, (dict, list, tuple)):
-        return json.dumps(content, indent=2, ensure_ascii=False, default=str).encode()
-    raise TypeError(
-        f"{name!r}: cannot write a {type(content).__name__} as a file; "
-        "give text, bytes, a dict, a list of dicts or a data frame"
-    )
-
-
-def _is_bytes(value: Any) -> TypeGuard[bytes | bytearray]:
-    return isinstance(value, (bytes, bytearray, memoryview))
-
-
-def _is_list(value: Any) -> TypeGuard[list[Any] | tuple[Any, ...]]:
-    return isinstance(value, (list, tuple))
-
-
-def _rows_to_csv(rows: list[Any]) -> bytes:
-    out = io.StringIO()
-    if rows and all(isinstance(row, dict) for row in rows):
-        columns = list(dict.fromkeys(key for row in rows for key in row))
-        writer = csv.DictWriter(out, fieldnames=columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    else:
-        plain = csv.writer(out, lineterminator="\n")
-        plain.writerows(row if _is_list(row) else [row] for row in rows)
-    return out.getvalue().encode("utf-8", "surrogatepass")
-
-
-def _rows_to_excel(rows: list[Any]) -> bytes:
-    try:
-        import openpyxl  # pyright: ignore[reportMissingModuleSource]
-    except ImportError:
-        raise TypeError(
-            "an .xlsx file needs the package openpyxl in allowed_libs; write a .csv instead"
-        ) from None
-    book: Any = openpyxl.Workbook()
-    sheet = book.active
-    if rows and all(isinstance(row, dict) for row in rows):
-        columns = list(dict.fromkeys(key for row in rows for key in row))
-        rows = [columns, *([row.get(column) for column in columns] for row in rows)]
-    for row in rows:
-        sheet.append(list(row) if _is_list(row) else [row])
-    out = io.BytesIO()
-    book.save(out)
-    return out.getvalue()
-
-
-def _frame_to_bytes(name: str, frame: Any) -> bytes:
-    if name.lower().endswith(".xlsx"):
-        out = io.BytesIO()
-        frame.to_excel(out, index=False)
-        return out.getvalue()
-    if name.lower().endswith(".json"):
-        return str(frame.to_json(orient="records", indent=2)).encode()
-    return str(frame.to_csv(index=False)).encode()
-
-
 class FileSender:
     """``add_to_output_files`` as scripts see it.
 
     Args:
-        send: Passes a chunk on: name, whether it is the last, bytes.
+        send: Passes a chunk on: ``file`` or ``rows``, name, whether it is the last, bytes.
     """
 
-    def __init__(self, send: Callable[[str, bool, bytes], None]) -> None:
+    def __init__(self, send: Callable[[str, str, bool, bytes], None]) -> None:
         self.file_limit = 50 * 1024 * 1024
         self.total_limit = 200 * 1024 * 1024
+        self.row_files: Collection[str] = ()
         self._total = 0
         self._count = 0
         self._send = send
 
     def __call__(self, name: str, content: Any) -> Nothing:
         """Hand a file over; it may be awaited or not."""
-        data = to_bytes(check_file_name(name), content)
+        made = make_content(check_file_name(name), content, self.row_files)
+        data, kind = made.data, "rows" if made.is_rows else "file"
         if len(data) > self.file_limit:
             raise LimitReachedError(
                 "file", f"{name!r} has {len(data):,} bytes; at most {self.file_limit:,} are allowed"
@@ -211,7 +112,7 @@ class FileSender:
             raise LimitReachedError("file", f"a task can hand over {MAX_FILES:,} files")
         for start in range(0, max(len(data), 1), _CHUNK):
             chunk = data[start : start + _CHUNK]
-            self._send(name, start + _CHUNK >= len(data), chunk)
+            self._send(kind, name, start + _CHUNK >= len(data), chunk)
         return Nothing()
 
 

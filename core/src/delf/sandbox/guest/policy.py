@@ -96,12 +96,15 @@ def refusal(name: str, modules: Sequence[str]) -> str:
 def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[..., Any]:
     """An ``open`` for files below the given folders, or being exactly one of them.
 
+    A bare name that is no scratch file means the input file of that name.
+
     Args:
         readable: What may be read.
         writable: Where files may be written (and read).
     """
-    reading = [os.path.realpath(path) for path in (*readable, *writable)]
+    inputs = [os.path.realpath(path) for path in readable]
     writing = [os.path.realpath(path) for path in writable]
+    reading = [*inputs, *writing]
 
     def open_file(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         if isinstance(file, int):
@@ -111,6 +114,13 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
             raise TypeError("open() takes a path as text")
         path = os.path.realpath(name)
         changes = any(letter in mode for letter in "wax+")
+        if not changes and os.sep not in name and not os.path.lexists(path):
+            path = next((p for p in _named(name, inputs) if os.path.isfile(p)), path)
+        if changes and any(_inside(path, root) for root in inputs):
+            raise PermissionError(
+                f"{name!r} is an input file and can only be read; write what is new to a file "
+                "with a relative name, or hand it over with add_to_output_files"
+            )
         if not any(_inside(path, root) for root in (writing if changes else reading)):
             what = "write" if changes else "read"
             raise PermissionError(
@@ -120,6 +130,11 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
         return io.open(path, mode, *args, **kwargs)  # noqa: UP020 - not the replaced one
 
     return open_file
+
+
+def _named(name: str, inputs: Sequence[str]) -> list[str]:
+    """Where an input file that is called by its bare name may be."""
+    return [p if os.path.basename(p) == name else os.path.join(p, name) for p in inputs]
 
 
 def _inside(path: str, root: str) -> bool:

@@ -57,7 +57,7 @@ class GuestSession:
             lambda: loop.call_soon(self._printer.flush) and None,
         )
         self._files = FileSender(
-            lambda name, last, chunk: self._channel.send(["file", name, last, chunk])
+            lambda kind, name, last, chunk: self._channel.send([kind, name, last, chunk])
         )
         self._world = World(
             lambda readings: self._channel.send(["clock", readings]),
@@ -103,6 +103,7 @@ class GuestSession:
         self._printer.limit = limits["output_bytes"]
         self._files.file_limit = limits["file_bytes"]
         self._files.total_limit = limits["total_file_bytes"]
+        self._files.row_files = spec["row_files"]
         names: dict[str, Any] = {"__name__": "__main__", **EXCEPTIONS}
         for name, methods in spec["tools"]:
             names[name] = (

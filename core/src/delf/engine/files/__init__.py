@@ -1,0 +1,1 @@
+"""The built-in connection ``files``: a task's input files, read on the host."""

@@ -1,0 +1,78 @@
+"""File formats that plugins bring."""
+
+from __future__ import annotations
+
+from delf.errors import OptionalDependencyError, PluginError
+from delf.plugins.catalog import package_of
+from delf.plugins.host import PluginHost
+from delf.protocols.formats import FileFormat, SupportsWrite
+from delf.specs import FormatSpec
+
+
+class Formats:
+    """The installed formats, made when a file of theirs is first there.
+
+    Args:
+        host: Where they come from.
+    """
+
+    def __init__(self, host: PluginHost) -> None:
+        self._host = host
+        self._made: dict[str, FileFormat] = {}
+
+    @property
+    def writable(self) -> tuple[str, ...]:
+        """Endings of output files that can be made from rows."""
+        specs = self._host.specs(FormatSpec)
+        return tuple(sorted({ending for spec in specs for ending in spec.writes}))
+
+    def reader(self, ending: str) -> FileFormat | None:
+        """What reads files of an ending, or None where no plugin does.
+
+        Raises:
+            PluginError: When two do, or the one that does is broken.
+        """
+        found = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
+        return self._make(found, ending) if found else None
+
+    def require(self, kind: str, ending: str) -> FileFormat:
+        """The same for a kind of file that delf knows and leaves to a package.
+
+        Args:
+            kind: The format's name, as ``excel``.
+            ending: As ``.xlsx``.
+
+        Raises:
+            OptionalDependencyError: When the package is not installed.
+        """
+        found = self.reader(ending)
+        if found is None:
+            package = package_of("format", kind) or f"delf-plugin-files-{kind}"
+            raise OptionalDependencyError(
+                f"reading {ending} files needs a plugin that is not installed", package=package
+            )
+        return found
+
+    def writer(self, ending: str) -> SupportsWrite:
+        """What makes files of an ending.
+
+        Raises:
+            PluginError: When none does, two do, or it is broken.
+        """
+        found = [spec for spec in self._host.specs(FormatSpec) if ending in spec.writes]
+        made = self._make(found, ending) if found else None
+        if not isinstance(made, SupportsWrite):
+            raise PluginError(f"no plugin makes {ending} files")
+        return made
+
+    def _make(self, found: list[FormatSpec], ending: str) -> FileFormat:
+        if len(found) > 1:
+            names = " and ".join(self._host.origin(spec) for spec in found)
+            raise PluginError(
+                f"{ending} files are claimed by {names}",
+                hint="uninstall one, or block one: DELF_DISABLE_PLUGINS=…",
+            )
+        (spec,) = found
+        if spec.name not in self._made:
+            self._made[spec.name] = self._host.resolve(spec)()
+        return self._made[spec.name]

@@ -1,0 +1,130 @@
+"""Input files: which they are, what scripts call them, where scripts find them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from delf.errors import ConfigurationError
+
+_TEXTS: Final = (
+    ".txt .md .rst .log .xml .html .htm .css .js .ts .py .sql .sh .yaml .yml .toml .ini .cfg "
+    ".conf .env .tex .svg .eml .ics .vcf .srt"
+)
+_KINDS: Final = {
+    **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
+    **dict.fromkeys((".json", ".geojson"), "json"),
+    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
+    **dict.fromkeys((".xlsx", ".xlsm"), "excel"),
+    **dict.fromkeys(_TEXTS.split(), "text"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file that scripts may read.
+
+    Args:
+        name: What scripts and the user call it.
+        path: Where it is on the host.
+        visible: Where scripts find it.
+    """
+
+    name: str
+    path: str
+    visible: str
+
+    @property
+    def ending(self) -> str:
+        """The end of its name, as ``.csv``."""
+        return Path(self.name).suffix.lower()
+
+    @property
+    def kind(self) -> str:
+        """What is in it, by its name: csv, json, jsonl, excel, text or other."""
+        return _KINDS.get(self.ending, "other")
+
+    @property
+    def line(self) -> str:
+        """What the prompt says about it."""
+        try:
+            size = f"{self.size:,} bytes"
+        except OSError:
+            size = "gone"
+        return f"{self.name} ({self.kind}, {size}): open({self.visible!r})"
+
+    @property
+    def size(self) -> int:
+        """Bytes, as it is now.
+
+        Raises:
+            OSError: When it is gone.
+        """
+        return Path(self.path).stat().st_size
+
+
+def find_inputs(files: Sequence[str]) -> dict[str, str]:
+    """The names of input files by their absolute paths; namesakes get numbers.
+
+    A link keeps its own name. A file that is given twice counts once.
+
+    Args:
+        files: Paths as the user wrote them.
+
+    Raises:
+        ConfigurationError: For what is no file that can be read.
+    """
+    found: dict[str, str] = {}
+    for written in files:
+        given = Path(written).expanduser()
+        path = _checked(given)
+        if str(path) not in found:
+            found[str(path)] = _free_name(given.name, found.values())
+    return found
+
+
+def _checked(given: Path) -> Path:
+    try:
+        path = given.resolve()
+        if path.is_dir():
+            raise ConfigurationError(
+                f"input file {str(given)!r} is a folder", hint="name the files in it one by one"
+            )
+        if not path.is_file():
+            problem = "is no ordinary file" if path.exists() else "does not exist"
+            raise ConfigurationError(f"input file {str(given)!r} {problem}: {path}")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConfigurationError(f"input file {str(given)!r} cannot be used: {error}") from error
+    if not os.access(path, os.R_OK):
+        raise ConfigurationError(f"input file {str(given)!r} may not be read by this user")
+    return path
+
+
+def _free_name(name: str, taken: Iterable[str]) -> str:
+    used = {item.casefold() for item in taken}
+    own, number, free = Path(name), 1, name
+    while free.casefold() in used:
+        number += 1
+        free = f"{own.stem}-{number}{own.suffix}"
+    return free
+
+
+def input_files(
+    found: Mapping[str, str],
+    visible_path: Callable[[str], str],
+) -> list[InputFile]:
+    """Input files as scripts of a sandbox find them.
+
+    Args:
+        found: From :func:`find_inputs`.
+        visible_path: The sandbox's names for paths of the host.
+    """
+    return [InputFile(name, path, visible_path(path)) for path, name in found.items()]
+
+
+def paths_by_name(files: Iterable[InputFile]) -> dict[str, str]:
+    """Where input files are on the host, by all names that a script may use for them."""
+    return {name: file.path for file in files for name in (file.name, file.visible)}

@@ -1,0 +1,96 @@
+"""Separated values: which separator, which columns, which rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+_SEPARATORS: Final = ",;\t|"
+_SAMPLE_CHARS: Final = 64_000
+_SAMPLE_ROWS: Final = 50
+_NAMED: Final = re.compile(r"sep=(.)\r?\n")
+
+
+class TooWideError(ValueError):
+    """The rows as records would be much larger than the file."""
+
+
+def read_table(text: str, *, ending: str = ".csv", most_bytes: int) -> list[dict[str, str]]:
+    """The rows of separated values as records, every value as text.
+
+    The first row names the columns. Names that are missing or there twice get numbers; what
+    a row has beyond the columns is kept under a numbered name, what it lacks is "".
+
+    Args:
+        text: The file.
+        ending: Of its name; ``.tsv`` means tabs.
+        most_bytes: About how large the records may be, names included.
+
+    Raises:
+        TooWideError: When they would be larger.
+        ValueError: When it is no such table.
+    """
+    named = _NAMED.match(text)
+    if named is not None:
+        text = text[named.end() :]
+    separator = named[1] if named else ("\t" if ending in (".tsv", ".tab") else _separator(text))
+    try:
+        rows = [row for row in _reader(text, separator) if row]
+    except csv.Error as error:
+        raise ValueError(f"cannot be read as a table: {error}") from None
+    if not rows:
+        return []
+    columns = _columns(rows[0], max(map(len, rows)))
+    width = sum(len(name) + 6 for name in columns[: len(rows[0])])
+    if len(text) + width * len(rows) > most_bytes:
+        raise TooWideError
+    first = len(rows[0])
+    return [_record(columns, row, first) for row in itertools.islice(rows, 1, None)]
+
+
+def _reader(text: str, separator: str) -> Iterator[list[str]]:
+    return csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+
+
+def _separator(text: str) -> str:
+    """The character that cuts the first rows into the same number of columns, above one."""
+    sample = text[:_SAMPLE_CHARS]
+    if len(sample) < len(text) and "\n" in sample:
+        sample = sample[: sample.rfind("\n")]
+    best, score = ",", (0.0, 0)
+    for candidate in _SEPARATORS:
+        try:
+            rows = list(itertools.islice(filter(None, _reader(sample, candidate)), _SAMPLE_ROWS))
+        except csv.Error:
+            continue
+        if not rows:
+            break
+        width, times = Counter(map(len, rows)).most_common(1)[0]
+        found = (times / len(rows) if width > 1 else 0.0, width)
+        if found > score:
+            best, score = candidate, found
+    return best
+
+
+def _columns(header: list[str], width: int) -> list[str]:
+    names: dict[str, None] = {}
+    for index in range(width):
+        own = header[index].strip() if index < len(header) else ""
+        name = own = own or f"column_{index + 1}"
+        number = 1
+        while name in names:
+            number += 1
+            name = f"{own}_{number}"
+        names[name] = None
+    return list(names)
+
+
+def _record(columns: list[str], row: list[str], first: int) -> dict[str, str]:
+    if len(row) < first:
+        row = [*row, *[""] * (first - len(row))]
+    return dict(zip(columns, row, strict=False))

@@ -1,0 +1,235 @@
+"""What ``add_to_output_files`` makes of a script's values: bytes, or rows for the host.
+
+Text and bytes are written as they are, dicts and lists as JSON, rows as CSV or TSV by the
+name's ending. Workbooks are made on the host, from rows: the guest has the standard library
+only.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import datetime as dt
+import decimal
+import io
+import json
+import math
+from collections.abc import Callable, Collection, Iterable, KeysView, Mapping, ValuesView
+from typing import Any, TypeGuard, cast
+
+from delf.values import dumps
+
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
+_CELLS = (str, int, float, dt.datetime, dt.date, dt.time, decimal.Decimal)
+Grid = list[list[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Content:
+    """A file's content as it goes to the host.
+
+    Args:
+        data: Its bytes, or rows in tagged JSON: the first names the columns.
+        is_rows: Whether the host makes the file from rows.
+    """
+
+    data: bytes
+    is_rows: bool = False
+
+
+def make_content(name: str, content: Any, row_files: Collection[str] = ()) -> Content:
+    """Content in the form that its type and the name's ending ask for.
+
+    Args:
+        name: The file's name.
+        content: Text, bytes, a dict, a list, a data frame, or a file in memory.
+        row_files: Endings of files that the host can make from rows.
+
+    Raises:
+        TypeError: For content that has no form as a file of this name.
+        RuntimeError: When the host would need a plugin for it.
+    """
+    ending = _ending(name)
+    whole = getattr(content, "getvalue", None)
+    if callable(whole):  # io.StringIO, io.BytesIO
+        content = whole()
+    if _is_bytes(content):
+        return Content(bytes(content))
+    if ending in row_files or ending in _WORKBOOKS:
+        return _workbook(name, ending, content, row_files)
+    if isinstance(content, str):
+        return Content(content.encode("utf-8", "surrogatepass"))
+    if _is_frame(content):
+        return Content(_frame_to_bytes(ending, content))
+    separator = _SEPARATORS.get(ending)
+    if separator is not None and _is_list(content):
+        return Content(_separated(_grid(content), separator))
+    if separator is not None and isinstance(content, Mapping):
+        raise TypeError(f"{name!r}: a {ending} file is made from a list of rows, not from one dict")
+    if ending in (".jsonl", ".ndjson") and _is_list(content):
+        return Content("".join(_json(item, None) + "\n" for item in content).encode())
+    if isinstance(content, Mapping) or _is_list(content):
+        return Content(_json(content, 2).encode())
+    raise TypeError(
+        f"{name!r}: cannot write a {type(content).__name__} as a file; "
+        "give text, bytes, a dict, a list of dicts or a data frame"
+    )
+
+
+def _ending(name: str) -> str:
+    last = name.rsplit("/", 1)[-1].lower()
+    return last[last.rfind(".") :] if "." in last else ""
+
+
+def _is_bytes(value: Any) -> TypeGuard[bytes | bytearray]:
+    return isinstance(value, (bytes, bytearray, memoryview))
+
+
+def _is_list(value: Any) -> TypeGuard[Collection[Any]]:
+    return isinstance(value, (list, tuple, set, frozenset, KeysView, ValuesView))
+
+
+def _is_frame(value: Any) -> bool:
+    return hasattr(value, "to_csv") and hasattr(value, "columns")
+
+
+# -- JSON -----------------------------------------------------------------------------------
+
+
+def _json(value: Any, indent: int | None) -> str:
+    try:
+        return json.dumps(
+            value, indent=indent, ensure_ascii=False, allow_nan=False, default=_jsonable
+        )
+    except ValueError:
+        plain = _without_nan(value)
+        return json.dumps(plain, indent=indent, ensure_ascii=False, default=_jsonable)
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, (dt.datetime, dt.date, dt.time)):
+        return value.isoformat()
+    if isinstance(value, (set, frozenset, KeysView, ValuesView)):
+        return list(cast("Collection[Any]", value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return str(value)
+
+
+def _without_nan(value: Any) -> Any:
+    """The value with null where JSON has no number."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(item) for item in cast("list[Any]", value)]
+    return value
+
+
+# -- rows -----------------------------------------------------------------------------------
+
+
+def _grid(rows: Collection[Any]) -> Grid:
+    """Rows as lists of cells; records get a first row with the names of their columns."""
+    records = [_record(row) for row in rows]
+    if records and all(record is not None for record in records):
+        found = cast("list[Mapping[Any, Any]]", records)
+        columns = list(dict.fromkeys(key for record in found for key in record))
+        return [columns, *([record.get(column) for column in columns] for record in found)]
+    return [list(row) if _is_list(row) else [row] for row in rows]
+
+
+def _record(row: Any) -> Mapping[Any, Any] | None:
+    if isinstance(row, Mapping):
+        return cast("Mapping[Any, Any]", row)
+    if dataclasses.is_dataclass(row) and not isinstance(row, type):
+        return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+    return None
+
+
+def _separated(grid: Grid, separator: str) -> bytes:
+    out = io.StringIO()
+    writer = csv.writer(out, delimiter=separator, lineterminator="\n")
+    writer.writerows([_nested_as_json(cell) for cell in row] for row in grid)
+    return out.getvalue().encode("utf-8", "surrogatepass")
+
+
+def _nested_as_json(cell: Any) -> Any:
+    return _json(cell, None) if isinstance(cell, (dict, list)) else cell
+
+
+# -- workbooks ------------------------------------------------------------------------------
+
+
+def _workbook(name: str, ending: str, content: Any, row_files: Collection[str]) -> Content:
+    if ending not in row_files:
+        advice = (
+            "needs a plugin beside delf (pip install delf-plugin-files-excel)"
+            if ending in (".xlsx", ".xlsm")
+            else "is not possible"
+        )
+        raise RuntimeError(f"{name!r}: making {ending} files {advice}; write a .csv file instead")
+    sheets = _sheets(content)
+    if sheets is None:
+        raise TypeError(
+            f"{name!r}: cannot make a workbook from a {type(content).__name__}; give a list of "
+            "dicts, a data frame, or a dict with such a list for each sheet"
+        )
+    cells = {sheet: [[_cell(cell) for cell in row] for row in grid] for sheet, grid in sheets}
+    return Content(dumps(cells), is_rows=True)
+
+
+def _sheets(content: Any) -> list[tuple[str, Grid]] | None:
+    if isinstance(content, Mapping):
+        items = list(cast("Mapping[Any, Any]", content).items())
+        grids = [(str(title), _one_sheet(rows)) for title, rows in items]
+        if grids and all(grid is not None for _, grid in grids):
+            return cast("list[tuple[str, Grid]]", grids)
+        return None
+    grid = _one_sheet(content)
+    return None if grid is None else [("Sheet1", grid)]
+
+
+def _one_sheet(rows: Any) -> Grid | None:
+    if _is_frame(rows):
+        return [list(rows.columns), *_frame_rows(rows)]
+    return _grid(rows) if _is_list(rows) else None
+
+
+def _cell(value: Any) -> Any:
+    """A value that a cell can hold; what is nested becomes JSON, what is unknown text."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, (float, decimal.Decimal)) and value != value:  # noqa: PLR0124 - NaN
+        return None
+    if isinstance(value, _CELLS):
+        return value
+    item = getattr(value, "item", None)
+    if callable(item):  # a number of numpy
+        return item()
+    if isinstance(value, (Mapping, list, tuple, set, frozenset)):
+        return _json(value, None)
+    return str(value)
+
+
+# -- data frames, of whatever library -------------------------------------------------------
+
+
+def _frame_rows(frame: Any) -> Grid:
+    rows: Iterable[Any] = frame.itertuples(index=False, name=None)
+    return [list(row) for row in rows]
+
+
+def _frame_to_bytes(ending: str, frame: Any) -> bytes:
+    writers: dict[str, Callable[[], Any]] = {
+        ".json": lambda: frame.to_json(orient="records", indent=2, date_format="iso"),
+        ".jsonl": lambda: frame.to_json(orient="records", lines=True, date_format="iso"),
+        ".ndjson": lambda: frame.to_json(orient="records", lines=True, date_format="iso"),
+        ".tsv": lambda: frame.to_csv(index=False, sep="\t"),
+        ".html": lambda: frame.to_html(index=False),
+        ".parquet": lambda: frame.to_parquet(None),
+    }
+    made = writers.get(ending, lambda: frame.to_csv(index=False))()
+    return made if isinstance(made, bytes) else str(made).encode("utf-8", "surrogatepass")

@@ -1,0 +1,45 @@
+"""Names of output files: what stays inside the output folder on every system."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_MAX_NAME = 200
+_MAX_PART_BYTES = 200
+_BAD_NAME = re.compile(r"[\x00-\x1f\x7f\\:*?\"<>|]")
+_DEVICES = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])", re.IGNORECASE)
+_INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+
+
+def check_file_name(name: object) -> str:
+    """A relative name that stays inside the output folder on every system.
+
+    Refused are absolute names, ``..``, control and invisible characters (text that reads
+    backwards hides an ending), characters that look like a separator or a dot, names of
+    devices, and parts that are too long to be a file's name.
+
+    Raises:
+        ValueError: When it does not.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError("an output file needs a name")
+    if len(name) > _MAX_NAME or not all(map(_is_plain, name.split("/"))) or name.startswith("~"):
+        raise ValueError(
+            f"{name[:80]!r} cannot be an output file's name; use a plain name such as 'report.csv'"
+        )
+    return name
+
+
+def _is_plain(part: str) -> bool:
+    """Whether a part of a name is a file's name everywhere, and reads as what it is."""
+    if part in ("", ".", "..") or part != part.strip() or part.endswith("."):
+        return False
+    if any(unicodedata.category(letter) in _INVISIBLE for letter in part):
+        return False
+    folded = unicodedata.normalize("NFKC", part)
+    if _BAD_NAME.search(folded) or "/" in folded or folded.strip(". ") == "":
+        return False
+    if _DEVICES.fullmatch(folded.split(".", 1)[0].strip()):
+        return False
+    return len(part.encode()) <= _MAX_PART_BYTES

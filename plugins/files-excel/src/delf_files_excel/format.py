@@ -1,0 +1,50 @@
+"""``ExcelFormat``: the sheets of a workbook as rows, and rows as a workbook."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from delf_files_excel import reading, writing
+
+
+class ExcelFormat:
+    """Implements :class:`delf.protocols.formats.FileFormat` and ``SupportsWrite``.
+
+    The work is done in threads.
+    """
+
+    async def parts(self, path: str) -> Sequence[str]:
+        """The names of the sheets, in their order.
+
+        Args:
+            path: Absolute, on the host.
+
+        Raises:
+            ToolExecutionError: When the workbook cannot be read.
+        """
+        return await asyncio.to_thread(reading.sheet_names, path)
+
+    async def read(self, path: str, part: str | None) -> list[dict[str, Any]]:
+        """The rows of one sheet, with the values that Excel last computed for formulas.
+
+        Args:
+            path: Absolute, on the host.
+            part: The sheet's name; the first when None.
+
+        Raises:
+            ToolExecutionError: When the workbook cannot be read, or has no such sheet.
+        """
+        return await asyncio.to_thread(reading.read_rows, path, part)
+
+    async def write(self, parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
+        """A workbook with a sheet for each part. Text stays text, whatever it begins with.
+
+        Args:
+            parts: Rows by sheet; the first row names the columns.
+
+        Raises:
+            ToolExecutionError: When the rows do not fit into a workbook.
+        """
+        return await asyncio.to_thread(writing.make_workbook, parts)

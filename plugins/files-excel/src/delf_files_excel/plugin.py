@@ -1,0 +1,20 @@
+"""The plugin: Excel workbooks as input and output files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from delf.hookspecs import hookimpl
+from delf.specs import FormatSpec
+
+
+@hookimpl
+def delf_connections() -> Iterable[FormatSpec]:
+    """Workbooks, for the built-in connection ``files``."""
+    yield FormatSpec(
+        name="excel",
+        summary="Excel workbooks: rows of input files, output files from rows.",
+        factory="delf_files_excel.format:ExcelFormat",
+        endings=(".xlsx", ".xlsm"),
+        writes=(".xlsx",),
+    )

@@ -1,0 +1,104 @@
+"""Makes workbooks. What a model wrote never becomes a formula."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from delf.errors import ToolExecutionError
+
+_MAX_ROWS: Final = 1_048_576
+_MAX_COLUMNS: Final = 16_384
+_MAX_TEXT: Final = 32_767
+_MAX_TITLE: Final = 31
+_EXACT: Final = 2**53
+_NOT_IN_TITLES: Final = re.compile(r"[\\*?:/\[\]\x00-\x1f]")
+_NOT_IN_CELLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
+    """A workbook with a sheet for each part.
+
+    Args:
+        parts: Rows by the name of their sheet.
+
+    Raises:
+        ToolExecutionError: When there are more rows, columns or characters than Excel takes.
+    """
+    from openpyxl import Workbook
+    from openpyxl.cell import WriteOnlyCell
+
+    # Whole before the first cell is written: a sheet that is given up leaves a file behind.
+    fitting = {name: _fitting(rows) for name, rows in parts.items()}
+    book = Workbook(write_only=True)
+    taken: set[str] = set()
+    for name, rows in fitting.items():
+        sheet: Any = book.create_sheet(_title(name, taken))
+        for row in rows:
+            for index, value in enumerate(row):
+                if isinstance(value, str):
+                    cell: Any = WriteOnlyCell(sheet, value)
+                    cell.data_type = "s"  # text that begins with "=" is no formula
+                    row[index] = cell
+            sheet.append(row)
+    out = io.BytesIO()
+    book.save(out)
+    return out.getvalue()
+
+
+def _fitting(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """The rows as a sheet can hold them."""
+    if len(rows) > _MAX_ROWS:
+        raise ToolExecutionError(
+            f"a sheet has at most {_MAX_ROWS:,} rows, these are {len(rows):,}; write a .csv file"
+        )
+    if any(len(row) > _MAX_COLUMNS for row in rows):
+        raise ToolExecutionError(f"a sheet has at most {_MAX_COLUMNS:,} columns; write a .csv file")
+    return [[_plain(value) for value in row] for row in rows]
+
+
+def _title(name: str, taken: set[str]) -> str:
+    """A name that Excel takes for a sheet, and that no other sheet has."""
+    own = _NOT_IN_TITLES.sub(" ", name).strip(" '")[:_MAX_TITLE] or "Sheet"
+    title, number = own, 1
+    while title.casefold() in taken:
+        number += 1
+        end = f" {number}"
+        title = own[: _MAX_TITLE - len(end)] + end
+    taken.add(title.casefold())
+    return title
+
+
+def _plain(value: Any) -> Any:
+    """A value that a cell can hold as it is; text for what would lose something."""
+    match value:
+        case None | bool():
+            return value
+        case int():
+            return value if abs(value) < _EXACT else str(value)
+        case float():
+            return value if math.isfinite(value) else None
+        case decimal.Decimal():
+            return value if value.is_finite() else str(value)
+        case dt.datetime() | dt.time() if value.tzinfo is not None:
+            return value.isoformat()
+        case dt.datetime() | dt.date():
+            return value if value.year >= 1900 else value.isoformat()
+        case dt.time():
+            return value
+        case _:
+            return _text(str(value))
+
+
+def _text(text: str) -> str:
+    if len(text) > _MAX_TEXT:
+        raise ToolExecutionError(
+            f"a cell holds at most {_MAX_TEXT:,} characters, one has {len(text):,}; "
+            "write a .csv file"
+        )
+    return _NOT_IN_CELLS.sub("\ufffd", text)

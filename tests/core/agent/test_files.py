@@ -1,0 +1,280 @@
+"""Input and output files through the agent, in the local sandbox and in Monty."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf import Agent, ConfigurationError, ToolDefinitionError, tool
+from delf.events import Event, FileWritten, ToolsSelected
+from delf.testing.hosts import TestHost
+from delf.testing.models import ScriptedModel
+
+
+@pytest.fixture(params=["local", "monty"])
+def sandbox(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def run(delf_host: TestHost, scripted_model: ScriptedModel, events: list[Event]) -> Any:
+    """Runs scripts, one after another, and gives the response."""
+
+    def run(*scripts: str, sandbox: str = "local", tools: Any = (), **options: Any) -> Any:
+        scripted_model.writes(*scripts)
+        given = {"llm": "scripted", "sandbox": sandbox, "host": delf_host, **options}
+        return asyncio.run(_run(Agent(tools=tools, **given), events))
+
+    return run
+
+
+async def _run(agent: Agent, events: list[Event]) -> Any:
+    async with agent:
+        return await agent.arun("x", listeners=[events.append])
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    """What happened in the runs."""
+    return []
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> list[str]:
+    """Two tables of one name, and a text."""
+    made = {"a/sales.csv": "n,v\n1,x\n", "b/sales.csv": "n,v\n2,y\n", "notes é.txt": "Grüße"}
+    for name, text in made.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return [str(tmp_path / name) for name in made]
+
+
+# -- input files ----------------------------------------------------------------------------
+
+
+def test_the_path_that_is_told_works_in_the_sandbox(run, sandbox, inputs, scripted_model):
+    response = run(
+        "listed = await files.list()\n"
+        "print([open(f['path']).read() for f in listed])\n"
+        "print([f['name'] for f in listed])",
+        sandbox=sandbox,
+        files=inputs,
+    )
+    assert response.error is None
+    contents, names = response.text.splitlines()
+    assert contents == "['n,v\\n1,x\\n', 'n,v\\n2,y\\n', 'Grüße']"
+    assert names == "['sales.csv', 'sales-2.csv', 'notes é.txt']"
+    told = scripted_model.prompts[0].partition("Input files:\n")[2].splitlines()[:3]
+    assert [line.partition(": ")[0] for line in told] == [
+        "- sales.csv (csv, 8 bytes)",
+        "- sales-2.csv (csv, 8 bytes)",
+        "- notes é.txt (text, 7 bytes)",
+    ]
+    where = [line.partition(": ")[2] for line in told]
+    expected = inputs
+    if sandbox == "monty":
+        expected = [f"/workspace/{name}" for name in ("sales.csv", "sales-2.csv", "notes é.txt")]
+    assert where == [f"open({path!r})" for path in expected]
+
+
+def test_files_read_goes_through_the_gate(run, sandbox, inputs):
+    response = run(
+        "rows = await files.read('sales-2.csv', desc='the second')\nprint(rows[0]['v'])",
+        sandbox=sandbox,
+        files=inputs,
+    )
+    assert response.text == "y"
+    (call,) = response.trace.tool_calls
+    assert (call.name, call.status, call.result) == ("files.read", "ok", [{"n": "2", "v": "y"}])
+    assert call.description == "the second"
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "message"),
+    [
+        ("await files.read('/etc/passwd')", "ToolArgumentError", "there is no input file"),
+        ("await files.read('sales.cvs')", "ToolArgumentError", "did you mean 'sales.csv'"),
+        ("await files.write('a', 'b')", "ToolNotAllowed", "there is no tool 'files.write'"),
+        ("await files.read('book.xlsx')", "ToolError", "pip install delf-plugin-files-excel"),
+    ],
+)
+def test_what_cannot_be_read(run, inputs, tmp_path, delf_host, script, kind, message):
+    (tmp_path / "book.xlsx").write_bytes(b"PK")
+    host = delf_host
+    if "xlsx" in script:
+        host = TestHost.discover(["files-excel"], environ={})
+        model = ScriptedModel().writes(script)
+        host.provide(model.spec, model.factory)
+    files = [*inputs, str(tmp_path / "book.xlsx")]
+    response = run(script, files=files, retry_count=0, host=host)
+    assert response.error is not None
+    assert message in response.error
+    (call,) = response.trace.tool_calls
+    assert message in call.error
+
+
+def test_without_input_files_there_is_nothing_to_read_them_with(run, scripted_model):
+    response = run("print('files' in globals())")
+    assert response.text == "False"
+    assert "class files" not in scripted_model.prompts[0]
+    assert "Input files" not in scripted_model.prompts[0]
+
+
+def test_the_stubs_say_how(run, inputs, scripted_model):
+    run("print(1)", files=inputs)
+    assert "class files:  # " in scripted_model.prompts[0]
+    assert "async def list() -> list[{" in scripted_model.prompts[0]
+    assert "async def read(name: str, sheet: str | None = None" in scripted_model.prompts[0]
+
+
+def test_no_prefilter_leaves_them_out(run, delf_host, inputs, events):
+    @tool(confirm=False)
+    def add(a: int) -> int:
+        """Add."""
+        return a
+
+    from delf.protocols.prefilter import Selection
+    from delf.specs import PrefilterSpec
+
+    class Nothing:
+        async def select(self, task, catalog, ask):
+            assert [entry.name for entry in catalog] == ["add"]
+            return Selection(names=frozenset())
+
+    spec = PrefilterSpec(name="none", summary="", factory="a:b", modes=("filter",))
+    delf_host.provide(spec, Nothing)
+    response = run(
+        "print(len(await files.list()))", tools=[add], files=inputs, prefilter_mode="filter"
+    )
+    assert response.text == "3"
+    (chosen,) = (event for event in events if isinstance(event, ToolsSelected))
+    assert set(chosen.actions) == {"files.list", "files.read"}
+
+
+def test_a_tool_cannot_be_called_files(run):
+    with pytest.raises(ToolDefinitionError, match="cannot be named 'files'"):
+        run("print(1)", tools=[tool(name="files")(lambda: None)])
+
+
+@pytest.mark.parametrize("name", ["", "missing.csv"])
+def test_what_is_no_file_stops_the_agent_before_it_starts(run, tmp_path, name):
+    with pytest.raises(ConfigurationError, match="input file"):
+        run("print(1)", files=[str(tmp_path / name)])
+
+
+# -- open() ---------------------------------------------------------------------------------
+
+
+def test_input_files_can_be_read_only(run, inputs):
+    response = run(f"open({inputs[0]!r}, 'a')", files=inputs, retry_count=0)
+    assert "is an input file and can only be read" in response.error
+    assert Path(inputs[0]).read_text() == "n,v\n1,x\n"
+
+
+def test_a_bare_name_is_scratch_first_then_an_input(run, inputs):
+    response = run(
+        "print(open('sales.csv').read())\n"
+        "with open('sales.csv', 'w') as file: file.write('scratch')\n"
+        "print(open('sales.csv').read())",
+        files=inputs,
+    )
+    assert response.text == "n,v\n1,x\n\nscratch"
+    assert Path(inputs[0]).read_text() == "n,v\n1,x\n"
+
+
+@pytest.mark.parametrize("mode", ["r", "w"])
+def test_anything_else_is_out_of_reach(run, tmp_path, inputs, mode):
+    (tmp_path / "other").write_text("secret")
+    script = f"open({str(tmp_path / 'other')!r}, {mode!r})"
+    response = run(script, files=inputs, retry_count=0)
+    assert "outside the folders that scripts may" in response.error
+
+
+def test_scratch_files_are_gone_with_the_task(run):
+    response = run("with open('a.txt', 'w') as file: file.write('x')\nprint(open('a.txt').read())")
+    assert response.text == "x"
+    assert "No such file" in run("open('a.txt')", retry_count=0).error
+
+
+# -- output files ---------------------------------------------------------------------------
+
+
+def test_what_is_handed_over_is_in_the_response(run, sandbox, tmp_path, events):
+    response = run(
+        "add_to_output_files('t.txt', 'é')\n"
+        "add_to_output_files('sub/d.json', {'a': [1, None]})\n"
+        "await add_to_output_files('r.csv', [{'a': 1, 'b': 'x,y'}])\n"
+        "add_to_output_files('r.csv', [{'a': 2}])\n"
+        "add_to_output_files('b.bin', b'\\x00\\xff')\nprint('ok')",
+        sandbox=sandbox,
+        output_dir=str(tmp_path / "out"),
+    )
+    out = tmp_path / "out"
+    assert (response.error, response.text) == (None, "ok")
+    assert response.files == {n: str(out / n) for n in ("t.txt", "sub/d.json", "r.csv", "b.bin")}
+    assert (out / "t.txt").read_text() == "é"
+    assert json.loads((out / "sub/d.json").read_text()) == {"a": [1, None]}
+    assert (out / "r.csv").read_text() == "a\n2\n"
+    assert (out / "b.bin").read_bytes() == b"\x00\xff"
+    written = [e for e in events if isinstance(e, FileWritten)]
+    assert [event.label for event in written] == ["t.txt", "sub/d.json", "r.csv", "r.csv", "b.bin"]
+    assert sorted(path.name for path in out.rglob("*")) == [
+        "b.bin",
+        "d.json",
+        "r.csv",
+        "sub",
+        "t.txt",
+    ]
+
+
+def test_a_users_own_file_is_not_written_over(run, tmp_path):
+    (tmp_path / "README.md").write_text("mine")
+    response = run("add_to_output_files('README.md', 'new')", output_dir=str(tmp_path))
+    assert response.files == {"README.md": str(tmp_path / "README-2.md")}
+    assert (tmp_path / "README.md").read_text() == "mine"
+
+
+def test_without_a_folder_each_task_has_its_own(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    paths = [run("add_to_output_files('a', 'x')").files["a"] for _ in range(2)]
+    assert paths[0] != paths[1]
+    run("print('no file, no folder')")
+    assert len([path for path in tmp_path.iterdir() if path.name.startswith("delf-out-")]) == 2
+
+
+def test_files_of_a_script_that_failed_stay(run, tmp_path):
+    response = run("add_to_output_files('a', 'x')\n1 / 0", output_dir=str(tmp_path), retry_count=0)
+    assert not response.status
+    assert response.files == {"a": str(tmp_path / "a")}
+
+
+def test_what_cannot_be_written_fails_the_script(run, tmp_path):
+    response = run(
+        "add_to_output_files('a', 'x')\nadd_to_output_files('a/b', 'x')\nprint('done')",
+        output_dir=str(tmp_path),
+        retry_count=0,
+    )
+    assert not response.status
+    assert "'a/b' cannot be written" in response.error
+    assert list(response.files) == ["a"]
+
+
+def test_limits_are_told(run, tmp_path):
+    limits = {"file_bytes": 1000, "total_file_bytes": 2500}
+    script = "for n in range(4): add_to_output_files(f'{n}', 'x' * 900)"
+    response = run(script, output_dir=str(tmp_path), sandbox_config=limits, retry_count=0)
+    assert "the output files together pass 2,500 bytes" in response.error
+    assert len(response.files) == 2
+    response = run("add_to_output_files('big', 'x' * 1001)", sandbox_config=limits, retry_count=0)
+    assert "'big' has 1,001 bytes; at most 1,000 are allowed" in response.error
+
+
+def test_an_output_folder_that_is_a_file(run, tmp_path):
+    (tmp_path / "out").touch()
+    with pytest.raises(ConfigurationError, match="is no folder"):
+        run("print(1)", output_dir=str(tmp_path / "out"))

@@ -1,0 +1,278 @@
+"""The built-in connection ``files``: which files there are, and what reading one gives."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from delf.engine.files.connection import Files
+from delf.engine.files.formats import Formats
+from delf.engine.files.inputs import find_inputs, input_files
+from delf.engine.files.text import decode
+from delf.errors import (
+    ConfigurationError,
+    OptionalDependencyError,
+    PluginError,
+    ToolExecutionError,
+    ToolRefusedError,
+)
+from delf.specs import FormatSpec
+from delf.testing.hosts import TestHost
+
+NO_PLUGINS = TestHost.discover(no_plugins=True, environ={})
+
+
+@pytest.fixture
+def reading(tmp_path):
+    """Reads a file with some content through a connection of its own."""
+
+    async def read(name, data, host=NO_PLUGINS, most_bytes=100_000, **options):
+        path = tmp_path / name
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        found = input_files(find_inputs([str(path)]), lambda path: path)
+        return await Files(found, Formats(host), most_bytes).read(name, **options)
+
+    return read
+
+
+# -- which files ----------------------------------------------------------------------------
+
+
+def test_namesakes_get_numbers_and_a_file_given_twice_counts_once(tmp_path):
+    for folder in ("a", "b", "c"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / ("DATA.csv" if folder == "c" else "data.csv")).touch()
+    paths = [str(tmp_path / name) for name in ("a/data.csv", "b/data.csv", "c/DATA.csv")]
+    found = find_inputs([*paths, str(tmp_path / "b/../a/data.csv")])
+    assert found == dict(zip(paths, ["data.csv", "data-2.csv", "DATA-3.csv"], strict=True))
+
+
+def test_a_link_keeps_its_own_name(tmp_path):
+    (tmp_path / "2026-11.csv").touch()
+    (tmp_path / "latest.csv").symlink_to("2026-11.csv")
+    found = find_inputs([str(tmp_path / "latest.csv")])
+    assert found == {str(tmp_path / "2026-11.csv"): "latest.csv"}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("folder", "is a folder"),
+        ("missing.csv", "does not exist"),
+        ("dangling", "does not exist"),
+        ("loop", "loop"),
+        ("/dev/null", "is no ordinary file"),
+        ("a\0b", "cannot be used"),
+    ],
+)
+def test_what_is_no_file_is_said_before_the_first_task(tmp_path, name, message):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ConfigurationError, match=message):
+        find_inputs([str(tmp_path / name)])
+
+
+# -- listing --------------------------------------------------------------------------------
+
+
+async def test_the_list_has_name_size_type_and_path(tmp_path):
+    (tmp_path / "sales.csv").write_text("a\n1\n")
+    (tmp_path / "photo.jpg").write_bytes(b"\xff\xd8")
+    paths = [str(tmp_path / name) for name in ("sales.csv", "photo.jpg")]
+    found = input_files(find_inputs(paths), lambda path: f"/workspace/{path.split('/')[-1]}")
+    files = Files(found, Formats(NO_PLUGINS))
+    assert await files.list() == [
+        {"name": "sales.csv", "size": 4, "type": "csv", "path": "/workspace/sales.csv"},
+        {"name": "photo.jpg", "size": 2, "type": "other", "path": "/workspace/photo.jpg"},
+    ]
+    assert found[0].line == "sales.csv (csv, 4 bytes): open('/workspace/sales.csv')"
+    assert await files.read("/workspace/photo.jpg") == b"\xff\xd8"
+
+
+async def test_a_file_that_went_away_is_named(tmp_path):
+    path = tmp_path / "a.csv"
+    path.touch()
+    found = input_files(find_inputs([str(path)]), str)
+    path.unlink()
+    with pytest.raises(ToolExecutionError, match=r"a\.csv cannot be read: No such file"):
+        await Files(found, Formats(NO_PLUGINS)).read("a.csv")
+    assert "gone" in found[0].line
+
+
+@pytest.mark.parametrize("name", ["../a.csv", "/etc/passwd", "A.csv", "", "a.csv\0", "b/a.csv"])
+async def test_only_input_files_can_be_read(tmp_path, name):
+    (tmp_path / "a.csv").touch()
+    found = input_files(find_inputs([str(tmp_path / "a.csv")]), lambda _: "/workspace/a.csv")
+    with pytest.raises(ToolRefusedError, match=r"no input file .*Input files: a\.csv"):
+        await Files(found, Formats(NO_PLUGINS)).read(name)
+
+
+async def test_nothing_asks_and_nothing_writes(tmp_path):
+    actions = await Files([], Formats(NO_PLUGINS)).actions()
+    assert {(action.name, action.effect) for action in actions} == {
+        ("list", "read"),
+        ("read", "read"),
+    }
+
+
+# -- tables ---------------------------------------------------------------------------------
+
+TABLES = {
+    "commas": ("a,b\n1,x\n", [{"a": "1", "b": "x"}]),
+    "semicolons with commas in numbers": ("a;b\n1,5;x\n2,5;y\n", [("1,5", "x"), ("2,5", "y")]),
+    "tabs": ("a\tb\n1\tx, y\n", [("1", "x, y")]),
+    "bars": ("a|b\n1|x\n", [("1", "x")]),
+    "one column": ("a\n1\n2\n", [("1",), ("2",)]),
+    "one column with commas in it": ('a\n"1,2"\n3\n', [("1,2",), ("3",)]),
+    "Excel's own first line": ("sep=;\na;b\n1;2\n", [("1", "2")]),
+    "quotes, line ends and quotes within": (
+        'a,b\r\n"x\ny","say ""hi"""\r\n',
+        [("x\ny", 'say "hi"')],
+    ),
+    "leading zeros stay": ("a,b\n007,1e5\n", [("007", "1e5")]),
+    "blanks after separators": ('a, b\n1, "x, y"\n', [("1", "x, y")]),
+    "old line ends of Macintosh": ("a,b\r1,2\r", [("1", "2")]),
+    "empty lines are left out": ("\na,b\n\n1,2\n\n", [("1", "2")]),
+    "short rows": ("a,b\n1\n", [("1", "")]),
+    "nothing": ("", []),
+    "a header only": ("a,b\n", []),
+    "long rows": ("a\n1,2\n3,4\n", [{"a": "1", "column_2": "2"}, {"a": "3", "column_2": "4"}]),
+    "names that are missing or twice": ("a,a,\n1,2,3\n", [{"a": "1", "a_2": "2", "column_3": "3"}]),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+async def test_rows_of_separated_values(reading, case):
+    text, expected = TABLES[case]
+    rows = await reading("t.csv", text)
+    assert [
+        row if isinstance(e, dict) else tuple(row.values())
+        for row, e in zip(rows, expected, strict=True)
+    ] == expected
+
+
+async def test_tsv_means_tabs(reading):
+    assert await reading("t.tsv", "a,b\tc\n1,2\t3\n") == [{"a,b": "1,2", "c": "3"}]
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"]
+)
+async def test_whoever_wrote_it(reading, encoding):
+    text = "name,price\nCafé Zoë – 2 €,4\n"
+    assert await reading("t.csv", text.encode(encoding)) == [
+        {"name": "Café Zoë – 2 €", "price": "4"}
+    ]
+
+
+async def test_an_encoding_can_be_named(reading):
+    data = "имя,n\nЖора,1\n".encode("cp1251")
+    assert await reading("t.csv", data, encoding="cp1251") == [{"имя": "Жора", "n": "1"}]
+    with pytest.raises(ToolExecutionError, match=r"t\.csv: unknown encoding 'nope'"):
+        await reading("t.csv", data, encoding="nope")
+    with pytest.raises(ToolExecutionError, match=r"t\.csv: .*can't decode"):
+        await reading("t.csv", data, encoding="utf-8")
+
+
+def test_every_byte_can_be_decoded():
+    assert len(decode(bytes(range(1, 256)))) == 255
+
+
+# -- other kinds ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "value"),
+    [
+        ("a.json", '\ufeff{"a": [1, null]}', {"a": [1, None]}),
+        ("a.jsonl", '{"a": 1}\n\n[2]\n', [{"a": 1}, [2]]),
+        ("a.ndjson", "1\r\n2", [1, 2]),
+        ("a.md", "# Grüße", "# Grüße"),
+        ("a.log", "Grüße".encode("latin-1"), "Grüße"),
+        ("README", "plain", "plain"),
+        ("a.bin", b"\x00\x01", b"\x00\x01"),
+        ("a.pdf", b"%PDF-1.7\xff\xfe", b"%PDF-1.7\xff\xfe"),
+        ("a.xls", b"\xd0\xcf\x11\xe0\x00", b"\xd0\xcf\x11\xe0\x00"),
+        ("notes", "x".encode("utf-16"), "x"),
+    ],
+)
+async def test_content_by_kind(reading, name, data, value):
+    assert await reading(name, data) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.json", '{"a": ', "a.json: Expecting value: line 1"),
+        ("a.json", "[" * 100_000, "a.json: "),
+        ("a.jsonl", '{"a": 1}\n{oops}\n', "a.jsonl: line 2: "),
+        ("a.csv", 'a\n"' + "x" * 200_000, "a.csv: cannot be read as a table: field larger"),
+    ],
+)
+async def test_damage_is_named(reading, name, data, message):
+    with pytest.raises(ToolExecutionError, match=message):
+        await reading(name, data, most_bytes=10**6)
+
+
+async def test_what_is_too_large_is_read_in_the_script(reading):
+    with pytest.raises(ToolExecutionError, match=r"has 101 bytes, .* at most 100; .* open\("):
+        await reading("a.txt", b"x" * 101, most_bytes=100)
+    wide = "a_very_long_name_of_a_column," * 10 + "\n" + ",,,,,,,,,,\n" * 100
+    with pytest.raises(ToolExecutionError, match="too large as rows"):
+        await reading("a.csv", wide, most_bytes=2_000)
+
+
+# -- formats of plugins ---------------------------------------------------------------------
+
+
+class Shouting:
+    """A format that needs no library."""
+
+    async def parts(self, path):
+        return ["all"]
+
+    async def read(self, path, part):
+        await asyncio.sleep(0)
+        return [{"part": part, "text": Path(path).read_text().upper()}]
+
+
+def host_with(*endings):
+    host = TestHost.discover(no_plugins=True, environ={})
+    for name in endings:
+        spec = FormatSpec(name=name, summary="", factory="a:b", endings=(".shout",))
+        host.provide(spec, Shouting)
+    return host
+
+
+async def test_a_plugin_brings_a_format(reading, tmp_path):
+    host = host_with("shout")
+    assert await reading("a.shout", "hey", host) == [{"part": None, "text": "HEY"}]
+    assert await reading("a.shout", "hey", host, sheet="x") == [{"part": "x", "text": "HEY"}]
+    found = input_files(find_inputs([str(tmp_path / "a.shout")]), str)
+    (facts,) = await Files(found, Formats(host)).list()
+    assert facts["sheets"] == ["all"]
+
+
+async def test_two_plugins_for_one_ending_are_refused_when_it_is_read(reading):
+    with pytest.raises(PluginError, match=r"\.shout files are claimed by .*shout.* and "):
+        await reading("a.shout", "hey", host_with("shout", "shout2"))
+    assert await reading("a.txt", "hey", host_with("shout", "shout2")) == "hey"
+
+
+async def test_without_the_plugin_the_package_is_named(reading):
+    with pytest.raises(OptionalDependencyError) as caught:
+        await reading("a.xlsx", b"PK")
+    assert caught.value.package == "delf-plugin-files-excel"
+    assert caught.value.hint == "pip install delf-plugin-files-excel"
+
+
+async def test_sheets_are_for_workbooks(reading):
+    with pytest.raises(ToolRefusedError, match=r"a\.csv has no sheets"):
+        await reading("a.csv", "a\n1\n", sheet="x")
+
+
+async def test_values_keep_what_json_has(reading):
+    value = {"n": 1, "f": 1.5, "deep": [{"t": True}], "$t": "not a tag"}
+    assert await reading("a.json", json.dumps(value)) == value

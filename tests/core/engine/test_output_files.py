@@ -1,0 +1,160 @@
+"""Output files: whole or not at all, never over what was there, one after another."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from delf.engine.files.formats import Formats
+from delf.engine.journal import MemoryJournal
+from delf.engine.log import TaskLog
+from delf.engine.output import OutputFiles, OutputFolder, check_output_folder
+from delf.errors import ConfigurationError, ToolExecutionError
+from delf.events import FileWritten
+from delf.specs import FormatSpec
+from delf.testing.hosts import TestHost
+from delf.values import dumps
+
+
+def test_a_file_from_before_is_never_touched(tmp_path):
+    (tmp_path / "README.md").write_text("mine")
+    (tmp_path / "README-2.md").symlink_to("/nowhere")
+    folder = OutputFolder(str(tmp_path))
+    path = folder.write("README.md", b"one")
+    assert path == str(tmp_path / "README-3.md")
+    assert folder.write("README.md", b"two") == path
+    assert (tmp_path / "README.md").read_text() == "mine"
+    assert (tmp_path / "README-3.md").read_text() == "two"
+    assert folder.files == {"README.md": path}
+
+
+def test_a_task_that_goes_on_replaces_what_it_wrote_before(tmp_path):
+    first = OutputFolder(str(tmp_path)).write("a.csv", b"one")
+    second = OutputFolder(None, written={"a.csv": first})
+    assert second.write("a.csv", b"two") == first
+    assert os.listdir(tmp_path) == ["a.csv"]
+
+
+def test_a_task_that_was_stopped_right_after_a_file_does_not_write_it_twice(tmp_path):
+    first = OutputFolder(str(tmp_path)).write("a.csv", b"one")
+    assert OutputFolder(str(tmp_path), written={}).write("a.csv", b"one") == first
+    assert OutputFolder(str(tmp_path), written={}).write("a.csv", b"two") != first
+    assert sorted(os.listdir(tmp_path)) == ["a-2.csv", "a.csv"]
+
+
+def test_tasks_that_share_a_folder_do_not_share_files(tmp_path):
+    folders = [OutputFolder(str(tmp_path)) for _ in range(3)]
+    paths = [folder.write("a.csv", str(n).encode()) for n, folder in enumerate(folders)]
+    assert [Path(path).read_text() for path in paths] == ["0", "1", "2"]
+    assert sorted(os.listdir(tmp_path)) == ["a-2.csv", "a-3.csv", "a.csv"]
+
+
+def test_a_folder_of_that_name_is_left_alone(tmp_path):
+    (tmp_path / "a").mkdir()
+    assert OutputFolder(str(tmp_path)).write("a", b"") == str(tmp_path / "a-2")
+
+
+def test_a_link_among_the_folders_is_not_followed_out(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/link").symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="leaves the output folder"):
+        OutputFolder(str(tmp_path / "out")).write("link/new/a", b"x")
+    assert sorted(os.listdir(tmp_path)) == ["out"]
+
+
+def test_nothing_half_written_is_left(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "link", full)
+    with pytest.raises(OSError, match="No space"):
+        OutputFolder(str(tmp_path)).write("a", b"x")
+    assert os.listdir(tmp_path) == []
+
+
+def test_where_files_cannot_be_linked(tmp_path, monkeypatch):
+    def unsupported(*_):
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", unsupported)
+    (tmp_path / "a").write_text("mine")
+    assert OutputFolder(str(tmp_path)).write("a", b"x") == str(tmp_path / "a-2")
+    assert (tmp_path / "a").read_text() == "mine"
+    assert (tmp_path / "a-2").read_text() == "x"
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "a\0b"])
+def test_a_folder_that_cannot_be_used_is_said_at_the_start(tmp_path, name):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="output folder"):
+        check_output_folder(str(tmp_path / name))
+
+
+def test_a_folder_that_is_not_there_yet_is_fine(tmp_path):
+    check_output_folder(str(tmp_path / "a/b"))
+    check_output_folder(None)
+    assert os.listdir(tmp_path) == []
+
+
+# -- in a task ------------------------------------------------------------------------------
+
+
+class Counting:
+    """Makes files that say how many rows they have."""
+
+    async def parts(self, path):
+        return []
+
+    async def read(self, path, part):
+        return []
+
+    async def write(self, parts):
+        if "bad" in parts:
+            raise ToolExecutionError("these rows do not fit")
+        return b",".join(b"%s:%d" % (name.encode(), len(rows)) for name, rows in parts.items())
+
+
+@pytest.fixture
+def taking(tmp_path):
+    host = TestHost.discover(no_plugins=True, environ={})
+    spec = FormatSpec(name="n", summary="", factory="a:b", endings=(), writes=(".n",))
+    host.provide(spec, Counting)
+    log = TaskLog("task_1", MemoryJournal(), [])
+    files = OutputFiles(OutputFolder(str(tmp_path)), Formats(host), log)
+    return files, log
+
+
+async def test_files_are_written_in_order_and_recorded(taking, tmp_path):
+    files, log = taking
+    for number in range(20):
+        files.take("a.txt", b"x" * number)
+    assert await files.settle() == []
+    assert (tmp_path / "a.txt").read_bytes() == b"x" * 19
+    assert [event.size for event in log.events if isinstance(event, FileWritten)] == [*range(20)]
+    assert files.files == {"a.txt": str(tmp_path / "a.txt")}
+
+
+async def test_rows_become_files_by_the_plugin_of_their_ending(taking, tmp_path):
+    files, _ = taking
+    files.take("a.n", dumps({"Sheet1": [["a"], [1]], "More": []}), is_rows=True)
+    assert await files.settle() == []
+    assert (tmp_path / "a.n").read_bytes() == b"Sheet1:2,More:0"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "problem"),
+    [
+        ("a.n", dumps({"bad": []}), "'a.n': these rows do not fit"),
+        ("a.n", dumps([1]), "'a.n' cannot be written: its rows are malformed"),
+        ("a.n", dumps({"a": [{"b": 1}]}), "'a.n' cannot be written: its rows are malformed"),
+        ("a.n", b"{", "'a.n' cannot be written: "),
+        ("a.m", dumps({"a": []}), "'a.m': no plugin makes .m files"),
+    ],
+)
+async def test_what_cannot_be_made_is_told_once(taking, tmp_path, name, data, problem):
+    files, log = taking
+    files.take(name, data, is_rows=True)
+    (told,) = await files.settle()
+    assert told.startswith(problem)
+    assert await files.settle() == []
+    assert (log.events, files.files, os.listdir(tmp_path)) == ([], {}, [])

@@ -1,0 +1,183 @@
+"""Workbooks made by openpyxl itself, read as rows; rows written, read back by openpyxl."""
+
+import datetime as dt
+import io
+import zipfile
+from decimal import Decimal
+
+import pytest
+from openpyxl import Workbook, load_workbook
+
+from delf.engine.files.formats import Formats
+from delf.errors import ToolExecutionError
+from delf.plugins.host import PluginHost
+from delf.protocols.formats import SupportsWrite
+from delf_files_excel import ExcelFormat, reading
+
+
+@pytest.fixture
+def workbook(tmp_path):
+    """Makes a workbook from rows by sheet."""
+
+    def make(sheets, name="a.xlsx"):
+        book = Workbook()
+        book.remove(book.active)
+        for title, rows in sheets.items():
+            sheet = book.create_sheet(title)
+            for row in rows:
+                sheet.append(row)
+        book.save(tmp_path / name)
+        return str(tmp_path / name)
+
+    return make
+
+
+excel = ExcelFormat()
+
+
+def test_the_core_finds_it():
+    formats = Formats(PluginHost.discover(environ={}))
+    assert isinstance(formats.reader(".xlsx"), ExcelFormat)
+    assert isinstance(formats.reader(".xlsm"), ExcelFormat)
+    assert isinstance(formats.writer(".xlsx"), SupportsWrite)
+    assert formats.reader(".xls") is None
+    assert ".xlsx" in formats.writable
+
+
+# -- reading --------------------------------------------------------------------------------
+
+
+async def test_rows_keep_their_types(workbook):
+    when = dt.datetime(2026, 1, 2, 3, 4)
+    path = workbook(
+        {"S": [["n", "f", "text", "when", "yes", "none"], [1, 1.5, "007", when, True, None]]}
+    )
+    assert await excel.read(path, None) == [
+        {"n": 1, "f": 1.5, "text": "007", "when": when, "yes": True, "none": None}
+    ]
+
+
+async def test_sheets_by_name(workbook):
+    path = workbook({"First": [["a"], [1]], "Zweites": [["a"], [2]]})
+    assert await excel.parts(path) == ["First", "Zweites"]
+    assert await excel.read(path, None) == [{"a": 1}]
+    assert await excel.read(path, "Zweites") == [{"a": 2}]
+    with pytest.raises(ToolExecutionError, match=r"no sheet 'x'; the sheets: 'First', 'Zweites'"):
+        await excel.read(path, "x")
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([], []),
+        ([["a", "b"]], []),
+        ([[], [None], ["a"], [], [1], [None]], [{"a": 1}]),
+        ([["a", None, "a"], [1, 2, 3]], [{"a": 1, "column_2": 2, "a_2": 3}]),
+        ([["a"], [1, 2]], [{"a": 1, "column_2": 2}]),
+        ([["a", "b", "c"], [1]], [{"a": 1, "b": None, "c": None}]),
+        ([[2025, " x "], [1, 2]], [{"2025": 1, "x": 2}]),
+    ],
+    ids=range(7),
+)
+async def test_the_first_row_names_the_columns(workbook, rows, expected):
+    assert await excel.read(workbook({"S": rows}), None) == expected
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"\xd0\xcf\x11\xe0" * 200, b"a,b\n"])
+async def test_what_is_no_workbook_is_said(tmp_path, data):
+    (tmp_path / "a.xlsx").write_bytes(data)
+    for work in (excel.read(str(tmp_path / "a.xlsx"), None), excel.parts(str(tmp_path / "a.xlsx"))):
+        with pytest.raises(ToolExecutionError, match=r"damaged, has a password, or is no \.xlsx"):
+            await work
+
+
+async def test_a_workbook_that_is_gone(tmp_path):
+    with pytest.raises(ToolExecutionError, match="cannot be read: No such file"):
+        await excel.read(str(tmp_path / "a.xlsx"), None)
+
+
+async def test_a_small_archive_with_a_very_large_sheet_is_not_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "MAX_UNPACKED", 1_000_000)
+    with zipfile.ZipFile(tmp_path / "a.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", b" " * 1_000_001)
+    assert (tmp_path / "a.xlsx").stat().st_size < 10_000
+    with pytest.raises(ToolExecutionError, match=r"1,000,001 bytes unpacked, .* save the sheet as"):
+        await excel.read(str(tmp_path / "a.xlsx"), None)
+
+
+async def test_cells_are_limited(workbook, monkeypatch):
+    monkeypatch.setattr(reading, "MAX_CELLS", 10)
+    path = workbook({"S": [["a", "b"]] * 6})
+    with pytest.raises(ToolExecutionError, match="more than 10 cells"):
+        await excel.read(path, None)
+
+
+# -- writing --------------------------------------------------------------------------------
+
+
+async def made(parts):
+    return load_workbook(io.BytesIO(await excel.write(parts)))
+
+
+async def test_cells_keep_their_types():
+    when, day = dt.datetime(2026, 1, 2, 3, 4), dt.date(2026, 1, 2)
+    row = [1, 1.5, "x", True, None, when, dt.time(1, 2), Decimal("1.25")]
+    book = await made({"S": [["a"] * 8, row, [day]]})
+    values = list(book["S"].iter_rows(values_only=True))
+    assert values[1] == (1, 1.5, "x", True, None, when, dt.time(1, 2), 1.25)
+    assert values[2][0] == dt.datetime(2026, 1, 2)
+
+
+@pytest.mark.parametrize("text", ["=1+1", '=HYPERLINK("http://x")', "+1", "-1", "@x", "{=A1}"])
+async def test_text_never_becomes_a_formula(text):
+    book = await made({"S": [[text]]})
+    cell = book["S"]["A1"]
+    assert (cell.value, cell.data_type) == (text, "s")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (dt.datetime(2026, 1, 2, tzinfo=dt.UTC), "2026-01-02T00:00:00+00:00"),
+        (dt.date(1812, 1, 2), "1812-01-02"),
+        (2**60, str(2**60)),
+        (float("inf"), None),
+        (Decimal("Infinity"), "Infinity"),
+        ("a\x00b\x0bc\ud800", "a\ufffdb\ufffdc\ufffd"),
+        ("ä\n\t🦊", "ä\n\t🦊"),
+        ((1, 2), "(1, 2)"),
+    ],
+    ids=range(8),
+)
+async def test_what_excel_would_lose_is_text(value, shown):
+    book = await made({"S": [[value]]})
+    assert book["S"]["A1"].value == shown
+
+
+async def test_titles_are_made_to_fit():
+    parts = {name: [] for name in ["a/b", "a:b", "A B", "", "x" * 40, "x" * 41, "'q'"]}
+    book = await made(parts)
+    assert book.sheetnames == [
+        "a b", "a b 2", "A B 3", "Sheet", "x" * 31, "x" * 29 + " 2", "q"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[]] * 1_048_577, "at most 1,048,576 rows, these are 1,048,577; write a .csv"),
+        ([[1] * 16_385], "at most 16,384 columns"),
+        ([["x" * 32_768]], "at most 32,767 characters, one has 32,768"),
+    ],
+    ids=["rows", "columns", "text"],
+)
+async def test_what_excel_cannot_hold_is_refused(rows, message):
+    with pytest.raises(ToolExecutionError, match=message):
+        await excel.write({"S": rows})
+
+
+async def test_there_and_back(tmp_path):
+    rows = [{"id": n, "name": f"é{n}"} for n in range(500)]
+    grid = [["id", "name"], *([r["id"], r["name"]] for r in rows)]
+    (tmp_path / "a.xlsx").write_bytes(await excel.write({"S": grid}))
+    assert await excel.read(str(tmp_path / "a.xlsx"), "S") == rows

@@ -1,0 +1,27 @@
+"""Input and output files of a task whose scripts run in containers."""
+
+from delf.engine.files.inputs import find_inputs, input_files
+from delf.testing.contracts.bench import Bench, done, failed
+
+
+async def test_the_paths_that_are_told_can_be_opened(make_backend, tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "data.csv").write_text(folder)
+    backend = make_backend()
+    found = find_inputs([str(tmp_path / "a/data.csv"), str(tmp_path / "b/data.csv")])
+    files = input_files(found, backend.visible_path)
+    assert [file.name for file in files] == ["data.csv", "data-2.csv"]
+    async with Bench(backend) as bench:
+        run = await bench.open(files=tuple(found))
+        code = f"[open(name).read() for name in {[file.visible for file in files]}]"
+        assert done(await run(code)).value == ["a", "b"]
+        assert done(await run("open('data-2.csv').read()")).value == "b"
+        failed(await run("open('/workspace/data.csv', 'w')"), "PermissionError")
+
+
+async def test_rows_of_workbooks_go_to_the_host(make_backend):
+    async with Bench(make_backend()) as bench:
+        run = await bench.open(row_files=(".xlsx",))
+        done(await run("add_to_output_files('a.xlsx', [{'a': 1}])"))
+        assert run.host.files == {"a.xlsx": b'{"Sheet1":[["a"],[1]]}'}
