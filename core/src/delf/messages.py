@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant"]
-Purpose = Literal["generate", "prefilter", "summarize", "call", "enrich"]
-"""What a model call is for; usage is reported by purpose."""
+Purpose = Literal["generate", "prefilter", "summarize", "call", "setup"]
+"""What a model call is for; usage is reported by purpose. ``setup`` is apart from a task's cost."""
 
 
 @dataclass(frozen=True, slots=True)

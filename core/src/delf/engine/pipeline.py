@@ -1,7 +1,8 @@
 """The loop, step by step.
 
 1 recall → 2 select → 3 context → 4 generate → 5 preview → 6 execute → 7 rerun → 8 retry →
-9 compose. Steps 4 to 8 are the strategy's; each step is skipped when it has nothing to do.
+9 compose. Steps 4 to 8 are the strategy's; each step is skipped when it has nothing to do. An
+agent's first task sets connections up before step 2.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
 
 async def _work(run: TaskRun, strategy: Strategy) -> str:
     await recall(run)
+    await run.prepare_tools(run)
     await select(run)
     run.open_session()
     await load_context(run)
@@ -128,7 +130,8 @@ async def _finish(run: TaskRun, text: str, error: DelfError | None, started: flo
         # Not an end of the task: it can be resumed where the journal fits.
         await run.log.record(Warned, message=f"not resumed: {error.message}")
         return TaskResult(text=text, error=error, duration_ms=duration_ms)
-    costs = [event.cost_usd for event in run.log.events if isinstance(event, ModelReplied)]
+    replies = [event for event in run.log.events if isinstance(event, ModelReplied)]
+    costs = [event.cost_usd for event in replies if event.purpose != "setup"]
     await run.log.record(
         TaskFinished,
         status=error is None,

@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,9 +32,10 @@ from delf.engine.redaction import (
 )
 from delf.engine.replay import PATIENCE_SECONDS, Replay
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
+from delf.engine.setup import SetUp
 from delf.engine.slots import Slot
 from delf.engine.task import TaskRun
-from delf.engine.toolset import Toolset, load_toolset
+from delf.engine.toolset import load_toolset
 from delf.engine.usage import Ledger, Pricing, load_pricing
 from delf.environment import using_environ
 from delf.errors import AgentStateError, ConfigurationError, DelfError
@@ -115,7 +116,7 @@ class Runtime:
         self._feeds: list[ObserverFeed] = []
         self._stopped = False
         self._warming: asyncio.Future[None] | None = None
-        self._toolset: Toolset
+        self._set_up: SetUp
         self._sandbox: ChosenSandbox
         self._journal: Journal
         self._approvals: Approvals
@@ -132,7 +133,8 @@ class Runtime:
         self._pricing = load_pricing(parts.pricing_files)
         self._redactor = Redactor(self._secrets())
         self._limits = make_limits(config.sandbox_config)
-        self._toolset = await load_toolset(parts.connections)
+        tools = await load_toolset(parts.connections)
+        self._set_up = SetUp(tools, parts.connections)
         self._sandbox = await choose_sandbox(parts.host, config, parts.plugin_options)
         self._journal = self._make(JournalSpec, config.journal)
         self._approvals = Approvals(
@@ -141,7 +143,7 @@ class Runtime:
         for spec in parts.host.specs(ObserverSpec):
             self._feeds.append(ObserverFeed(spec.name, self._make(ObserverSpec, spec.name)))
         self._spec = SessionSpec(
-            tools=self._toolset.names_for_sandbox(),
+            tools=tools.names_for_sandbox(),
             modules=allowed_modules(config.allowed_libs),
             libraries=tuple(config.allowed_libs),
             limits=self._limits,
@@ -235,13 +237,13 @@ class Runtime:
         return self._host.spec(StrategySpec, self._config.strategy)
 
     def _prepare(self, order: TaskOrder, slot: Slot) -> TaskRun:
-        config = self._config
+        config, tools = self._config, self._set_up.tools
         replay = Replay(order.past, PATIENCE_SECONDS)
         redactor = self._redactor
         listeners = [*self._feeds, *order.listeners]
         log = TaskLog(order.task_id, self._journal, listeners, redactor, replay)
         gate = Gate(
-            self._toolset,
+            tools,
             self._approvals.for_task(order, log, slot),
             log,
             self._executor,
@@ -260,19 +262,20 @@ class Runtime:
             redactor=redactor,
             replay=replay,
         )
-        prefilter = choose_prefilter(self._host, config.prefilter_mode, len(self._toolset))
+        prefilter = choose_prefilter(self._host, config.prefilter_mode, len(tools))
         visible = self._sandbox.backend.visible_path
         return TaskRun(
             task=order.task,
             config=config,
             log=log,
-            tools=self._toolset,
+            tools=tools,
             gate=gate,
             asker=asker,
             sandbox=self._sandbox,
-            session_spec=self._spec,
+            session_spec=replace(self._spec, tools=tools.names_for_sandbox()),
             output=OutputFolder(config.output_dir),
             in_background=self._in_background,
+            prepare_tools=self._set_up,
             memory=self._parts.memory,
             prefilter=prefilter,
             seed=replay.seed or secrets.token_hex(16),

@@ -11,7 +11,7 @@ from delf.actions import Action
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
 from delf.permissions import check_permission_names, is_allowed, needs_confirmation
 from delf.protocols.connection import ConnectionLike
-from delf.protocols.prefilter import CatalogEntry
+from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.protocols.sandbox import ToolNames
 
 RESERVED: Final = frozenset(
@@ -77,6 +77,7 @@ class Toolset:
     ) -> None:
         self._allowed = dict(allowed)
         self._hidden = hidden
+        self._catalog: Catalog | None = None
 
     def __len__(self) -> int:
         return len(self._allowed)
@@ -114,14 +115,38 @@ class Toolset:
             f"there is no tool {name!r}{did_you_mean(name, known)}. Available: {listed}"
         )
 
-    def catalog(self) -> tuple[CatalogEntry, ...]:
-        """Every allowed action with its line, for prefilters."""
-        return tuple(CatalogEntry(name=b.name, summary=b.action.summary) for b in self.actions)
+    def catalog(self) -> Catalog:
+        """Every allowed action with its line, for prefilters; made once."""
+        if self._catalog is None:
+            self._catalog = Catalog(
+                CatalogEntry(name=b.name, summary=b.action.summary, tags=b.action.tags)
+                for b in self.actions
+            )
+        return self._catalog
 
     def only(self, names: frozenset[str]) -> Toolset:
         """A part of the set; what is left out counts as unknown."""
         kept = {key: bound for key, bound in self._allowed.items() if bound.name in names}
         return Toolset(kept, self._hidden)
+
+    async def with_reloaded(self, connection: ConnectionLike) -> Toolset:
+        """The set with one connection's actions as they are now, in their old place.
+
+        Raises:
+            ConnectionConfigurationError: When ``allow`` names an unknown action.
+            AgentConfirmationError: When ``confirm`` does.
+        """
+        allowed: dict[tuple[str, str], BoundAction] = {}
+        fresh, hidden = await _bind(connection)
+        for key, bound in self._allowed.items():
+            if bound.connection is connection:
+                allowed.update(fresh)  # all of them where the first was; again changes nothing
+            else:
+                allowed[key] = bound
+        allowed.update(fresh)
+        prefix = f"{connection.name}."
+        kept = {name for name in self._hidden if not name.startswith(prefix)}
+        return Toolset(allowed, frozenset(kept - {connection.name} | hidden))
 
     def names_for_sandbox(self) -> tuple[ToolNames, ...]:
         """The names that scripts find."""
@@ -145,18 +170,30 @@ async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
     allowed: dict[tuple[str, str], BoundAction] = {}
     hidden: set[str] = set()
     for connection in connections:
-        actions = await connection.actions()
-        check_permission_names(connection.allow, "allow", connection.name, actions)
-        check_permission_names(connection.confirm, "confirm", connection.name, actions)
-        for action in actions:
-            method = "" if connection.is_function else action.name
-            name = f"{connection.name}.{method}" if method else connection.name
-            if not is_allowed(connection.allow, action):
-                hidden.add(name)
-                continue
-            asks = needs_confirmation(connection.confirm, action)
-            allowed[connection.name, method] = BoundAction(connection, action, name, asks)
+        found, more = await _bind(connection)
+        allowed |= found
+        hidden |= more
     return Toolset(allowed, frozenset(hidden))
+
+
+async def _bind(
+    connection: ConnectionLike,
+) -> tuple[dict[tuple[str, str], BoundAction], set[str]]:
+    """A connection's allowed actions, and the names of the others."""
+    allowed: dict[tuple[str, str], BoundAction] = {}
+    hidden: set[str] = set()
+    actions = await connection.actions()
+    check_permission_names(connection.allow, "allow", connection.name, actions)
+    check_permission_names(connection.confirm, "confirm", connection.name, actions)
+    for action in actions:
+        method = "" if connection.is_function else action.name
+        name = f"{connection.name}.{method}" if method else connection.name
+        if not is_allowed(connection.allow, action):
+            hidden.add(name)
+            continue
+        asks = needs_confirmation(connection.confirm, action)
+        allowed[connection.name, method] = BoundAction(connection, action, name, asks)
+    return allowed, hidden
 
 
 def check_connection_names(connections: Sequence[ConnectionLike]) -> None:

@@ -44,7 +44,7 @@ class ToolCallTrace:
 
 
 _CALL_FIELDS = tuple(item.name for item in fields(ToolCallTrace))
-_APART = ("tool_calls", "api_enrichment")
+_APART = ("tool_calls",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +56,28 @@ class ModelCallTrace:
     usage: Usage
     cost_usd: float | None
     duration_ms: float
+
+
+@dataclass(slots=True, kw_only=True)
+class SetupTrace:
+    """What connections had a model do before the agent's first task.
+
+    Args:
+        usage: Its tokens, which are none of the task's.
+        cost_usd: Its price, which is none of the task's; None where it is not known.
+        calls: How many times a model was asked; 0 when all of it was cached.
+        duration_ms: How long it took.
+    """
+
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+    calls: int = 0
+    duration_ms: float = 0.0
+
+    @property
+    def cached(self) -> bool:
+        """Whether nothing had to be asked."""
+        return self.calls == 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +132,7 @@ class Trace:
         self.usage = Usage()
         self.total_cost_usd: float | None = 0.0
         self.duration_ms: float | None = None
-        self.api_enrichment: Any = None
+        self.api_enrichment: SetupTrace | None = None
         self._calls: dict[int, ToolCallTrace] = {}
         for event in events:
             self.add(event)
@@ -135,6 +157,8 @@ class Trace:
                 self._line("say", event.text.strip(), "success", event.at)
             case ev.StepFinished():
                 at = event.at - event.duration_ms / 1000
+                if event.step == "setup":
+                    self._setup().duration_ms += event.duration_ms
                 self._line("phase", event.step, "success", at, event.duration_ms)
             case ev.RerunRequested():
                 self.reruns.append(
@@ -197,11 +221,19 @@ class Trace:
                 duration_ms=event.duration_ms,
             )
         )
+        if event.purpose == "setup":
+            setup = self._setup()
+            setup.calls += 1
+            setup.usage = setup.usage + event.usage
+            setup.cost_usd = _sum(setup.cost_usd, event.cost_usd)
+            return
         self.usage = self.usage + event.usage
-        if event.cost_usd is None or self.total_cost_usd is None:
-            self.total_cost_usd = None
-        else:
-            self.total_cost_usd += event.cost_usd
+        self.total_cost_usd = _sum(self.total_cost_usd, event.cost_usd)
+
+    def _setup(self) -> SetupTrace:
+        if self.api_enrichment is None:
+            self.api_enrichment = SetupTrace()
+        return self.api_enrichment
 
     def summary(self) -> str:
         """The task in a few lines: sandbox, calls, tokens, cost, steps."""
@@ -209,7 +241,6 @@ class Trace:
         for call in self.tool_calls:
             by_status[call.status] = by_status.get(call.status, 0) + 1
         outcomes = ", ".join(f"{count} {status}" for status, count in by_status.items()) or "none"
-        cost = "unknown" if self.total_cost_usd is None else f"${self.total_cost_usd:.6f}"
         lines = [
             f"task      {self.task_id}",
             f"sandbox   {self.sandbox or '-'} ({self.isolation or '-'})",
@@ -218,8 +249,11 @@ class Trace:
                 f"models    {len(self.model_calls)} calls, {self.usage.input_tokens} tokens in "
                 f"({self.usage.cached_tokens} cached), {self.usage.output_tokens} out"
             ),
-            f"cost      {cost}",
+            f"cost      {_dollars(self.total_cost_usd)}",
         ]
+        if self.api_enrichment is not None:
+            cached = " (cached)" if self.api_enrichment.cached else ""
+            lines.append(f"set-up    {_dollars(self.api_enrichment.cost_usd)}{cached}")
         if self.duration_ms is not None:
             lines.append(f"time      {self.duration_ms:.0f} ms")
         phases = [line for line in self.timeline if line.kind == "phase"]
@@ -238,3 +272,11 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"<Trace {self.task_id}: {len(self.tool_calls)} calls>"
+
+
+def _sum(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first + second
+
+
+def _dollars(cost: float | None) -> str:
+    return "unknown" if cost is None else f"${cost:.6f}"
