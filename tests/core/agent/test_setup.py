@@ -144,7 +144,7 @@ def test_a_failure_is_a_warning(failure, make_agent, scripted_model, caplog) -> 
     response = make_agent(Broken()).run("Look.")
     assert (response.status, response.text) == (True, "7")
     (warning,) = response.trace.warnings
-    assert warning.startswith("shop is used without its set-up: ")
+    assert warning.startswith("shop is not wholly set up: ")
     assert "inside the plugin" not in warning
 
 

@@ -464,44 +464,6 @@ async def test_shapes_are_learnt_and_values_are_not(tmp_path: pathlib.Path) -> N
     assert b"private" not in kept
 
 
-async def test_descriptions_are_improved_once_a_version(tmp_path: pathlib.Path) -> None:
-    file = tmp_path / "pets.json"
-    file.write_text(json.dumps(PETS))
-    settings = {"name": "api", "cache": True, "cache_dir": str(tmp_path / "cache")}
-    asked: list[str] = []
-
-    async def ask(question: str) -> str:
-        asked.append(question)
-        better = {"get_pet": "Looks a pet\nup ``` by id", "other": "x", "get_photo": 5}
-        return f"Here:\n```json\n{json.dumps(better)}\n```"
-
-    tool = APITool(str(file), **settings)
-    assert await tool.improve(ask) == 1
-    assert await tool.improve(ask) == 1
-    assert len(asked) == 1
-    assert "delete_pet: DELETE /pets/{petId} (petId) Remove a pet" in asked[0]
-    summaries = {a.name: a.summary for a in await tool.actions()}
-    assert summaries["get_pet"] == f"Looks a pet up {chr(39) * 3} by id"
-    assert summaries["list_pets"] == "List pets"
-    again = APITool(str(file), enrich=True, **settings)
-    assert {a.name: a.summary for a in await again.actions()} == summaries
-    assert await again.improve(ask) == 1
-    assert len(asked) == 1
-
-
-async def test_improvements_come_in_batches() -> None:
-    asked: list[str] = []
-
-    async def ask(question: str) -> str:
-        asked.append(question)
-        return "no idea" if len(asked) == 1 else '{"r199": "The last thing"}'
-
-    tool = APITool(big(200), name="api", allow=True)
-    assert await tool.improve(ask) == 1
-    assert len(asked) == 4
-    assert max(map(len, asked)) < 13_000
-
-
 # -- hostile specifications --------------------------------------------------------------
 
 

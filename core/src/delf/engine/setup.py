@@ -48,17 +48,21 @@ class SetUp:
 
     async def _set_up(self, connection: SupportsSetup, run: TaskRun) -> None:
         try:
-            if await connection.setup(_asker(run)):
-                self.tools = await self.tools.with_reloaded(connection)
+            if not await connection.setup(_asker(run)):
+                return
         except DelfError as error:
             await _warn(run, connection, error.message)
         except Exception as error:
             _log.exception("the set-up of %s failed", connection.name)
             await _warn(run, connection, f"an unexpected {type(error).__name__}")
+        try:  # what was done before a failure is used, too
+            self.tools = await self.tools.with_reloaded(connection)
+        except DelfError as error:
+            await _warn(run, connection, error.message)
 
 
 async def _warn(run: TaskRun, connection: ConnectionLike, reason: str) -> None:
-    message = f"{connection.name} is used without its set-up: {reason}"
+    message = f"{connection.name} is not wholly set up: {reason}"
     await run.log.record(Warned, message=message)
 
 
