@@ -9,7 +9,7 @@ from typing import Final
 
 # BM25: how soon a repeated word counts no more, and how much long texts are held back.
 _SATURATION: Final = 1.2
-_LENGTH: Final = 0.5
+_LENGTH: Final = 0.4
 _WORD: Final = re.compile(r"[^\W_]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
 _STOP: Final = frozenset(
@@ -51,7 +51,7 @@ class Ranking:
         for number, fields in enumerate(texts):
             weights: dict[str, float] = {}
             for text, weight in fields:
-                for word in words_of(text):
+                for word in dict.fromkeys(words_of(text)):  # said again is not said louder
                     weights[word] = weights.get(word, 0.0) + weight
             for word, weight in weights.items():
                 self._postings.setdefault(word, []).append((number, weight))

@@ -12,9 +12,9 @@ from delf.ranking import Ranking
 Ask = Callable[[str], Awaitable[str]]
 """Asks the light model one question; its cost is counted."""
 
-_NAME: Final = 3.0
-_TAGS: Final = 2.0
-_SUMMARY: Final = 1.5
+_NAME: Final = 2.0
+_TAGS: Final = 1.0
+_SUMMARY: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

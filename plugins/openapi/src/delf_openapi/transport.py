@@ -225,6 +225,12 @@ class Transport:
                 return Answer(*head, b"".join(parts))
         except TimeoutError:
             raise httpx.ReadTimeout("the whole exchange took too long") from None
+        except httpx.LocalProtocolError:  # its text may hold a header's value
+            raise ToolExecutionError(f"{label}: it cannot be sent as HTTP") from None
+        except httpx.RemoteProtocolError as error:
+            if "location header" not in str(error):
+                raise
+            raise ToolExecutionError(f"{label}: it redirects to no valid address") from None
         except httpx.InvalidURL:
             raise ToolExecutionError(f"{label}: its address is not valid") from None
         except httpx.DecodingError:
