@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import gzip
 import json
+import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from delf.errors import ToolExecutionError, ToolRefusedError
+from delf.errors import DelfError, ToolExecutionError, ToolRefusedError
 from delf_openapi import APITool
 from delf_openapi.transport import Transport
-from support.openapi_specs import body, one, param
+from support.openapi_specs import PETS, body, one, param
 from support.raw_http import RawServer, Reply, Seen, raw_server
 
 KEY = "k-5ecret"
@@ -284,3 +288,52 @@ async def test_logs_of_others_are_left_alone(open_api, invoke, server: RawServer
     async with httpx.AsyncClient() as client:
         await client.get(f"{server.url}/other")
     assert "/other" in caplog.text
+
+
+JUNK: list[Any] = [
+    None, 0, -1, 5.5, True, "", "x", "a\nb\"'`{}", "9" * 400, "\ud800", 10**30,
+    [], {}, [[]], [None], {"a": None}, {"": ""}, {"$ref": "#/"}, {"$ref": "#/paths"},
+    {"$ref": "#/components/schemas/Pet"}, {"$ref": 5}, {"$ref": "nope.json"},
+    {"type": ["string", None]}, {"type": 5}, {"enum": {}}, {"allOf": 5}, {"oneOf": [None]},
+    {"properties": [1]}, {"required": "a"}, {"required": [[]]}, {"content": {"*": None}},
+]  # fmt: skip
+
+
+def places_of(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if path:
+        yield path
+    if isinstance(tree, (dict, list)):
+        pairs = tree.items() if isinstance(tree, dict) else enumerate(tree)
+        for key, part in pairs:
+            yield from places_of(part, (*path, key))
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_damaged_specifications_never_break_the_plugin(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(40):
+        document = copy.deepcopy(PETS)
+        for path in chance.choices(list(places_of(PETS)), k=chance.choice([1, 1, 2, 5])):
+            with contextlib.suppress(KeyError, IndexError, TypeError):
+                holder: Any = document
+                for key in path[:-1]:
+                    holder = holder[key]
+                holder[path[-1]] = copy.deepcopy(chance.choice(JUNK))
+        with contextlib.suppress(DelfError):
+            tool = APITool(document, name="api", base_url="http://127.0.0.1:9")
+            for action in await tool.actions():
+                given = {p.name: chance.choice([1, "x", {"a": 1}, [1]]) for p in action.parameters}
+                with contextlib.suppress(DelfError):
+                    action.validate(given)
+                await tool._describe(action.name)
+            tool.inspect(verbose=True)
+
+
+async def test_a_choice_of_very_many_values(open_api):
+    values = [f"value-{number}" for number in range(100_000)]
+    tool = open_api(one({"parameters": [param("q", schema={"enum": values})]}))
+    (action,) = await tool.actions()
+    assert len(action.signature) < 400
+    with pytest.raises(ToolRefusedError) as caught:
+        action.validate({"q": "valeu-7"})
+    assert len(str(caught.value)) < 2000

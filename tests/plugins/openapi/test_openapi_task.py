@@ -136,10 +136,9 @@ def test_the_command_line(delf_project: DelfProject) -> None:
         assert KEY not in text
 
 
-def test_inspect_on_the_command_line(delf_project: DelfProject) -> None:
+@pytest.mark.parametrize("key", ["spec", "connections.openapi.spec"])
+def test_inspect_on_the_command_line(key: str, delf_project: DelfProject) -> None:
     delf_project.write("pets.json", json.dumps(PETS))
-    result = delf_project.run(
-        "inspect", "openapi", "--set", "connections.openapi.spec=pets.json", "--json"
-    )
+    result = delf_project.run("inspect", "openapi", "--set", f"{key}=pets.json", "--json")
     found = result.succeeded().json
     assert (found["total"], found["methods"][0]["name"]) == (5, "list_pets")

@@ -16,6 +16,7 @@ from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import is_private, loads
 
 _MARGIN: Final = 30.0
+_MARGIN_SHARE: Final = 0.1
 _SECONDS: Final = 300.0
 
 
@@ -71,7 +72,7 @@ class Tokens:
                 f"{self._name}: no OAuth2 token was given: status {answer.status}",
                 hint="check client_id, client_secret and scopes",
             ) from None
-        self._known[url] = token, time.monotonic() + max(0.0, seconds - _MARGIN)
+        self._known[url] = token, time.monotonic() + seconds - min(_MARGIN, seconds * _MARGIN_SHARE)
         return token
 
     def _request(self, url: str, *, in_body: bool) -> Request:
