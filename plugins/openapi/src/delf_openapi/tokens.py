@@ -66,7 +66,8 @@ class Tokens:
             answer = await self._send(self._request(url, in_body=True))
         try:
             body: Any = loads(answer.content)
-            token, seconds = str(body["access_token"]), float(body.get("expires_in") or _SECONDS)
+            token, told = str(body["access_token"]), body.get("expires_in")
+            seconds = _SECONDS if told is None else float(told)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ToolExecutionError(
                 f"{self._name}: no OAuth2 token was given: status {answer.status}",
