@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import json
 import logging
+import re
 import resource
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT.parent / "shared/data/openapi"
+SPEC = re.compile(rb"""(?:^|[{,"'\s])(?:openapi|swagger)["']?\s*:\s*["']?[23]\.""")
 
 
 def _peak() -> float:
@@ -132,10 +134,7 @@ def main() -> None:
         print(f"{options.folder} is not here")
         return
     specs = sorted(p for p in options.folder.rglob("*") if p.suffix in (".json", ".yaml"))
-    words = (b'"openapi":', b'"swagger":', b"openapi:", b"swagger:")
-    specs = [
-        p for p in specs if b"paths" in (data := p.read_bytes()) and any(w in data for w in words)
-    ]
+    specs = [p for p in specs if SPEC.search(data := p.read_bytes()) and b"paths" in data]
     heads = ("actions", "skipped", "stubs", "first 100")
     wide = " ".join(f"{head:>9}" for head in heads)
     times = f"{'cold s':>7} {'cpu':>6} {'cached ms':>9} {'cpu':>6}"
