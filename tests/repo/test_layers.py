@@ -21,6 +21,7 @@ CONTRACTS = frozenset(
         "delf.messages",
         "delf.permissions",
         "delf.protocols",
+        "delf.ranking",
         "delf.settings",
         "delf.signatures",
         "delf.specs",

@@ -141,7 +141,8 @@ class Judge:
     openapi-core does the work. What it has no notion of is taken out of its specification and
     judged here by jsonschema: bracketed names (``deepObject`` with lists, forms like Stripe's).
     What it takes for granted is told to it: that a ``readOnly`` parameter may be sent, that
-    ``*/*`` was JSON, and that a file's bytes are a string (3.1).
+    ``*/*`` was JSON, that a file's bytes are a string (3.1), and that a parameter which can only
+    be ``true`` is no text although nothing says its type.
     """
 
     def __init__(self, giver: Giver, operation: Operation, host: str) -> None:
@@ -214,6 +215,9 @@ class Judge:
         for word in ("oneOf", "anyOf", "allOf"):
             if word in found:
                 found[word] = [self._writable(part) for part in found[word]]
+        kinds = {type(value) for value in found.get("enum", ())}
+        if kinds == {bool} and "type" not in found:
+            found["type"] = "boolean"
         return found
 
     def _is_nested(self, found: dict[str, Any]) -> bool:

@@ -32,6 +32,7 @@ class Action:
         call: Makes the call with validated arguments as keywords; plain or async.
         handle_error: What becomes of a ``ToolException``; see :func:`delf.tools.tool`.
         schema: The arguments as a JSON schema, made on demand.
+        tags: Words that it is sorted under, for searching.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
     """
 
@@ -45,6 +46,7 @@ class Action:
     call: Callable[..., Any]
     handle_error: bool | str | Callable[[Exception], str] = False
     schema: Callable[[], dict[str, Any]] | None = None
+    tags: tuple[str, ...] = ()
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:

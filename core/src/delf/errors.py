@@ -45,7 +45,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import ClassVar
+from itertools import islice
+from typing import ClassVar, Final
 
 
 class DelfError(Exception):
@@ -340,6 +341,11 @@ class ReplayMismatch(DelfError):  # noqa: N818 - a finding, not a fault
     code = "ERR-REPLAY-001"
 
 
+# Comparing takes time with the length of both; what is longer was not mistyped.
+_MOST_COMPARED: Final = 2000
+_LONGEST_COMPARED: Final = 100
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A suggestion for a mistyped name, ready to append to a message.
 
@@ -350,5 +356,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     Returns:
         ``"; did you mean 'x'?"``, or an empty string when nothing is close.
     """
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    listed = list(islice(known, _MOST_COMPARED))
+    close = difflib.get_close_matches(name[:_LONGEST_COMPARED], listed, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -21,6 +21,7 @@ EVENT_VERSION: Final = 1
 
 Step = Literal[
     "recall",
+    "setup",
     "select",
     "context",
     "generate",

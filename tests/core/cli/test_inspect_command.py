@@ -24,8 +24,9 @@ def test_an_instance_with_a_missing_variable(run, here):
     result = run("inspect", "shop")
     assert result.exit_code == 0
     assert "SHOP_URL is not set" in result.stdout
-    url = "connections.shop.url=sqlite:///x.db"
-    assert "note:" not in run("inspect", "shop", "--set", url).stdout
+    for key in ("connections.shop.url", "url"):
+        set_url = ("--set", f"{key}=sqlite:///x.db")
+        assert "note:" not in run("inspect", "shop", *set_url).stdout
 
 
 def test_json(run, here):

@@ -141,7 +141,7 @@ async def test_a_mismatch_shows_the_first_difference(tmp_path):
         (whole(ask()), ask(settings={"seed": 1}), "asked {'seed': 1}"),
         (whole(ask()), ModelRequest(messages=ask().messages[:1]), "recorded 2, asked 1"),
         (by_hand("hi", "March", "x"), ask(), "does not contain 'March', 'x'"),
-        (by_hand("hi", purpose="enrich"), ask(), "recorded 'enrich', asked 'generate'"),
+        (by_hand("hi", purpose="setup"), ask(), "recorded 'setup', asked 'generate'"),
     ],
 )
 async def test_what_a_mismatch_names(line, asked, expected, tmp_path):

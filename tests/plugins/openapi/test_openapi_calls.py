@@ -156,6 +156,115 @@ async def test_oauth_client_credentials(invoke):
     assert server.last.header("authorization") == "Bearer t2"
 
 
+class TokenServer:
+    """Gives tokens to the client ``me``, and lets calls with the newest of them pass."""
+
+    def __init__(self, seconds: Any = 3600, *, in_body: bool = False) -> None:
+        self.seconds = seconds
+        self.in_body = in_body
+        self.given = 0
+        self.url = ""
+
+    def __call__(self, seen: Seen) -> Reply:
+        if seen.path == "/token":
+            basic = "Basic " + base64.b64encode(b"me:s3cret").decode()
+            known = b"client_secret=s3cret" in seen.body if self.in_body else False
+            if not known and (self.in_body or seen.header("authorization") != basic):
+                return Reply(401, b'{"error": "invalid_client"}')
+            self.given += 1
+            token = {"access_token": f"t{self.given}", "expires_in": self.seconds}
+            return Reply(200, json.dumps(token).encode())
+        return Reply(200 if seen.header("authorization") == f"Bearer t{self.given}" else 401)
+
+    def tool(self, url: str, **settings: Any) -> APITool:
+        flow = {"tokenUrl": f"{url}/token", "scopes": {}}
+        scheme = {"type": "oauth2", "flows": {"clientCredentials": flow}}
+        document = one({"security": [{"o": []}]}, components={"securitySchemes": {"o": scheme}})
+        settings = {"client_id": "me", "client_secret": "s3cret", **settings}
+        return APITool(document, name="api", base_url=url, **settings)
+
+
+async def test_an_expired_token_is_replaced(invoke):
+    tokens = TokenServer(seconds=0)
+    async with raw_server(tokens) as server:
+        tool = tokens.tool(server.url)
+        for _ in range(3):
+            await invoke(tool, "call")
+        await tool.aclose()
+    assert tokens.given == 3
+
+
+async def test_a_token_that_was_withdrawn_is_replaced_once(invoke):
+    tokens = TokenServer()
+    async with raw_server(tokens) as server:
+        tool = tokens.tool(server.url)
+        await invoke(tool, "call")
+        tokens.given += 1  # somebody else was given a newer one
+        await invoke(tool, "call")
+        assert tokens.given == 3
+        server.answer = lambda seen: tokens(seen) if seen.path == "/token" else Reply(401)
+        with pytest.raises(APIError, match="401"):
+            await invoke(tool, "call")
+        assert tokens.given == 4
+        await tool.aclose()
+
+
+async def test_calls_at_once_share_a_token(invoke):
+    tokens = TokenServer()
+    async with raw_server(tokens) as server:
+        tool = tokens.tool(server.url)
+        await asyncio.gather(*(invoke(tool, "call") for _ in range(10)))
+        await tool.aclose()
+    assert tokens.given == 1
+
+
+async def test_a_secret_that_is_taken_in_the_body_only(invoke):
+    tokens = TokenServer(in_body=True)
+    async with raw_server(tokens) as server:
+        tool = tokens.tool(server.url)
+        await invoke(tool, "call")
+        await tool.aclose()
+    assert tokens.given == 1
+
+
+async def test_no_token_is_said_without_the_secret(invoke):
+    tokens = TokenServer()
+    async with raw_server(tokens) as server:
+        tool = tokens.tool(server.url, client_secret="wr0ng-secret")
+        with pytest.raises(ToolExecutionError, match="no OAuth2 token was given: status 401") as e:
+            await invoke(tool, "call")
+        assert "wr0ng" not in f"{e.value}{e.value.hint}"
+        assert [seen.path for seen in server.seen] == ["/token", "/token"]
+        await tool.aclose()
+
+
+async def test_a_secret_is_not_sent_in_the_clear(invoke):
+    tokens = TokenServer()
+    async with raw_server(tokens) as server:
+        tool = tokens.tool(server.url, token_url="http://93.184.216.34/token")
+        with pytest.raises(ToolExecutionError, match="not secure"):
+            await invoke(tool, "call")
+        await tool.aclose()
+
+
+async def test_links_to_further_pages_can_be_read(open_api, invoke, server: RawServer):
+    def answer(seen: Seen) -> Reply:
+        page = int(seen.query.partition("page=")[2] or 1)
+        more = {"Link": f'<{server.url}/x?page={page + 1}>; rel="next"'} if page < 3 else {}
+        return Reply(200, f"[{page}]".encode(), {"Content-Type": "application/json", **more})
+
+    server.answer = answer
+    tool = open_api(one({"parameters": [param("page", schema={"type": "integer"})]}))
+    found: list[int] = []
+    page: int | None = 1
+    while page is not None:
+        whole = await invoke(tool, "call", page=page, full_response=True)
+        found += whole["body"]
+        link = whole["headers"].get("link", "")
+        page = int(link.partition("page=")[2].partition(">")[0]) if 'rel="next"' in link else None
+    assert found == [1, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("document", "settings", "target"),
     [

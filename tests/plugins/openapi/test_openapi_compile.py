@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pathlib
 import sys
-import time
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from delf.errors import (
     ConnectionConfigurationError,
     ConnectionFileNotFoundError,
     ConnectionUnavailableError,
+    ToolRefusedError,
 )
 from delf_openapi import APITool
 from delf_openapi.failures import SpecError
@@ -464,44 +464,6 @@ async def test_shapes_are_learnt_and_values_are_not(tmp_path: pathlib.Path) -> N
     assert b"private" not in kept
 
 
-async def test_descriptions_are_improved_once_a_version(tmp_path: pathlib.Path) -> None:
-    file = tmp_path / "pets.json"
-    file.write_text(json.dumps(PETS))
-    settings = {"name": "api", "cache": True, "cache_dir": str(tmp_path / "cache")}
-    asked: list[str] = []
-
-    async def ask(question: str) -> str:
-        asked.append(question)
-        better = {"get_pet": "Looks a pet\nup ``` by id", "other": "x", "get_photo": 5}
-        return f"Here:\n```json\n{json.dumps(better)}\n```"
-
-    tool = APITool(str(file), **settings)
-    assert await tool.improve(ask) == 1
-    assert await tool.improve(ask) == 1
-    assert len(asked) == 1
-    assert "delete_pet: DELETE /pets/{petId} (petId) Remove a pet" in asked[0]
-    summaries = {a.name: a.summary for a in await tool.actions()}
-    assert summaries["get_pet"] == f"Looks a pet up {chr(39) * 3} by id"
-    assert summaries["list_pets"] == "List pets"
-    again = APITool(str(file), enrich=True, **settings)
-    assert {a.name: a.summary for a in await again.actions()} == summaries
-    assert await again.improve(ask) == 1
-    assert len(asked) == 1
-
-
-async def test_improvements_come_in_batches() -> None:
-    asked: list[str] = []
-
-    async def ask(question: str) -> str:
-        asked.append(question)
-        return "no idea" if len(asked) == 1 else '{"r199": "The last thing"}'
-
-    tool = APITool(big(200), name="api", allow=True)
-    assert await tool.improve(ask) == 1
-    assert len(asked) == 4
-    assert max(map(len, asked)) < 13_000
-
-
 # -- hostile specifications --------------------------------------------------------------
 
 
@@ -566,19 +528,15 @@ async def test_a_bomb_of_references() -> None:
         method="post",
         components={"schemas": schemas},
     )
-    started = time.perf_counter()
     (action,) = (await actions_of(document)).values()
     assert len(action.signature) < 4000
     value = {"a": {"a": {"b": {"x": "1"}}}}
     name = action.parameters[0].name
     action.validate({name: value} if name == "body" else value)
-    assert time.perf_counter() - started < 10
 
 
 async def test_a_hundred_thousand_operations() -> None:
-    started = time.perf_counter()
     assert len(await actions_of(big(100_000))) == 102
-    assert time.perf_counter() - started < 15
 
 
 async def test_names_that_try_to_be_code() -> None:
@@ -635,9 +593,42 @@ async def test_a_document_that_is_too_large(tmp_path: pathlib.Path) -> None:
         await actions_of(str(file))
 
 
-async def test_a_pattern_that_would_take_for_ever() -> None:
-    found = param("q", schema={"type": "string", "pattern": "^(a+)+$"})
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^(a+)+$",
+        "^((a+))+$",
+        "^(a|a)*$",
+        "^(a|aa)+$",
+        "^(a?){60}a{60}$",
+        "^(?:(?:a*)b?)*$",
+        "^a*a*a*a*a*a*$",
+        "(.*)(.*)(.*)(.*)x",
+        r"^(a*)\1*\1*b$",
+        "^(?=(a+)+$)a",
+    ],
+)
+async def test_a_pattern_that_would_take_for_ever(pattern: str) -> None:
+    found = param("q", schema={"type": "string", "pattern": pattern})
     (action,) = (await actions_of(one({"parameters": [found]}))).values()
-    started = time.perf_counter()
-    action.validate({"q": "a" * 60 + "!"})
-    assert time.perf_counter() - started < 1
+    action.validate({"q": "a" * 390 + "!"})  # or the test's time runs out
+
+
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        ("^[a-z]+$", "abc", "ABC"),
+        ("^[a-z]+-[a-z]+-\\d+$", "a-b-1", "a-b-c"),
+        ("^(GET|POST)$", "GET", "PUT"),
+        ("/^x$/", "x", "y"),
+        ("^.{2,4}$", "abc", "a"),
+        ("^\\d{4}-\\d\\d$", "2026-01", "26-1"),
+        ("^[A-Z]{3}$", "EUR", "EUR\n"),
+    ],
+)
+async def test_patterns_are_checked(pattern: str, good: str, bad: str) -> None:
+    found = param("q", schema={"type": "string", "pattern": pattern})
+    (action,) = (await actions_of(one({"parameters": [found]}))).values()
+    assert action.validate({"q": good}) == {"q": good}
+    with pytest.raises(ToolRefusedError, match="must match the pattern"):
+        action.validate({"q": bad})

@@ -148,7 +148,18 @@ async def test_the_defaults_of_each_place(open_api, invoke, server: RawServer):
 
 
 @pytest.mark.parametrize(
-    "value", ["a/b", "../../admin", "a?b=c", "a#b", "%2e%2e", "//evil.example", "\\x"]
+    "value",
+    [
+        "a/b",
+        "a?b=c",
+        "a#b",
+        "%2e%2e",
+        "%2e%2e%2f",
+        "//evil.example",
+        "\\x",
+        "@evil.example",
+        "v1..2",
+    ],
 )
 async def test_a_path_argument_stays_one_segment(value, open_api, invoke, server: RawServer):
     tool = open_api(one({"parameters": [param("id", "path", required=True)]}, "/items/{id}/x"))
@@ -158,7 +169,7 @@ async def test_a_path_argument_stays_one_segment(value, open_api, invoke, server
     assert server.last.target.endswith("/x")
 
 
-@pytest.mark.parametrize("value", ["", ".", ".."])
+@pytest.mark.parametrize("value", ["", ".", "..", "../../admin", "a/../b", "..\\x", "a/.."])
 async def test_a_path_argument_that_would_lead_elsewhere_is_refused(
     value, open_api, invoke, server
 ):

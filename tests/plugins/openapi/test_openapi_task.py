@@ -96,6 +96,51 @@ def test_three_operations_of_stripe(answer: bool, specs: pathlib.Path) -> None:
     assert KEY not in json.dumps(response.to_dict(), default=str)
 
 
+PEEKING = """\
+for look in (lambda: open("/proc/self/environ").read(), lambda: vars(stripe), lambda: globals()):
+    try:
+        print(repr(look()))
+    except Exception as error:
+        print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize("approve", ["all", "none"])
+def test_three_operations_of_stripe_on_the_command_line(
+    approve: str, specs: pathlib.Path, delf_project: DelfProject
+) -> None:
+    names = ["get_customers", "post_invoices", "get_invoices_invoice"]
+    billing = Billing()
+    with threaded_server(billing) as server:
+        delf_project.config(f"""
+            [agent]
+            journal = "sql"
+            retry_count = 0
+
+            [connections.stripe]
+            type = "openapi"
+            spec = {json.dumps(str(specs / "stripe_spec3_2022-04-12.json"))}
+            base_url = "{server.url}"
+            allow = {json.dumps(names)}
+            token = "${{STRIPE_KEY}}"
+        """)
+        llm = delf_project.model(BILLING + PEEKING)
+        task = ("run", "Bill Ada for order 7.", "-c", "stripe", "--llm", llm, "--sandbox", "local")
+        secret = {"STRIPE_KEY": KEY, "DELF_JOURNAL_SQL_URL": "runs.db"}
+        done = delf_project.run(*task, "--approve", approve, "--events", **secret)
+    if approve == "all":
+        assert "200 in_1 draft" in done.succeeded().stdout
+        assert [m["metadata[order]"] for m in billing.made] == [["7"]]
+    else:
+        assert done.exit_code != 0
+        assert billing.made == []
+    journal = b"".join(p.read_bytes() for p in delf_project.root.glob("runs.db*"))
+    assert b"post_invoices" in journal
+    assert KEY.encode() not in journal
+    for text in (done.stdout, done.stderr, *delf_project.prompts):
+        assert KEY not in text
+
+
 def test_the_command_line(delf_project: DelfProject) -> None:
     delf_project.write("pets.json", json.dumps(PETS))
     script = """
@@ -136,10 +181,9 @@ def test_the_command_line(delf_project: DelfProject) -> None:
         assert KEY not in text
 
 
-def test_inspect_on_the_command_line(delf_project: DelfProject) -> None:
+@pytest.mark.parametrize("key", ["spec", "connections.openapi.spec"])
+def test_inspect_on_the_command_line(key: str, delf_project: DelfProject) -> None:
     delf_project.write("pets.json", json.dumps(PETS))
-    result = delf_project.run(
-        "inspect", "openapi", "--set", "connections.openapi.spec=pets.json", "--json"
-    )
+    result = delf_project.run("inspect", "openapi", "--set", f"{key}=pets.json", "--json")
     found = result.succeeded().json
     assert (found["total"], found["methods"][0]["name"]) == (5, "list_pets")

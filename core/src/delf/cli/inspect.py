@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from delf.errors import DelfError
     from delf.plugins.host import PluginHost
     from delf.settings import PluginSettings
+
+
+_SECTIONS: Final = ("agent", "connections", "plugins")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +51,7 @@ class _Look:
     "overrides",
     metavar="KEY=VALUE",
     multiple=True,
-    help="A setting, as connections.shop.url=… May be repeated.",
+    help="A setting of CONNECTION, as url=… May be repeated.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show parameters and settings, too.")
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
@@ -75,7 +78,7 @@ def _look(state: State, name: str, overrides: Sequence[str]) -> _Look:
     from delf.config.connections import make_connection
     from delf.errors import DelfError
 
-    project = state.load_project(overrides)
+    project = state.load_project([_of_connection(text, name) for text in overrides])
     host = state.discover(project.environ)
     entry = project.connections.get(name)
     type_name = entry.type if entry is not None else name
@@ -92,6 +95,13 @@ def _look(state: State, name: str, overrides: Sequence[str]) -> _Look:
         actions=actions,
         instance=instance,
     )
+
+
+def _of_connection(override: str, name: str) -> str:
+    """``url=…`` as the connection's own setting; whole paths stay as they are."""
+    if override.partition("=")[0].partition(".")[0].strip() in _SECTIONS:
+        return override
+    return f"connections.{name}.{override.lstrip()}"
 
 
 async def _actions(instance: Any) -> Sequence[Action]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _DOING: Final = {
     "recall": "remembering",
+    "setup": "getting tools ready",
     "select": "choosing tools",
     "context": "looking at the connections",
     "generate": "writing a script",

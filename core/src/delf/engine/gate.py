@@ -75,6 +75,10 @@ class Gate:
         self._numbers = itertools.count(self._replay.last_call + 1)
         self._closed = False
 
+    def use(self, tools: Toolset) -> None:
+        """Let other tools be called from now on."""
+        self._tools = tools
+
     def close(self) -> None:
         """The task is over: no call starts any more."""
         self._closed = True

@@ -1,7 +1,8 @@
 """The loop, step by step.
 
 1 recall → 2 select → 3 context → 4 generate → 5 preview → 6 execute → 7 rerun → 8 retry →
-9 compose. Steps 4 to 8 are the strategy's; each step is skipped when it has nothing to do.
+9 compose. Steps 4 to 8 are the strategy's; each step is skipped when it has nothing to do. An
+agent's first task sets connections up before step 2.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ async def _work(run: TaskRun, strategy: Strategy) -> str:
     if not run.replay:
         run.asker.ledger.check()
     await recall(run)
+    await run.prepare_tools(run)
     await select(run)
     run.open_session()
     await load_context(run)

@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,9 +39,10 @@ from delf.engine.redaction import (
 )
 from delf.engine.replay import PATIENCE_SECONDS, Replay
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
+from delf.engine.setup import SetUp
 from delf.engine.slots import Slot
 from delf.engine.task import TaskRun
-from delf.engine.toolset import Toolset, load_toolset
+from delf.engine.toolset import load_toolset
 from delf.engine.usage import Ledger
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
@@ -125,7 +126,7 @@ class Runtime:
         self._stopped = False
         self._working = 0
         self._warming: asyncio.Future[None] | None = None
-        self._toolset: Toolset
+        self._set_up: SetUp
         self._sandbox: ChosenSandbox
         self._inputs: list[InputFile]
         self._formats: Formats
@@ -151,7 +152,7 @@ class Runtime:
         self._formats = Formats(parts.host)
         tools = await load_toolset(parts.connections)
         built_in = [Files(self._inputs, self._formats)] if inputs else []
-        self._toolset = await tools.with_builtins(built_in)
+        self._set_up = SetUp(await tools.with_builtins(built_in), parts.connections)
         self._journal = await open_journal(self._make(JournalSpec, config.journal))
         self._approvals = Approvals(
             config.approval_mode,
@@ -163,7 +164,7 @@ class Runtime:
         )
         for spec in parts.host.specs(ObserverSpec):
             self._feeds.append(ObserverFeed(spec.name, self._make(ObserverSpec, spec.name)))
-        everything = await self._toolset.with_builtins([LLM()])
+        everything = await self._set_up.tools.with_builtins([LLM()])
         self._spec = SessionSpec(
             tools=everything.names_for_sandbox(),
             modules=allowed_modules(config.allowed_libs),
@@ -291,7 +292,7 @@ class Runtime:
             replay=replay,
         )
         llm = LLM(asker, config, paths_by_name(self._inputs))
-        tools = await self._toolset.with_builtins([llm])
+        tools = await self._set_up.tools.with_builtins([llm])
         approvals = self._approvals.for_task(order, log, slot)
         gate = Gate(
             tools,
@@ -302,7 +303,7 @@ class Runtime:
             redactor,
             replay,
         )
-        prefilter = choose_prefilter(self._host, config.prefilter_mode, len(self._toolset))
+        prefilter = choose_prefilter(self._host, config.prefilter_mode, len(self._set_up.tools))
         return TaskRun(
             task=order.task,
             config=config,
@@ -312,11 +313,12 @@ class Runtime:
             approvals=approvals,
             asker=asker,
             sandbox=self._sandbox,
-            session_spec=self._spec,
+            session_spec=replace(self._spec, tools=tools.names_for_sandbox()),
             output=OutputFiles(
                 OutputFolder(config.output_dir, written_before(order.past)), self._formats, log
             ),
             in_background=self._in_background,
+            prepare_tools=self._set_up,
             memory=self._parts.memory,
             prefilter=prefilter,
             seed=replay.seed or secrets.token_hex(16),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from delf.config.schema import AgentConfig
@@ -54,10 +54,11 @@ class TaskRun:
         sandbox: Where scripts run.
         session_spec: What its session is opened with.
         output: Takes output files.
+        in_background: Lets something end after the task.
+        prepare_tools: Gets connections ready, in an agent's first task.
         memory: Facts from before, if there is a store.
         prefilter: Chooses tools, if there are many and a plugin can.
         conversation: What it continues, if anything.
-        in_background: Lets something end after the task.
         context: What goes ahead of the task in the prompt.
         seed: What scripts draw chance from.
         setup: What the caller needs to set up the same agent again.
@@ -76,6 +77,7 @@ class TaskRun:
     session_spec: SessionSpec
     output: OutputFiles
     in_background: Callable[[Coroutine[Any, Any, None]], None]
+    prepare_tools: Callable[[TaskRun], Awaitable[None]]
     memory: MemoryStore | None = None
     prefilter: Prefilter | None = None
     conversation: Conversation | None = None
@@ -98,6 +100,12 @@ class TaskRun:
         yield
         elapsed = (time.perf_counter() - started) * 1000
         await self.log.record(StepFinished, step=name, attempt=attempt, duration_ms=elapsed)
+
+    def use_tools(self, tools: Toolset) -> None:
+        """Give the task other tools, before its sandbox is opened."""
+        self.tools = tools
+        self.gate.use(tools)
+        self.session_spec = replace(self.session_spec, tools=tools.names_for_sandbox())
 
     # -- StrategyHost -------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from delf.actions import Action
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
 from delf.permissions import check_permission_names, is_allowed, needs_confirmation
 from delf.protocols.connection import ConnectionLike
-from delf.protocols.prefilter import CatalogEntry
+from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.protocols.sandbox import ToolNames
 
 RESERVED: Final = frozenset(
@@ -79,6 +79,7 @@ class Toolset:
     ) -> None:
         self._allowed = dict(allowed)
         self._hidden = hidden
+        self._catalog: Catalog | None = None
 
     def __len__(self) -> int:
         return len(self._allowed)
@@ -116,10 +117,15 @@ class Toolset:
             f"there is no tool {name!r}{did_you_mean(name, known)}. Available: {listed}"
         )
 
-    def catalog(self) -> tuple[CatalogEntry, ...]:
+    def catalog(self) -> Catalog:
         """Every allowed action with its line, for prefilters; not those that always stay."""
-        chosen = (b for b in self.actions if not b.built_in)
-        return tuple(CatalogEntry(name=b.name, summary=b.action.summary) for b in chosen)
+        if self._catalog is None:
+            self._catalog = Catalog(
+                CatalogEntry(name=b.name, summary=b.action.summary, tags=b.action.tags)
+                for b in self.actions
+                if not b.built_in
+            )
+        return self._catalog
 
     def only(self, names: frozenset[str]) -> Toolset:
         """A part of the set, with delf's own tools; what is left out counts as unknown."""
@@ -136,6 +142,30 @@ class Toolset:
             for action in await connection.actions()
         }
         return Toolset({**self._allowed, **added}, self._hidden)
+
+    def with_builtins_of(self, other: Toolset) -> Toolset:
+        """The set with the built-in connections of another one."""
+        own = {key: bound for key, bound in other._allowed.items() if bound.built_in}
+        return Toolset({**self._allowed, **own}, self._hidden)
+
+    async def with_reloaded(self, connection: ConnectionLike) -> Toolset:
+        """The set with one connection's actions as they are now, in their old place.
+
+        Raises:
+            ConnectionConfigurationError: When ``allow`` names an unknown action.
+            AgentConfirmationError: When ``confirm`` does.
+        """
+        allowed: dict[tuple[str, str], BoundAction] = {}
+        fresh, hidden = await _bind(connection)
+        for key, bound in self._allowed.items():
+            if bound.connection is connection:
+                allowed.update(fresh)  # all of them where the first was; again changes nothing
+            else:
+                allowed[key] = bound
+        allowed.update(fresh)
+        prefix = f"{connection.name}."
+        kept = {name for name in self._hidden if not name.startswith(prefix)}
+        return Toolset(allowed, frozenset(kept - {connection.name} | hidden))
 
     def names_for_sandbox(self) -> tuple[ToolNames, ...]:
         """The names that scripts find."""
@@ -159,18 +189,30 @@ async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
     allowed: dict[tuple[str, str], BoundAction] = {}
     hidden: set[str] = set()
     for connection in connections:
-        actions = await connection.actions()
-        check_permission_names(connection.allow, "allow", connection.name, actions)
-        check_permission_names(connection.confirm, "confirm", connection.name, actions)
-        for action in actions:
-            method = "" if connection.is_function else action.name
-            name = f"{connection.name}.{method}" if method else connection.name
-            if not is_allowed(connection.allow, action):
-                hidden.add(name)
-                continue
-            asks = needs_confirmation(connection.confirm, action)
-            allowed[connection.name, method] = BoundAction(connection, action, name, asks)
+        found, more = await _bind(connection)
+        allowed |= found
+        hidden |= more
     return Toolset(allowed, frozenset(hidden))
+
+
+async def _bind(
+    connection: ConnectionLike,
+) -> tuple[dict[tuple[str, str], BoundAction], set[str]]:
+    """A connection's allowed actions, and the names of the others."""
+    allowed: dict[tuple[str, str], BoundAction] = {}
+    hidden: set[str] = set()
+    actions = await connection.actions()
+    check_permission_names(connection.allow, "allow", connection.name, actions)
+    check_permission_names(connection.confirm, "confirm", connection.name, actions)
+    for action in actions:
+        method = "" if connection.is_function else action.name
+        name = f"{connection.name}.{method}" if method else connection.name
+        if not is_allowed(connection.allow, action):
+            hidden.add(name)
+            continue
+        asks = needs_confirmation(connection.confirm, action)
+        allowed[connection.name, method] = BoundAction(connection, action, name, asks)
+    return allowed, hidden
 
 
 def check_connection_names(connections: Sequence[ConnectionLike]) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from delf.actions import Action
+    from delf.llm import LLMConfig
+    from delf.messages import Message, ModelReply
     from delf.types import Permission
 
 
@@ -48,4 +50,47 @@ class SupportsClose(Protocol):
 
     async def aclose(self) -> None:
         """Free what is held. Safe to call twice."""
+        ...
+
+
+class SetupAsk(Protocol):
+    """Asks a model while a connection is set up; what it costs is set-up cost."""
+
+    async def __call__(
+        self, messages: Sequence[Message], llm: str | LLMConfig | None = None
+    ) -> ModelReply:
+        """The model's answer.
+
+        Args:
+            messages: The conversation.
+            llm: The model; the agent's light one when None.
+
+        Raises:
+            BudgetExceededError: When the agent's budget is used up.
+            DelfError: When the model failed for good.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsSetup(ConnectionLike, Protocol):
+    """A connection that a model improves before it is used, such as an API's descriptions."""
+
+    @property
+    def needs_setup(self) -> bool:
+        """Whether :meth:`setup` is to be called at all."""
+        ...
+
+    async def setup(self, ask: SetupAsk) -> bool:
+        """Get ready, in an agent's first task. A failure is a warning in that task's trace.
+
+        It is called again when that task is cancelled meanwhile, so what was paid for should
+        be kept as it comes.
+
+        Args:
+            ask: Asks a model.
+
+        Returns:
+            Whether the actions are others now, and are to be loaded again.
+        """
         ...

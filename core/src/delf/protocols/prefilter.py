@@ -2,20 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import Final, Protocol, overload
+
+from delf.ranking import Ranking
 
 Ask = Callable[[str], Awaitable[str]]
 """Asks the light model one question; its cost is counted."""
 
+_NAME: Final = 2.0
+_TAGS: Final = 1.0
+_SUMMARY: Final = 2.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogEntry:
-    """One action as a prefilter sees it: ``connection.method`` and a line about it."""
+    """One action as a prefilter sees it.
+
+    Args:
+        name: ``connection.method``.
+        summary: A line about it.
+        tags: Words that it is sorted under, if there are any.
+    """
 
     name: str
     summary: str
+    tags: tuple[str, ...] = ()
+
+
+class Catalog(Sequence[CatalogEntry]):
+    """All actions that a task may use, in the order of the agent's tools.
+
+    Args:
+        entries: The actions.
+    """
+
+    def __init__(self, entries: Iterable[CatalogEntry] = ()) -> None:
+        self._entries = tuple(entries)
+
+    @overload
+    def __getitem__(self, index: int) -> CatalogEntry: ...
+    @overload
+    def __getitem__(self, index: slice) -> Catalog: ...
+    def __getitem__(self, index: int | slice) -> CatalogEntry | Catalog:
+        if isinstance(index, slice):
+            return Catalog(self._entries[index])
+        return self._entries[index]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"<Catalog of {len(self)} actions>"
+
+    @cached_property
+    def _ranking(self) -> Ranking:
+        return Ranking(
+            ((e.name, _NAME), (" ".join(e.tags), _TAGS), (e.summary, _SUMMARY)) for e in self
+        )
+
+    def search(self, words: str, limit: int = 20) -> tuple[CatalogEntry, ...]:
+        """The actions that fit some words, best first; by name, tags and summary.
+
+        The first search makes an index of all actions; those after it take well under a
+        millisecond for a thousand of them.
+
+        Args:
+            words: What is looked for, as plain words.
+            limit: The most actions.
+        """
+        return tuple(self[number] for number in self._ranking.find(words, limit))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +86,7 @@ class Selection:
 class Prefilter(Protocol):
     """Chooses from the catalog. What is not allowed was left out of it already."""
 
-    async def select(self, task: str, catalog: Sequence[CatalogEntry], ask: Ask) -> Selection:
+    async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
         """The actions that this task needs.
 
         Raises:

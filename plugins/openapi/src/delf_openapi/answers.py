@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from email.message import EmailMessage
 from typing import Any, Final, cast
 
 from delf_openapi.bodies import kind_of
@@ -56,7 +58,7 @@ class Answer:
                 return loads(self.content)
             except (ValueError, RecursionError):
                 return self._text() if media else self.content
-        if media.startswith("text/") or kind_of(media) in ("text", "form"):
+        if media.startswith("text/") or kind_of(media) in ("text", "xml", "form"):
             return self._text()
         return self.content
 
@@ -68,10 +70,26 @@ class Answer:
         except LookupError:
             return self.content.decode("utf-8", "replace")
 
+    @property
+    def filename(self) -> str | None:
+        """What the service calls the file that it sends, without any folder."""
+        told = self.headers.get("content-disposition")
+        if not told:
+            return None
+        message = EmailMessage()
+        try:
+            message["Content-Disposition"] = told
+            name = message.get_filename()
+        except (ValueError, LookupError, IndexError):
+            return None
+        last = re.split(r"[/\\]", clean(name, 200))[-1].strip()
+        return last if last.strip(".") else None
+
     def whole(self) -> dict[str, Any]:
-        """Status, headers and body, for scripts that page through results."""
+        """Status, headers, body and a file's name, for scripts that page or keep files."""
         shown = {k: v for k, v in self.headers.items() if k not in _HIDDEN_HEADERS}
-        return {"status": self.status, "headers": shown, "body": self.body()}
+        found = {"status": self.status, "headers": shown, "body": self.body()}
+        return {**found, "filename": self.filename} if self.filename else found
 
 
 def failure(answer: Answer, request: Request, document: Document, operation: Operation) -> APIError:

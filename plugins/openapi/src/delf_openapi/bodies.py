@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, cast
 
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_openapi.names import argument_name, unique
 
-BodyKind = Literal["json", "form", "multipart", "binary", "text"]
+BodyKind = Literal["json", "form", "multipart", "xml", "text", "binary"]
 
 _MAX_FIELDS: Final = 120
 _MAX_MERGE: Final = 40
@@ -70,22 +71,28 @@ def kind_of(media: str) -> BodyKind:
         return "form"
     if plain.startswith("multipart/"):
         return "multipart"
-    if plain.startswith("text/") or plain.endswith(("/xml", "+xml", "/yaml", "+yaml", "-ndjson")):
+    if plain.endswith(("/xml", "+xml")):
+        return "xml"
+    if plain.startswith("text/") or plain.endswith(("/yaml", "+yaml", "-ndjson")):
         return "text"
     return "binary"
 
 
-def _rank(media: str) -> tuple[int, ...]:
-    """The order in which media types are preferred."""
+def rank_of(media: str, prefer: Sequence[str] = ()) -> int:
+    """The place of a media type in the order of preference, from 0.
+
+    Args:
+        media: The media type.
+        prefer: Media types that come before all others, as ``application/xml`` or ``text/*``.
+    """
     plain = media.partition(";")[0].strip().lower()
-    if plain == "application/json":
-        return (0,)
-    order = {"json": 2, "multipart": 4, "form": 5, "text": 6, "binary": 7}
-    if plain in ("*/*", "application/*"):
-        return (3,)
-    if plain == "application/merge-patch+json":
-        return (1,)
-    return (order[kind_of(media)],)
+    for place, pattern in enumerate(prefer):
+        if fnmatchcase(plain, pattern.lower()):
+            return place - len(prefer)
+    order = {"json": 2, "multipart": 4, "form": 5, "xml": 6, "text": 7, "binary": 8}
+    exact = {"application/json": 0, "application/merge-patch+json": 1}
+    exact |= {"*/*": 3, "application/*": 3}
+    return exact.get(plain, order[kind_of(media)])
 
 
 def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | None:
@@ -106,7 +113,7 @@ def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | 
     kinds = {str(k): v for k, v in cast("dict[str, Any]", content).items()}
     if not kinds:
         return None
-    media = min(kinds, key=_rank)
+    media = min(kinds, key=lambda m: rank_of(m, document.prefer))
     spec = document.resolve(kinds[media]) if kinds[media] is not None else {}
     schema: Any = spec.get("schema")
     required = found.get("required") is True

@@ -5,26 +5,37 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import marshal
 import os
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
 from delf_openapi.compiler import Argument, Compiled, Entry
-from delf_openapi.document import Document, LoadedTrees
+from delf_openapi.document import Document, LoadedTrees, Trees
 from delf_openapi.failures import SpecError
 from delf_openapi.operations import Spot
 from delf_openapi.sources import dumps, loads, path_of
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Raised whenever an older manifest would be wrong."""
 
 _FRESH_SECONDS: Final = 24 * 3600
+_KEPT_SECONDS: Final = 30 * 24 * 3600
 _DEEP: Final = {"components": 3, "paths": 2, "definitions": 2, "webhooks": 2}
+_HEAD: Final = ("openapi", "info", "servers", "security")
+# The manifest is in the interpreter's own format, which is read three times as fast as JSON.
+# A digest stands before it, so that nothing else than what was written is ever decoded.
+_DIGEST: Final = 16
 
 _log = logging.getLogger(__name__)
+
+Stored = tuple[str, Document, Compiled]
+"""What tells the content from others, the specification, and its operations."""
 
 
 class StoredTrees:
@@ -33,26 +44,36 @@ class StoredTrees:
     Args:
         uri: The specification's address.
         path: The file.
+        head: What is asked of the specification as a whole.
+        again: Reads the specification itself, where the file turns out to be damaged.
     """
 
-    def __init__(self, uri: str, path: Path) -> None:
+    def __init__(
+        self, uri: str, path: Path, head: dict[str, Any], again: Callable[[], Trees]
+    ) -> None:
         self.uri = uri
         self._path = path
+        self._head = head
+        self._again = again
+        self._instead: Trees | None = None
         self._index: dict[str, list[int]] | None = None
         self._start = 0
 
     def find(self, uri: str, tokens: list[str]) -> tuple[Any, list[str]]:
         """The part that holds the pointer, and what is left of the pointer."""
+        if self._instead is not None:
+            return self._instead.find(uri, tokens)
+        if not tokens and not uri:
+            return self._head, []
         depth = _DEEP.get(tokens[0], 1) if tokens else 0
-        if not tokens:
-            return self._head(uri), []
         if len(tokens) < depth:
             raise SpecError(f"$ref to {'/'.join(tokens)} holds too much")
-        return self._read(_key(uri, tokens[:depth])), tokens[depth:]
-
-    def _head(self, uri: str) -> Any:
-        """The whole document but for its large parts; a small document is stored whole."""
-        return self._read(_key(uri, []))
+        try:
+            return self._read(_key(uri, tokens[:depth])), tokens[depth:]
+        except (OSError, ValueError, TypeError, AttributeError):
+            _log.warning("the cache of %s is damaged; the specification is read again", self.uri)
+            self._instead = self._again()
+            return self._instead.find(uri, tokens)
 
     def _read(self, key: str) -> Any:
         with self._path.open("rb") as file:
@@ -72,7 +93,6 @@ def _key(uri: str, tokens: list[str]) -> str:
 
 
 def _pieces(uri: str, tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    head: dict[str, Any] = {}
     for name, part in tree.items():
         depth = _DEEP.get(name, 1)
         if depth > 1 and isinstance(part, dict):
@@ -80,15 +100,21 @@ def _pieces(uri: str, tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 if depth == 3 and isinstance(inner, dict):
                     for last, value in cast("dict[str, Any]", inner).items():
                         yield _key(uri, [name, key, str(last)]), value
-                    if key == "securitySchemes":
-                        head[name] = {key: inner}
                 else:
                     yield _key(uri, [name, str(key)]), inner
         else:
             yield _key(uri, [str(name)]), part
-            head[name] = part
-    # External documents may be plain schemas: theirs is the whole.
-    yield _key(uri, []), tree if uri else head
+    if uri:  # other documents may be plain schemas: theirs is the whole
+        yield _key(uri, []), tree
+
+
+def _head_of(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """What is asked of the document as a whole; extensions may be as large as all the rest."""
+    head = {k: tree[k] for k in _HEAD if k in tree}
+    components: Any = tree.get("components")
+    if isinstance(components, dict) and "securitySchemes" in components:
+        head["components"] = {"securitySchemes": components["securitySchemes"]}
+    return head
 
 
 class Cache:
@@ -102,71 +128,83 @@ class Cache:
         base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
         self._folder = Path(folder or f"{base}/delf/openapi").expanduser()
 
-    def load(self, uri: str, *, stale: bool = False) -> tuple[str, Document, Compiled] | None:
-        """What is stored of a specification, if it is still as it was.
+    def load(
+        self,
+        uri: str,
+        terms: Sequence[str],
+        again: Callable[[], Document],
+        *,
+        stale: bool = False,
+    ) -> Stored | None:
+        """What is stored of a specification, if it is whole and still as it was.
 
         Args:
             uri: Its address.
+            terms: What else the result depends on.
+            again: Reads the specification itself, where what is stored is damaged.
             stale: Take it although a day is over (for URLs).
         """
+        note = self.read(_note_name(uri, terms))
         try:
-            note = loads((self._folder / f"{_digest(uri)}.note").read_bytes())
-            if note["format"] != FORMAT or not (_unchanged(note["files"], stale=stale)):
+            if note["format"] != FORMAT or not _unchanged(note["files"], stale=stale):
                 return None
-            return self._open(note["key"])
-        except (OSError, ValueError, KeyError, TypeError):
+            document, compiled = self._open(note["key"], again)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError):
             return None
+        return note["version"], document, compiled
 
-    def _open(self, key: str) -> tuple[str, Document, Compiled]:
-        manifest = loads((self._folder / f"{key}.manifest").read_bytes())
+    def _open(self, key: str, again: Callable[[], Document]) -> tuple[Document, Compiled]:
+        data = (self._folder / f"{key}.manifest").read_bytes()
+        if _mark(data[_DIGEST:]) != data[:_DIGEST]:
+            raise ValueError
+        manifest = marshal.loads(memoryview(data)[_DIGEST:])  # noqa: S302 - its digest is right
         parts = self._folder / f"{key}.parts"
-        parts.stat()
-        document = Document(StoredTrees(manifest["uri"], parts), tuple(manifest["version"]))
-        rows = manifest["entries"]
-        entries = {row[0][0]: _entry(row) for row in rows}
-        compiled = Compiled(
-            entries,
-            manifest["warnings"],
-            [_spot(row) for row in manifest["spots"]],
-            manifest["unseen"],
-        )
-        return key, document, compiled
+        if parts.stat().st_size != manifest["size"]:
+            raise ValueError
+        trees = StoredTrees(manifest["uri"], parts, loads(manifest["head"]), lambda: again().trees)
+        arguments = [Argument(*row) for row in manifest["arguments"]]
+        entries = {row[0][0]: _entry(row, arguments) for row in manifest["entries"]}
+        spots = [Spot(*row) for row in manifest["spots"]]
+        compiled = Compiled(entries, list(manifest["warnings"]), spots, manifest["unseen"])
+        return Document(trees, manifest["version"]), compiled
 
-    def store(self, uri: str, digest: str, document: Document, compiled: Compiled) -> str:
+    def store(
+        self,
+        uri: str,
+        terms: Sequence[str],
+        version: str,
+        document: Document,
+        compiled: Compiled,
+    ) -> None:
         """Write what was compiled. A folder that cannot be written costs a warning.
 
         Args:
             uri: The specification's address.
-            digest: Of its content.
+            terms: What else the result depends on.
+            version: What tells its content from others.
             document: The specification.
             compiled: All of its operations.
         """
         trees = cast("LoadedTrees", document.trees)
-        key = _digest(f"{FORMAT} {uri} {digest}")
-        manifest = {
-            "uri": uri,
-            "version": document.version,
-            "entries": [_row(entry) for entry in compiled.entries.values()],
-            "spots": [_spot_row(s) for s in compiled.spots if s.name not in compiled.entries],
-            "warnings": compiled.warnings,
-            "unseen": compiled.unseen,
-        }
+        key = _digest(f"{FORMAT} {sys.implementation.cache_tag} {uri} {version} {sorted(terms)}")
         files = {place or uri: _state(place or uri) for place in trees.documents}
-        note = {"format": FORMAT, "key": key, "files": files}
+        note = {"format": FORMAT, "key": key, "version": version, "files": files}
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._write(f"{key}.parts", _packed(trees))
-            self._write(f"{key}.manifest", dumps(manifest))
-            self._write(f"{_digest(uri)}.note", dumps(note))
+            parts = _packed(trees)
+            manifest = marshal.dumps(_manifest(document, compiled, len(parts)))
+            self._write(f"{key}.parts", parts)
+            self._write(f"{key}.manifest", _mark(manifest) + manifest)
+            self._write(_note_name(uri, terms), dumps(note))
+            self._prune()
         except (OSError, ValueError, RecursionError) as error:
             _log.warning("the compiled specification cannot be kept: %s", error)
-        return key
 
     def read(self, name: str) -> Any:
         """A further file of the cache, or None."""
         try:
             return loads((self._folder / name).read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
 
     def write(self, name: str, value: Any) -> None:
@@ -180,8 +218,49 @@ class Cache:
     def _write(self, name: str, data: bytes) -> None:
         """Whole or not at all, whoever else writes."""
         with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
-            file.write(data)
-        Path(file.name).replace(self._folder / name)
+            try:
+                file.write(data)
+                file.close()
+                Path(file.name).replace(self._folder / name)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+
+    def _prune(self) -> None:
+        """Take away what was compiled long ago; a program that still reads it reads on without."""
+        before = time.time() - _KEPT_SECONDS
+        for path in self._folder.iterdir():
+            if path.suffix in (".parts", ".manifest", ".note"):
+                with suppress(OSError):
+                    if path.stat().st_mtime < before:
+                        path.unlink()
+
+
+def _manifest(document: Document, compiled: Compiled, size: int) -> dict[str, Any]:
+    places: dict[Argument, int] = {}
+    entries: list[Any] = []
+    for entry in compiled.entries.values():
+        # Many operations share an argument: each is written once.
+        numbers = tuple([places.setdefault(a, len(places)) for a in entry.arguments])
+        head = (tuple(entry.spot), entry.effect, entry.summary)
+        entries.append((*head, entry.returns, numbers, entry.undeclared))
+    return {
+        "uri": document.trees.uri,
+        "version": document.version,
+        "head": dumps(_head_of(document.at("#"))),
+        "arguments": [tuple(a) for a in places],
+        "entries": entries,
+        "spots": [tuple(s) for s in compiled.spots if s.name not in compiled.entries],
+        "warnings": compiled.warnings,
+        "unseen": compiled.unseen,
+        "size": size,
+    }
+
+
+def _entry(row: tuple[Any, ...], arguments: list[Argument]) -> Entry:
+    spot, effect, summary, returns, numbers, undeclared = row
+    made = tuple([arguments[number] for number in cast("tuple[int, ...]", numbers)])
+    return Entry(Spot(*spot), effect, summary, returns, made, undeclared)
 
 
 def _packed(trees: LoadedTrees) -> bytes:
@@ -196,6 +275,14 @@ def _packed(trees: LoadedTrees) -> bytes:
             place += len(data)
     head = dumps(index)
     return b"".join([len(head).to_bytes(8, "big"), head, *parts])
+
+
+def _note_name(uri: str, terms: Sequence[str]) -> str:
+    return f"{_digest(json.dumps([uri, *sorted(terms)]))}.note"
+
+
+def _mark(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST).digest()
 
 
 def _digest(text: str) -> str:
@@ -218,24 +305,3 @@ def _unchanged(files: Mapping[str, list[float]], *, stale: bool) -> bool:
         elif not stale and time.time() - state[0] > _FRESH_SECONDS:
             return False
     return True
-
-
-def _spot_row(spot: Spot) -> list[Any]:
-    return [spot.name, spot.method, spot.path, spot.tokens, spot.operation_id, spot.tags]
-
-
-def _row(entry: Entry) -> list[Any]:
-    arguments = [[a.arg, a.name, a.place, a.type, a.default, a.doc] for a in entry.arguments]
-    head = _spot_row(entry.spot)
-    return [head, entry.effect, entry.summary, entry.returns, arguments, entry.undeclared]
-
-
-def _spot(row: list[Any]) -> Spot:
-    name, method, path, tokens, operation_id, tags = row
-    return Spot(name, method, path, tuple(tokens), operation_id, tuple(tags))
-
-
-def _entry(row: list[Any]) -> Entry:
-    spot, effect, summary, returns, arguments, undeclared = row
-    made = tuple(map(Argument._make, arguments))
-    return Entry(_spot(spot), effect, summary, returns, made, undeclared)

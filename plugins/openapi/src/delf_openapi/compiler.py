@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
 
 from delf.types import Effect
-from delf_openapi.bodies import Body, Field, is_binary, kind_of
+from delf_openapi.bodies import Body, Field, is_binary, kind_of, rank_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_openapi.names import clean, sentence, snake
@@ -145,6 +145,8 @@ def _of_body(body: Body, shapes: Shapes, document: Document) -> list[Argument]:
     if body.fields is None:
         kinds = {"binary": "bytes", "text": "str"}
         shown = kinds.get(body.kind) or safe_text(shapes, body.schema, "in", 3 * _ARGUMENT_CHARS)
+        if body.kind == "xml" and shown != "str":
+            shown = "str" if shown == "Any" else f"{shown} | str"
         doc = "" if body.kind == "json" else clean(body.media, 60)
         default = None if body.required else "..."
         return [Argument(body.whole or "body", "", "body", shown, default, doc)]
@@ -205,7 +207,7 @@ def return_type(document: Document, raw: Mapping[str, Any], shapes: Shapes) -> t
             content: Any = response.get("content") or {}
             if not content:
                 continue
-            media = min(content, key=lambda m: kind_of(str(m)) != "json")
+            media = min(content, key=lambda m: _answer_rank(document, str(m)))
             spec = document.resolve(content[media])
         except (SpecError, TypeError, AttributeError):
             return True, "Any"
@@ -215,8 +217,13 @@ def return_type(document: Document, raw: Mapping[str, Any], shapes: Shapes) -> t
             if schema is None or schema in ({}, {"type": "object"}):
                 return False, "Any" if not schema else "dict"
             return True, safe_text(shapes, schema, "out", _RETURN_CHARS)
-        if kind == "text":
+        if kind in ("text", "xml"):
             return True, "str"
         binary = schema is None or is_binary(_resolved(document, schema)) or kind == "binary"
         return True, "bytes" if binary else "str"
     return bool(good), "None" if good else "Any"
+
+
+def _answer_rank(document: Document, media: str) -> tuple[int, bool]:
+    """Of answers, JSON first, then as they are declared, unless others are preferred."""
+    return min(rank_of(media, document.prefer), 0), kind_of(media) != "json"

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 from delf.actions import Action, action_from_function
 from delf.connection import Connection, describe_actions
 from delf.errors import ToolRefusedError, did_you_mean
+from delf.llm import LLMConfig
+from delf.protocols.connection import SetupAsk
 from delf.settings import PluginSettings, SecretStr
 from delf.signatures import Parameter
 from delf.types import Permission
@@ -27,7 +29,6 @@ from delf_openapi.sources import without_gc
 if TYPE_CHECKING:
     from delf_openapi.cache import Cache
     from delf_openapi.discovery import Search
-    from delf_openapi.enrichment import Ask
     from delf_openapi.loading import API
 
 _GUIDED_FROM: Final = 30
@@ -67,6 +68,7 @@ class APITool(Connection):
             ``GET /repos/*``. Without it the first 100; True for all.
         confirm: Which a person is asked about, in the same words.
         metadata: Anything the embedding program wants to keep with it.
+        llm: The model that enriches; the agent's light one when omitted.
         settings: The fields of ``OpenAPISettings``; those left out come from
             ``DELF_<NAME>_<FIELD>``.
 
@@ -86,8 +88,10 @@ class APITool(Connection):
         allow: Permission = None,
         confirm: Permission = None,
         metadata: Mapping[str, Any] | None = None,
+        llm: str | LLMConfig | None = None,
         **settings: Any,
     ) -> None:
+        self._llm = llm
         self._tree = spec if isinstance(spec, Mapping) else None
         if spec is not None and self._tree is None:
             settings["spec"] = str(spec)
@@ -137,67 +141,83 @@ class APITool(Connection):
     # -- loading ------------------------------------------------------------------------
 
     def _load(self) -> API:
-        with self._loading:  # two tasks may start at once
-            if self._api is None or self._made is None:
-                self._api, self._made = self._loaded()
+        with self._loading, without_gc():  # two tasks may start at once
+            if self._api is None:
+                self._api = self._loaded()
+            if self._made is None:
+                self._made = self._all_actions(self._api)
             return self._api
 
-    def _loaded(self) -> tuple[API, tuple[Action, ...]]:
+    def _loaded(self) -> API:
         from delf_openapi.loading import load_api
 
         api = load_api(self.name, self._own, self._tree, self._wanted)
-        if self._own.cache and self._own.sample and api.key:
+        if self._own.cache and self._own.sample and api.version:
             from delf_openapi.sampling import Samples
 
-            samples = Samples(self._own.cache_dir, api.key)
+            samples = Samples(self._own.cache_dir, api.version)
             samples.apply(api.entries.values())
             self._caller.samples = samples
-        if self._own.enrich or self._improved:
-            self._apply_improvements(api)
-        hidden = self._hidden(api)
         self.confirm = resolved_confirm(self._asked, api.spots, api.entries, self.name)
         self.summary = self._summarised(api)
-        guides = self._guides(api) if len(api.entries) > _GUIDED_FROM else ()
-        with without_gc():
-            made = [self._action(api, entry, hidden) for entry in api.entries.values()]
-        return api, (*guides, *made)
+        return api
 
-    async def improve(self, ask: Ask) -> int:
+    def _all_actions(self, api: API) -> tuple[Action, ...]:
+        if self._own.enrich:
+            from delf_openapi.enrichment import apply_summaries
+
+            apply_summaries(api.entries.values(), self._kept(api))
+        hidden = self._hidden(api)
+        guides = self._guides(api) if len(api.entries) > _GUIDED_FROM else ()
+        shown: dict[Argument, Parameter] = {}
+        made = [self._action(api, entry, hidden, shown) for entry in api.entries.values()]
+        return (*guides, *made)
+
+    # -- set-up -------------------------------------------------------------------------
+
+    @property
+    def needs_setup(self) -> bool:
+        """Whether a model is to improve the descriptions."""
+        return self._own.enrich
+
+    async def setup(self, ask: SetupAsk) -> bool:
         """Let a model improve the descriptions, once per version of the specification.
 
-        With ``cache`` they are kept, and used wherever ``enrich`` is set.
+        They are kept on disk as they come, by the specification's content.
 
         Args:
-            ask: Asks the model one question; what it costs is the caller's to count.
+            ask: Asks the model; what it costs is the caller's to count.
 
         Returns:
-            How many descriptions are better now.
+            Whether there are better descriptions now.
+
+        Raises:
+            DelfError: When the model fails. What it said before that is kept and used.
         """
-        from delf_openapi.enrichment import better_summaries
+        from delf_openapi.enrichment import Enrichment
 
         api = await asyncio.to_thread(self._load)
-        if self._improved is None:
-            # Those that are kept may be of other actions: only the missing ones are asked for.
-            self._improved = self._kept(api)
-        missing = [e for e in api.entries.values() if e.spot.name not in self._improved]
-        if missing:
-            found = await better_summaries(missing, ask)
-            self._improved |= {e.spot.name: found.get(e.spot.name, "") for e in missing}
-            if api.key:
-                name = f"{api.key}.summaries"
-                await asyncio.to_thread(self._cache().write, name, self._improved)
-        self._api = self._made = self._search = None
-        await asyncio.to_thread(self._load)
-        return sum(bool(self._improved.get(name)) for name in api.entries)
+        known = self._kept(api)
+        missing = [e for e in api.entries.values() if e.spot.name not in known]
+        if not missing:
+            return False
 
-    def _apply_improvements(self, api: API) -> None:
-        from delf_openapi.enrichment import apply_summaries
+        def keep(found: dict[str, str]) -> None:
+            known.update(found)
+            self._cache().write(f"{api.version}.summaries", known)
 
-        apply_summaries(api.entries.values(), self._improved or self._kept(api))
+        try:
+            await Enrichment(ask, self._llm or self._own.llm, keep).improve(missing)
+        finally:
+            self._improved = known
+            self._made = self._search = None
+        return True
 
     def _kept(self, api: API) -> dict[str, str]:
-        found = self._cache().read(f"{api.key}.summaries") if api.key else None
-        return cast("dict[str, str]", found) if isinstance(found, dict) else {}
+        if self._improved is None:
+            found = self._cache().read(f"{api.version}.summaries")
+            self._improved = cast("dict[str, str]", found) if isinstance(found, dict) else {}
+        return self._improved
 
     def _cache(self) -> Cache:
         from delf_openapi.cache import Cache
@@ -223,29 +243,38 @@ class APITool(Connection):
         hidden |= {("header", n.lower()) for n in own.headers}
         return hidden | secured_names(api.document, own)
 
-    def _action(self, api: API, entry: Entry, hidden: set[tuple[str, str]]) -> Action:
-        shown: list[Argument] = []
-        covered: set[str] = set()
-        for argument in entry.arguments:
-            if hidden and (argument.place, argument.name.lower()) in hidden:
-                covered.add(argument.arg)
-            else:
-                shown.append(argument)
-        parameters = tuple(
-            Parameter(name=a.arg, type_text=a.type, default_text=a.default, doc=a.doc)
-            for a in shown
-        )
-        call = Call(self._caller, api, entry, frozenset(covered), shown)
+    def _action(
+        self,
+        api: API,
+        entry: Entry,
+        hidden: set[tuple[str, str]],
+        known: dict[Argument, Parameter],
+    ) -> Action:
+        shown: Sequence[Argument] = entry.arguments
+        covered: frozenset[str] = frozenset()
+        if hidden:
+            shown = [a for a in shown if (a.place, a.name.lower()) not in hidden]
+            covered = frozenset(a.arg for a in entry.arguments) - {a.arg for a in shown}
+        parameters: list[Parameter] = []
+        for argument in shown:
+            found = known.get(argument)  # many operations take the same
+            if found is None:
+                name, text, default = argument.arg, argument.type, argument.default
+                found = Parameter(name=name, type_text=text, default_text=default, doc=argument.doc)
+                known[argument] = found
+            parameters.append(found)
+        call = Call(self._caller, api, entry, covered, shown)
         return Action(
             name=entry.spot.name,
             permission=entry.spot.name,
             effect=entry.effect,
             summary=entry.summary,
-            parameters=parameters,
+            parameters=tuple(parameters),
             returns=entry.returns,
             validate=call.validate,
             call=call.call,
             schema=call.schema,
+            tags=entry.spot.tags,
         )
 
     # -- finding one's way --------------------------------------------------------------

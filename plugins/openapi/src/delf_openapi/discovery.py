@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
-import math
-import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from delf.ranking import Ranking
 from delf_openapi.compiler import Entry, compile_operation, responses_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
-from delf_openapi.names import clean, snake
+from delf_openapi.names import clean
 from delf_openapi.operations import read_operation
 from delf_openapi.shapes import Shapes, safe_text
 
-_STOP: Final = frozenset(
-    {"a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "get", "has", "have", "in"}
-    | {"into", "is", "it", "of", "on", "or", "that", "the", "their", "this", "to", "was", "with"}
-    | {"all", "my", "me", "show", "which", "what"}
-)
 _DEEP_CHARS: Final = 4000
 _DOC_CHARS: Final = 1200
-
-
-def words_of(text: str) -> list[str]:
-    """The words of a text in a form in which singular and plural are one."""
-    found = re.findall(
-        r"[^\W_]+", snake(text).replace("_", " ") if text.isascii() else text.lower()
-    )
-    return [_stem(w) for w in found if w not in _STOP]
-
-
-def _stem(word: str) -> str:
-    if len(word) > 4 and word.endswith("ies"):
-        return f"{word[:-3]}y"
-    if len(word) > 4 and word.endswith(("ses", "xes", "ches", "shes")):
-        return word[:-2]
-    return word[:-1] if len(word) > 3 and word.endswith("s") and word[-2] != "s" else word
 
 
 class Search:
@@ -49,10 +26,7 @@ class Search:
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = entries
-        self._weights = [_weighted(entry) for entry in entries]
-        counts = Counter(word for weights in self._weights for word in weights)
-        total = max(1, len(entries))
-        self._rare = {word: math.log(1 + total / n) for word, n in counts.items()}
+        self._ranking = Ranking(map(_texts, entries))
 
     def find(self, words: str, limit: int = 20) -> list[Entry]:
         """The entries that fit best, best first.
@@ -61,30 +35,18 @@ class Search:
             words: What is looked for.
             limit: The most entries.
         """
-        asked = set(words_of(words))
-        scored: list[tuple[float, int]] = []
-        for index, weights in enumerate(self._weights):
-            score = sum(weights[w] * self._rare[w] for w in asked if w in weights)
-            if score:
-                # Of two that say it, the one with fewer other words is nearer.
-                scored.append((-score / math.sqrt(4 + len(weights)), index))
-        return [self._entries[index] for _, index in sorted(scored)[:limit]]
+        return [self._entries[number] for number in self._ranking.find(words, limit)]
 
 
-def _weighted(entry: Entry) -> dict[str, float]:
-    weights: dict[str, float] = {}
+def _texts(entry: Entry) -> list[tuple[str, float]]:
     spot = entry.spot
-    arguments = " ".join(a.arg for a in entry.arguments)
-    for text, weight in (
-        (arguments, 0.5),
-        (entry.summary, 1.5),
-        (spot.path, 1.5),
-        (" ".join(spot.tags), 2.0),
-        (spot.name, 3.0),
-    ):
-        for word in words_of(text):
-            weights[word] = max(weight, weights.get(word, 0.0))
-    return weights
+    return [
+        (spot.name, 2.0),
+        (" ".join(spot.tags), 1.0),
+        (entry.summary, 2.5),
+        (spot.path, 0.5),
+        (" ".join([argument.arg for argument in entry.arguments]), 0.1),
+    ]
 
 
 def describe(document: Document, entry: Entry) -> str:

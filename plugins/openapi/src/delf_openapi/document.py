@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
@@ -133,11 +133,13 @@ class Document:
     Args:
         trees: Where its parts come from.
         version: Of OpenAPI, as ``(3, 1)``.
+        prefer: Media types that are preferred where there is a choice.
     """
 
-    def __init__(self, trees: Trees, version: tuple[int, int]) -> None:
+    def __init__(self, trees: Trees, version: tuple[int, int], prefer: Sequence[str] = ()) -> None:
         self.trees = trees
         self.version = version
+        self.prefer = tuple(prefer)
         self._found: dict[str, Any] = {}
 
     def at(self, ref: str) -> Any:
@@ -236,8 +238,16 @@ def _step(node: Any, token: str) -> Any:
     return None
 
 
-def open_document(source: Source, roots: Iterable[str], limit: int) -> Document:
+def open_document(
+    source: Source, roots: Iterable[str], limit: int, prefer: Sequence[str] = ()
+) -> Document:
     """A specification of any supported version, Swagger 2.0 as OpenAPI 3.0.
+
+    Args:
+        source: The specification.
+        roots: Where references may lead to, beside its own place.
+        limit: The most bytes of a document.
+        prefer: Media types that are preferred where there is a choice.
 
     Raises:
         SpecError: When it is none, with the place and the reason.
@@ -245,7 +255,7 @@ def open_document(source: Source, roots: Iterable[str], limit: int) -> Document:
     tree = parse(source)
     version = _version(tree)
     trees = LoadedTrees(source.uri, tree, roots, limit)
-    document = Document(trees, version)
+    document = Document(trees, version, prefer)
     if version == (2, 0):
         from delf_openapi.swagger2 import convert
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
+from delf.llm import LLMConfig
+from delf.messages import user
+from delf.protocols.connection import SetupAsk
 from delf_openapi.compiler import Entry
 from delf_openapi.names import clean
 
-Ask = Callable[[str], Awaitable[str]]
-"""Asks a model one question; what it costs is counted by whoever gives it."""
-
+# A batch is some 4,000 tokens and its answer 2,000: small models take and give that.
 _BATCH_CHARS: Final = 12_000
 _BATCH_ENTRIES: Final = 60
+_LEAST_ENTRIES: Final = 8
+_AT_ONCE: Final = 4
 _SUMMARY_CHARS: Final = 120
 
 _QUESTION: Final = """\
@@ -28,21 +32,50 @@ those whose description is good already. Answer with one JSON object from names 
 _log = logging.getLogger(__name__)
 
 
-async def better_summaries(entries: Iterable[Entry], ask: Ask) -> dict[str, str]:
-    """Descriptions by action; a batch that is not answered well leaves its actions as they are.
+class Enrichment:
+    """Asks a model about actions; what it answers is handed over batch by batch.
 
     Args:
-        entries: The actions.
         ask: Asks the model.
+        llm: The model; the agent's light one when None.
+        keep: Takes the descriptions of a batch by action; empty for what is to stay as it is.
     """
-    found: dict[str, str] = {}
-    for batch in _batches(entries):
-        reply = await ask(_QUESTION + "\n".join(batch.values()))
-        for name, text in _parse(reply).items():
-            line = clean(text, _SUMMARY_CHARS)
-            if name in batch and line:
-                found[name] = line
-    return found
+
+    def __init__(
+        self, ask: SetupAsk, llm: str | LLMConfig | None, keep: Callable[[dict[str, str]], Any]
+    ) -> None:
+        self._ask = ask
+        self._llm = llm
+        self._keep = keep
+        self._places = asyncio.Semaphore(_AT_ONCE)
+
+    async def improve(self, entries: Iterable[Entry]) -> None:
+        """Ask about actions, some batches at a time.
+
+        Raises:
+            DelfError: When the model fails, or the budget is used up. What was answered before
+                was handed over.
+        """
+        tasks = [asyncio.ensure_future(self._batch(batch)) for batch in _batches(entries)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _batch(self, batch: dict[str, str]) -> None:
+        async with self._places:
+            question = user(_QUESTION + "\n".join(batch.values()))
+            reply = await self._ask([question], llm=self._llm)
+        if reply.finish_reason == "length" and len(batch) > _LEAST_ENTRIES:
+            lines = list(batch.items())
+            half = len(lines) // 2
+            await self._batch(dict(lines[:half]))
+            await self._batch(dict(lines[half:]))
+            return
+        answered = _parse(reply.text)
+        self._keep({name: clean(answered.get(name), _SUMMARY_CHARS) for name in batch})
 
 
 def apply_summaries(entries: Iterable[Entry], summaries: Mapping[str, Any]) -> None:
@@ -73,7 +106,9 @@ def _parse(reply: str) -> dict[str, Any]:
     start, end = reply.find("{"), reply.rfind("}")
     try:
         found: Any = json.loads(reply[start : end + 1])
-    except ValueError:
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
         _log.warning("a model's descriptions of actions cannot be read and are left out")
         return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return cast("dict[str, Any]", found)

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
 from delf.types import Permission
-from delf_openapi.cache import Cache
+from delf_openapi.cache import Cache, Stored
 from delf_openapi.compiler import Compiled, Entry, compile_spots
 from delf_openapi.document import Document, open_document
 from delf_openapi.operations import Spot, find_operations
@@ -33,7 +33,7 @@ class API:
         entries: The chosen ones, compiled.
         warnings: What was left out, and why.
         left_out: How many operations are not among the chosen only for their number.
-        key: What its version is called in the cache; None without it.
+        version: What tells its content from others; None where nothing is kept by it.
     """
 
     document: Document
@@ -41,7 +41,7 @@ class API:
     entries: dict[str, Entry]
     warnings: list[str]
     left_out: int
-    key: str | None
+    version: str | None
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
@@ -75,14 +75,19 @@ def load_api(
         if settings.cache and tree is None:
             return _load_cached(name, settings, allow)
         source = Source("", tree=tree) if tree is not None else _read(settings)
-        document = open_document(source, settings.refs, settings.max_spec_bytes)
+        document = _open(source, settings)
         warnings: list[str] = []
         spots, unseen = find_operations(document, warnings)
         chosen, left_out = _choose(name, spots, allow, settings)
         entries = compile_spots(document, chosen, warnings)
-    api = API(document, spots, entries, warnings, left_out + unseen, None)
+    version = source.digest if settings.enrich else None
+    api = API(document, spots, entries, warnings, left_out + unseen, version)
     _report(name, api, allow)
     return api
+
+
+def _open(source: Source, settings: OpenAPISettings) -> Document:
+    return open_document(source, settings.refs, settings.max_spec_bytes, settings.prefer)
 
 
 def _read(settings: OpenAPISettings) -> Source:
@@ -92,28 +97,40 @@ def _read(settings: OpenAPISettings) -> Source:
 def _load_cached(name: str, settings: OpenAPISettings, allow: Permission) -> API:
     cache = Cache(settings.cache_dir)
     uri = uri_of(settings.spec or "")
-    stored = cache.load(uri)
+
+    def again() -> Document:
+        return _open(_read(settings), settings)
+
+    # What else the result depends on.
+    terms = (*settings.refs, f"prefer {list(settings.prefer)}")
+    stored = cache.load(uri, terms, again)
     if stored is None:
         try:
             source = read(uri, settings.max_spec_bytes)
         except ConnectionUnavailableError:
-            stored = cache.load(uri, stale=True)
+            stored = cache.load(uri, terms, again, stale=True)
             if stored is None:
                 raise
             _log.warning("%s: the specification cannot be had; what is kept of it is used", name)
         else:
-            document = open_document(source, settings.refs, settings.max_spec_bytes)
-            warnings: list[str] = []
-            spots, unseen = find_operations(document, warnings)
-            compiled = Compiled(compile_spots(document, spots, warnings), warnings, spots, unseen)
-            stored = cache.store(uri, source.digest, document, compiled), document, compiled
-    key, document, compiled = stored
+            stored = _compile_all(source, settings)
+            cache.store(uri, terms, *stored)
+    version, document, compiled = stored
+    document.prefer = settings.prefer
     spots = [entry.spot for entry in compiled.entries.values()]
     chosen, left_out = _choose(name, spots, allow, settings)
     entries = {spot.name: compiled.entries[spot.name] for spot in chosen}
-    api = API(document, spots, entries, compiled.warnings, left_out + compiled.unseen, key)
+    api = API(document, spots, entries, compiled.warnings, left_out + compiled.unseen, version)
     _report(name, api, allow)
     return api
+
+
+def _compile_all(source: Source, settings: OpenAPISettings) -> Stored:
+    document = _open(source, settings)
+    warnings: list[str] = []
+    spots, unseen = find_operations(document, warnings)
+    compiled = Compiled(compile_spots(document, spots, warnings), warnings, spots, unseen)
+    return source.digest, document, compiled
 
 
 def _choose(

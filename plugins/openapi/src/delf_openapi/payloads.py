@@ -48,6 +48,10 @@ def write_body(
         return value, _exact(body.media)
     if isinstance(value, str):
         return value.encode(), _exact(body.media)
+    if body.kind == "xml":
+        from delf_openapi.xml_bodies import write_xml
+
+        return write_xml(document, body.schema, value, body.whole or "body"), _exact(body.media)
     if body.kind == "text":
         return text_of(value).encode(), _exact(body.media)
     raise Misfit(body.whole or "body", "must be bytes or text")

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from urllib.parse import quote, urlsplit
 
 from delf.errors import ConnectionConfigurationError, ToolRefusedError, did_you_mean
-from delf_openapi.bodies import Body, kind_of
+from delf_openapi.bodies import Body, kind_of, rank_of
 from delf_openapi.compiler import responses_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
@@ -41,6 +41,7 @@ class Request:
         query: Credentials that are added to the query.
         oauth: The URL of a token that is to be had first.
         unmet: Security schemes that nothing was given for.
+        named_by: The host of the specification, where that says where the API is.
     """
 
     label: str
@@ -52,6 +53,7 @@ class Request:
     query: str = field(repr=False)
     oauth: str | None = None
     unmet: tuple[str, ...] = ()
+    named_by: str | None = None
 
 
 class RequestBuilder:
@@ -175,9 +177,13 @@ class RequestBuilder:
         if body.fields is None:
             if body.whole not in given:
                 return [f"missing argument {body.whole!r}"] if body.required else []
-            if body.kind not in ("json", "form"):
+            if body.kind not in ("json", "form", "xml"):
                 return []
+            if body.kind == "xml" and isinstance(given[body.whole], (str, bytes)):
+                return []  # XML that the script wrote itself
             try:
+                if body.kind == "xml":
+                    write_body(self._document, body, given[body.whole])
                 self._checker.content(body.schema, given[body.whole], body.whole)
             except Misfit as misfit:
                 return [f"argument {misfit}"]
@@ -253,6 +259,7 @@ class RequestBuilder:
             query=self._secret_query(credentials),
             oauth=credentials.oauth,
             unmet=credentials.unmet,
+            named_by=None if settings.base_url else urlsplit(self._document.trees.uri).hostname,
         )
 
     def _path(self, given: Mapping[str, Any], constants: Mapping[str, str]) -> str:
@@ -346,6 +353,10 @@ def accepted(document: Document, operation: Operation) -> str:
         if isinstance(content, dict):
             kinds |= dict.fromkeys(str(k) for k in cast("dict[str, Any]", content))
     plain_kinds = [k for k in kinds if k.isascii() and k.isprintable() and "," not in k]
+    wanted = [k for k in plain_kinds if "*" not in k and rank_of(k, document.prefer) < 0]
+    if wanted:
+        best = min(wanted, key=lambda k: rank_of(k, document.prefer))
+        return f"{best}, */*;q=0.5"
     json_kinds = [k for k in plain_kinds if kind_of(k) == "json" and "*" not in k]
     if json_kinds:
         best = "application/json" if "application/json" in json_kinds else json_kinds[0]

@@ -48,12 +48,20 @@ class OpenAPISettings(PluginSettings):
         default=(),
         description="Folders or origins that $ref may lead to, beside the specification's own.",
     )
+    prefer: tuple[str, ...] = Field(
+        default=(),
+        description="Media types to use before JSON where several are declared, as text/csv.",
+    )
     cache: bool = Field(default=False, description="Keep what was compiled on disk.")
     cache_dir: str | None = Field(
         default=None, description="Where; the user's cache folder when left out."
     )
     enrich: bool = Field(
-        default=False, description="Use the descriptions that APITool.improve had a model write."
+        default=False,
+        description="Let a model improve the descriptions, once for each version.",
+    )
+    llm: str | None = Field(
+        default=None, description="The model for that; the agent's light one when left out."
     )
     sample: bool = Field(
         default=True, description="Learn the shape of undeclared responses (with cache only)."

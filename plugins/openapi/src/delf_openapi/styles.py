@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 from urllib.parse import quote
@@ -51,8 +52,10 @@ def path_text(param: Param, value: Any) -> str:
         text = _expanded(value, param.explode, ",", name, named=False)
     if not text:
         raise Misfit(param.arg, "must not be empty: it is part of the address")
-    if text in (".", ".."):
-        raise Misfit(param.arg, f"must not be {text!r}: it would lead to another address")
+    # Many servers decode a slash within a segment, and then take the dots for steps.
+    steps = re.split(r"%2F|%5C", text, flags=re.IGNORECASE)
+    if any(step in (".", "..") for step in steps):
+        raise Misfit(param.arg, "must not hold '.' or '..' as a step: it would lead elsewhere")
     return text
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import email.utils
 import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from delf.errors import ConnectionUnavailableError, ToolExecutionError
 from delf_openapi.answers import Answer, scrub
 from delf_openapi.requests import Request
 from delf_openapi.settings import OpenAPISettings
-from delf_openapi.sources import is_private, loads, origin_of
+from delf_openapi.sources import is_private, origin_of
+from delf_openapi.tokens import Tokens
 
 if TYPE_CHECKING:
     import httpx
@@ -26,7 +28,6 @@ _PASSING: Final = frozenset({429, 502, 503, 504})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 _FIRST_WAIT: Final = 0.5
-_TOKEN_MARGIN: Final = 30.0
 
 
 # httpx logs every address, and with it the credentials in queries.
@@ -58,7 +59,8 @@ class Transport:
         self._sleep = sleep
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._tokens: dict[str, tuple[str, float]] = {}
+        self._homes: set[str] = set()
+        self._tokens = Tokens(name, settings, self._attempts)
 
     async def send(self, request: Request) -> Answer:
         """Send a request and read its answer, whatever its status.
@@ -67,12 +69,15 @@ class Transport:
             ConnectionUnavailableError: When nothing answers, or not in time.
             ToolExecutionError: When the answer is too large, or leads where it must not.
         """
+        if request.named_by is not None:
+            await self._check_home(request, request.named_by)
         if request.oauth is None:
             return await self._attempts(request)
-        answer = await self._attempts(await self._with_token(request))
-        if answer.status == 401:
-            self._tokens.pop(request.oauth, None)
-            answer = await self._attempts(await self._with_token(request))
+        token = await self._tokens.get(request.oauth)
+        answer = await self._attempts(_with_token(request, token))
+        if answer.status == 401:  # it was withdrawn before its time
+            token = await self._tokens.get(request.oauth, instead_of=token)
+            answer = await self._attempts(_with_token(request, token))
         return answer
 
     async def aclose(self) -> None:
@@ -80,6 +85,21 @@ class Transport:
         client, self._client = self._client, None
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.aclose()
+
+    async def _check_home(self, request: Request, named_by: str) -> None:
+        """A specification of the public internet must not lead into a private network."""
+        host = urlsplit(request.url).hostname or ""
+        if host == named_by or host in self._homes:
+            return
+        if await asyncio.to_thread(is_private, host) and not await asyncio.to_thread(
+            is_private, named_by
+        ):
+            raise ToolExecutionError(
+                f"{request.label}: the specification says that the API is at {host}, "
+                "a private address",
+                hint="give base_url, if that is right",
+            )
+        self._homes.add(host)
 
     # -- attempts -----------------------------------------------------------------------
 
@@ -137,27 +157,28 @@ class Transport:
         home = origin_of(request.url)
         method, content = request.method, request.content
         url = request.url
-        headers = dict(request.headers)
+        headers = {**request.headers, **request.secret}
+        query = request.query
         for hop in range(_MAX_REDIRECTS + 1):
-            at_home = origin_of(url) == home
-            query = request.query if at_home and (hop == 0 or request.query not in url) else ""
-            target = f"{url}{'&' if '?' in url else '?'}{query}" if query else url
-            sent = {**headers, **request.secret} if at_home else headers
-            answer = await self._once(method, target, sent, content, request.label)
+            again = query and (hop == 0 or query not in url)
+            target = f"{url}{'&' if '?' in url else '?'}{query}" if again else url
+            answer = await self._once(method, target, headers, content, request.label)
             place = answer.headers.get("location")
             if answer.status not in _REDIRECTS or not place:
                 return answer
-            url = urljoin(url, place).partition("#")[0]
+            url = _redirected(url, place, request.label)
             if answer.status == 303 or (answer.status in (301, 302) and method == "POST"):
                 method = "HEAD" if method == "HEAD" else "GET"
                 content = None
                 headers.pop("Content-Type", None)
-            await self._check_redirect(url, home, method, request.label)
+            if origin_of(url) != home:
+                await self._check_redirect(url, home, method, request.label)
+                # What left its origin carries nothing of the call, even if it is sent back there.
+                headers = {k: v for k, v in headers.items() if k == "Accept"}
+                query = ""
         raise ToolExecutionError(f"{request.label}: over {_MAX_REDIRECTS} redirects")
 
     async def _check_redirect(self, url: str, home: str, method: str, label: str) -> None:
-        if origin_of(url) == home:
-            return
         host = urlsplit(url).hostname or ""
         where = f"{label}: it redirects to {urlsplit(url).scheme}://{host}"
         if urlsplit(url).scheme not in ("http", "https") or not host:
@@ -183,11 +204,14 @@ class Transport:
     ) -> Answer:
         limit = self._settings.max_response_bytes
         pairs = [(k.encode("latin-1", "replace"), v.encode()) for k, v in headers.items()]
-        client = self._open()
-        _ours.set(True)
-        exchange = client.stream(method, url, headers=pairs, content=content)
+        import httpx
+
+        mark = _ours.set(True)
         try:
+            exchange = self._open().stream(method, url, headers=pairs, content=content)
             async with asyncio.timeout(self._settings.timeout), exchange as response:
+                if len(response.headers.get_list("content-encoding", split_commas=True)) > 1:
+                    raise ToolExecutionError(f"{label}: the answer is compressed several times")
                 parts: list[bytes] = []
                 size = 0
                 async for part in response.aiter_bytes():
@@ -200,9 +224,19 @@ class Transport:
                 head = response.status_code, response.reason_phrase, response.headers
                 return Answer(*head, b"".join(parts))
         except TimeoutError:
-            import httpx
-
             raise httpx.ReadTimeout("the whole exchange took too long") from None
+        except httpx.LocalProtocolError:  # its text may hold a header's value
+            raise ToolExecutionError(f"{label}: it cannot be sent as HTTP") from None
+        except httpx.RemoteProtocolError as error:
+            if "location header" not in str(error):
+                raise
+            raise ToolExecutionError(f"{label}: it redirects to no valid address") from None
+        except httpx.InvalidURL:
+            raise ToolExecutionError(f"{label}: its address is not valid") from None
+        except httpx.DecodingError:
+            raise ToolExecutionError(f"{label}: the answer's compression is broken") from None
+        finally:
+            _ours.reset(mark)
 
     def _open(self) -> httpx.AsyncClient:
         import httpx
@@ -218,53 +252,21 @@ class Transport:
             self._loop = loop
         return self._client
 
-    # -- OAuth2 client credentials ------------------------------------------------------
 
-    async def _with_token(self, request: Request) -> Request:
-        import dataclasses
+def _with_token(request: Request, token: str) -> Request:
+    secret = {**request.secret, "Authorization": f"Bearer {token}"}
+    return dataclasses.replace(request, secret=secret, oauth=None)
 
-        token = await self._token(cast("str", request.oauth))
-        secret = {**request.secret, "Authorization": f"Bearer {token}"}
-        return dataclasses.replace(request, secret=secret, oauth=None)
 
-    async def _token(self, url: str) -> str:
-        known = self._tokens.get(url)
-        if known is not None and known[1] > time.monotonic():
-            return known[0]
-        import base64
-        from urllib.parse import quote_plus, urlencode
-
-        settings = self._settings
-        secret = settings.client_secret.get_secret_value() if settings.client_secret else ""
-        pair = f"{quote_plus(settings.client_id or '')}:{quote_plus(secret)}"
-        form = {"grant_type": "client_credentials"}
-        if settings.scopes:
-            form["scope"] = " ".join(settings.scopes)
-        if urlsplit(url).scheme != "https" and not is_private(urlsplit(url).hostname or ""):
-            raise ToolExecutionError(f"{self._name}: the token's address is not secure (http)")
-        request = Request(
-            label="the OAuth2 token",
-            method="POST",
-            url=url,
-            headers={
-                "Content-Type": "application/x-www-form-urlencoded",
-                "Accept": "application/json",
-            },
-            content=urlencode(form).encode(),
-            secret={"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"},
-            query="",
-        )
-        answer = await self._attempts(request)
-        try:
-            body: Any = loads(answer.content)
-            token, seconds = str(body["access_token"]), float(body.get("expires_in") or 300)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise ToolExecutionError(
-                f"{self._name}: no OAuth2 token was given: status {answer.status}",
-                hint="check client_id, client_secret and scopes",
-            ) from None
-        self._tokens[url] = token, time.monotonic() + max(0.0, seconds - _TOKEN_MARGIN)
-        return token
+def _redirected(url: str, place: str, label: str) -> str:
+    """Where an answer leads; credentials that it names itself are left out."""
+    try:
+        parts = urlsplit(urljoin(url, place))
+        _ = parts.port
+    except ValueError:
+        raise ToolExecutionError(f"{label}: it redirects to no valid address") from None
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=host, fragment="").geturl()
 
 
 def _no_cookies() -> Any:

@@ -11,16 +11,15 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
 from typing import Any, Final, cast
 
 from delf.errors import did_you_mean
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
+from delf_openapi.patterns import matches
 
 _MAX_SAME: Final = 60
 _MAX_VISITS: Final = 200_000
-_MAX_PATTERN_TEXT: Final = 400
 _KINDS: Final = {"string": "text", "integer": "a whole number", "number": "a number"}
 _KINDS_MORE: Final = {"boolean": "True or False", "array": "a list", "object": "a dict"}
 
@@ -201,7 +200,9 @@ class Checker:
         properties = cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}
         required: Any = found.get("required")
         for name in cast("list[Any]", required) if isinstance(required, list) else []:
-            if name not in value and not self._is_read_only(properties.get(str(name))):
+            if not isinstance(name, str) or name in value:
+                continue
+            if not self._is_read_only(properties.get(name)):
                 raise Misfit(path, f"needs {name!r}")
         extra: Any = found.get("additionalProperties", True)
         patterns: Any = found.get("patternProperties")
@@ -315,10 +316,8 @@ def _check_text(found: Mapping[str, Any], value: str, path: str) -> None:
     if isinstance(most, int) and len(value) > most:
         raise Misfit(path, f"takes at most {most} characters, not {len(value)}")
     pattern = found.get("pattern")
-    if isinstance(pattern, str) and len(value) <= _MAX_PATTERN_TEXT:
-        expression = _expression(pattern)
-        if expression is not None and not expression.search(value):
-            raise Misfit(path, f"must match the pattern {pattern[:120]}")
+    if isinstance(pattern, str) and not matches(pattern, value):
+        raise Misfit(path, f"must match the pattern {pattern[:120]}")
     form = found.get("format")
     if form == "uuid" and not _UUID.match(value):
         raise Misfit(path, "must be a UUID")
@@ -329,22 +328,6 @@ def _check_text(found: Mapping[str, Any], value: str, path: str) -> None:
 _UUID: Final = re.compile(
     r"^(urn:uuid:)?\{?[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$"
 )
-# A group that repeats within what repeats can take for ever to fail.
-_SLOW: Final = re.compile(r"\((?:[^()\\]|\\.)*[+*}](?:[^()\\]|\\.)*\)\s*[+*{]")
-
-
-@lru_cache(512)
-def _expression(pattern: str) -> re.Pattern[str] | None:
-    """A pattern of JavaScript as one of Python, where that is safe and means the same."""
-    if len(pattern) > 500 or _SLOW.search(pattern) or r"\p{" in pattern or "[[" in pattern:
-        return None
-    if pattern.count("*") + pattern.count("+") > 8:
-        return None
-    text = pattern[1:-1] if pattern[:1] == "/" and pattern[-1:] == "/" else pattern
-    try:
-        return re.compile(re.sub(r"(?<!\\)\$$", r"\\Z", text))
-    except (re.error, OverflowError, RecursionError):
-        return None
 
 
 def _check_number(found: Mapping[str, Any], value: float, path: str) -> None:

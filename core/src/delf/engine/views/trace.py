@@ -87,6 +87,8 @@ class Trace:
                 at = event.at - event.duration_ms / 1000
                 line = self._running.pop(event.step, None) or self._line("phase", event.step, at)
                 line.finish(event.duration_ms, ok=True)
+                if event.step == "setup":
+                    self._setup().duration_ms = event.duration_ms
             case ev.ScriptFinished() if event.status not in ("done", "rerun"):
                 line = self._running.get("execute")
                 if line is not None:
@@ -171,14 +173,15 @@ class Trace:
         )
         self.model_calls.append(call)
         if event.purpose == "setup":
-            self.api_enrichment = self.api_enrichment or SetupTrace()
-            self.api_enrichment.add(call)
+            self._setup().add(call)
             return
         self.usage = self.usage + event.usage
-        if event.cost_usd is None or self.total_cost_usd is None:
-            self.total_cost_usd = None
-        else:
-            self.total_cost_usd += event.cost_usd
+        self.total_cost_usd = _sum(self.total_cost_usd, event.cost_usd)
+
+    def _setup(self) -> SetupTrace:
+        if self.api_enrichment is None:
+            self.api_enrichment = SetupTrace()
+        return self.api_enrichment
 
     def _uses(self, name: str) -> dict[str, ModelUse]:
         uses: dict[str, ModelUse] = {}
@@ -250,3 +253,7 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"<Trace {self.task_id}: {len(self.tool_calls)} calls>"
+
+
+def _sum(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first + second

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from delf.errors import LLMExecutionError, PrefilterError
-from delf.protocols.prefilter import CatalogEntry, Prefilter, Selection
+from delf.protocols.prefilter import Catalog, CatalogEntry, Prefilter, Selection
 from delf.testing.contracts.base import Contract, missing, needs
 
 _MANY = 500
@@ -44,7 +44,9 @@ class PrefilterContract(Contract):
         return json.dumps(list(self.wanted))
 
     async def test_keeps_what_the_task_needs(self, prefilter: Any) -> None:
-        selection = await self.within(prefilter.select(self.task, self.catalog, self._ask()))
+        selection = await self.within(
+            prefilter.select(self.task, Catalog(self.catalog), self._ask())
+        )
         assert isinstance(selection, Selection)
         assert set(self.wanted) <= selection.names
 
@@ -52,13 +54,15 @@ class PrefilterContract(Contract):
         for catalog in (self.catalog, self.catalog[3:], self.catalog[:1]):
             names = {entry.name for entry in catalog}
             try:
-                selection = await self.within(prefilter.select(self.task, catalog, self._ask()))
+                selection = await self.within(
+                    prefilter.select(self.task, Catalog(catalog), self._ask())
+                )
             except PrefilterError:
                 continue  # it cannot choose: the engine shows all of them
             assert selection.names <= names
 
     async def test_an_empty_catalog_is_no_problem(self, prefilter: Any) -> None:
-        selection = await self.within(prefilter.select(self.task, (), self._ask()))
+        selection = await self.within(prefilter.select(self.task, Catalog(), self._ask()))
         assert selection.names == frozenset()
 
     async def test_a_large_catalog_is_no_problem(self, prefilter: Any) -> None:
@@ -67,14 +71,14 @@ class PrefilterContract(Contract):
             for number in range(_MANY)
         )
         selection = await self.within(
-            prefilter.select(self.task, (*more, *self.catalog), self._ask())
+            prefilter.select(self.task, Catalog((*more, *self.catalog)), self._ask())
         )
         assert set(self.wanted) <= selection.names
 
     async def test_odd_tasks_are_no_problem(self, prefilter: Any) -> None:
         for task in ("", "日本語 🦊", "word " * 5000):
             try:
-                await self.within(prefilter.select(task, self.catalog, self._ask()))
+                await self.within(prefilter.select(task, Catalog(self.catalog), self._ask()))
             except PrefilterError:
                 continue
 
@@ -84,14 +88,14 @@ class PrefilterContract(Contract):
             raise LLMExecutionError("the model is down")
 
         with pytest.raises(PrefilterError):
-            await self.within(prefilter.select(self.task, self.catalog, ask))
+            await self.within(prefilter.select(self.task, Catalog(self.catalog), ask))
 
     @needs("asks")
     async def test_nonsense_of_the_model_selects_nothing_foreign(self, prefilter: Any) -> None:
         for text in ("", "no idea", '["bank.steal", 7, null]', "{" * 1000):
             try:
                 selection = await self.within(
-                    prefilter.select(self.task, self.catalog, _always(text))
+                    prefilter.select(self.task, Catalog(self.catalog), _always(text))
                 )
             except PrefilterError:
                 continue

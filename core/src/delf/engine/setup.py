@@ -1,0 +1,77 @@
+"""Set-up: what connections have a model do for them once, before the first task uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from delf.engine.task import TaskRun
+from delf.engine.toolset import Toolset
+from delf.errors import DelfError
+from delf.events import Warned
+from delf.llm import LLMConfig, as_llm_config
+from delf.messages import Message, ModelReply, ModelRequest
+from delf.protocols.connection import ConnectionLike, SetupAsk, SupportsSetup
+
+_log = logging.getLogger(__name__)
+
+
+class SetUp:
+    """Sets connections up in the first task; tasks beside it wait.
+
+    Args:
+        tools: The agent's tools as they are before.
+        connections: The agent's connections.
+    """
+
+    def __init__(self, tools: Toolset, connections: Sequence[ConnectionLike]) -> None:
+        self.tools = tools
+        self._left = [c for c in connections if isinstance(c, SupportsSetup) and c.needs_setup]
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, run: TaskRun) -> None:
+        """Set up what is left to be. A failure costs a warning, never the task.
+
+        When this task is cancelled meanwhile, the next that waits goes on with the rest.
+        """
+        if not self._left:
+            return
+        async with self._turn:
+            if self._left:
+                async with run.step("setup"):
+                    while self._left:
+                        await self._set_up(self._left[0], run)
+                        del self._left[0]
+        run.use_tools(self.tools.with_builtins_of(run.tools))
+
+    async def _set_up(self, connection: SupportsSetup, run: TaskRun) -> None:
+        try:
+            if not await connection.setup(_asker(run)):
+                return
+        except DelfError as error:
+            await _warn(run, connection, error.message)
+        except Exception as error:
+            _log.exception("the set-up of %s failed", connection.name)
+            await _warn(run, connection, f"an unexpected {type(error).__name__}")
+        try:  # what was done before a failure is used, too
+            self.tools = await self.tools.with_reloaded(connection)
+        except DelfError as error:
+            await _warn(run, connection, error.message)
+
+
+async def _warn(run: TaskRun, connection: ConnectionLike, reason: str) -> None:
+    message = f"{connection.name} is not wholly set up: {reason}"
+    await run.log.record(Warned, message=message)
+
+
+def _asker(run: TaskRun) -> SetupAsk:
+    # Neither the user's own instructions nor the stream of an answer belong to a set-up.
+    asker = replace(run.asker, system_prompt=None, stream=False, refused=[])
+
+    async def ask(messages: Sequence[Message], llm: str | LLMConfig | None = None) -> ModelReply:
+        config = run.config.quick_llm if llm is None else as_llm_config(llm)
+        return await asker.ask(config, ModelRequest(messages=tuple(messages), purpose="setup"))
+
+    return ask

@@ -1,0 +1,81 @@
+"""Ranks texts by words: which of many actions fit what somebody is looking for."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+# BM25: how soon a repeated word counts no more, and how much long texts are held back.
+_SATURATION: Final = 1.2
+_LENGTH: Final = 0.4
+_WORD: Final = re.compile(r"[^\W_]+")
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
+_STOP: Final = frozenset(
+    {"a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "have", "in", "into"}
+    | {"is", "it", "its", "of", "on", "or", "that", "the", "their", "this", "to", "was", "with"}
+    | {"all", "get", "i", "me", "my", "please", "show", "what", "which"}
+)
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text or a name, singular and plural as one, without those that say nothing.
+
+    Args:
+        text: Plain words, ``snake_case`` or ``camelCase``.
+    """
+    found = _WORD.findall(_CAMEL.sub(" ", text))
+    return [_stem(word) for word in map(str.lower, found) if word not in _STOP]
+
+
+def _stem(word: str) -> str:
+    if len(word) > 4 and word.endswith("ies"):
+        return f"{word[:-3]}y"
+    if len(word) > 4 and word.endswith(("ses", "xes", "ches", "shes")):
+        return word[:-2]
+    return word[:-1] if len(word) > 2 and word.endswith("s") and word[-2] != "s" else word
+
+
+class Ranking:
+    """An index of texts, made once and asked many times.
+
+    Args:
+        texts: For each thing its texts with their weights; a word that a name holds says more
+            than one of a description.
+    """
+
+    def __init__(self, texts: Iterable[Iterable[tuple[str, float]]]) -> None:
+        self._postings: dict[str, list[tuple[int, float]]] = {}
+        sizes: list[float] = []
+        for number, fields in enumerate(texts):
+            weights: dict[str, float] = {}
+            for text, weight in fields:
+                for word in dict.fromkeys(words_of(text)):  # said again is not said louder
+                    weights[word] = weights.get(word, 0.0) + weight
+            for word, weight in weights.items():
+                self._postings.setdefault(word, []).append((number, weight))
+            sizes.append(sum(weights.values()))
+        self._total = len(sizes)
+        average = sum(sizes) / self._total if self._total else 0.0
+        self._held_back = [
+            _SATURATION * (1 - _LENGTH + _LENGTH * (size / average if average else 0.0))
+            for size in sizes
+        ]
+
+    def find(self, words: str, limit: int = 20) -> list[int]:
+        """The numbers of the things that fit best, best first; equals in their own order.
+
+        Args:
+            words: What is looked for, as plain words.
+            limit: The most numbers.
+        """
+        scores: dict[int, float] = {}
+        for word in dict.fromkeys(words_of(words)):
+            postings: Sequence[tuple[int, float]] = self._postings.get(word, ())
+            rarity = math.log(1 + (self._total - len(postings) + 0.5) / (len(postings) + 0.5))
+            for number, weight in postings:
+                share = weight * (_SATURATION + 1) / (weight + self._held_back[number])
+                scores[number] = scores.get(number, 0.0) + rarity * share
+        best = sorted(scores, key=lambda number: (-scores[number], number))
+        return best[: max(0, limit)]

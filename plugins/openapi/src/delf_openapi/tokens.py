@@ -1,0 +1,103 @@
+"""OAuth2 tokens for client credentials: had when they are needed, kept until they expire."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+from urllib.parse import quote_plus, urlencode, urlsplit
+
+from delf.errors import ToolExecutionError
+from delf_openapi.answers import Answer
+from delf_openapi.requests import Request
+from delf_openapi.settings import OpenAPISettings
+from delf_openapi.sources import is_private, loads
+
+_MARGIN: Final = 30.0
+_MARGIN_SHARE: Final = 0.1
+_SECONDS: Final = 300.0
+
+
+class Tokens:
+    """The tokens of one API, by the address that they are had at.
+
+    Args:
+        name: The connection's name, for messages.
+        settings: The client's id, secret and scopes.
+        send: Sends a request.
+    """
+
+    def __init__(
+        self, name: str, settings: OpenAPISettings, send: Callable[[Request], Awaitable[Answer]]
+    ) -> None:
+        self._name = name
+        self._settings = settings
+        self._send = send
+        self._known: dict[str, tuple[str, float]] = {}
+        self._asking: dict[str, asyncio.Task[str]] = {}
+
+    async def get(self, url: str, *, instead_of: str | None = None) -> str:
+        """A token, the one at hand or a new one. Calls at once share one request.
+
+        Args:
+            url: Where tokens are had.
+            instead_of: A token that was refused.
+
+        Raises:
+            ToolExecutionError: When none is given, or it would be asked for without TLS.
+        """
+        known = self._known.get(url)
+        if known is not None and known[0] != instead_of and known[1] > time.monotonic():
+            return known[0]
+        asking = self._asking.get(url)
+        if asking is None or asking.done() or asking.get_loop() is not asyncio.get_running_loop():
+            asking = self._asking[url] = asyncio.ensure_future(self._ask(url))
+        # One call that is cancelled takes the token from no other.
+        return await asyncio.shield(asking)
+
+    async def _ask(self, url: str) -> str:
+        host = urlsplit(url).hostname or ""
+        if urlsplit(url).scheme != "https" and not await asyncio.to_thread(is_private, host):
+            raise ToolExecutionError(f"{self._name}: the token's address is not secure (http)")
+        answer = await self._send(self._request(url, in_body=False))
+        if answer.status in (400, 401):  # some take the secret in the body only
+            answer = await self._send(self._request(url, in_body=True))
+        try:
+            body: Any = loads(answer.content)
+            token, told = str(body["access_token"]), body.get("expires_in")
+            seconds = _SECONDS if told is None else float(told)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise ToolExecutionError(
+                f"{self._name}: no OAuth2 token was given: status {answer.status}",
+                hint="check client_id, client_secret and scopes",
+            ) from None
+        self._known[url] = token, time.monotonic() + seconds - min(_MARGIN, seconds * _MARGIN_SHARE)
+        return token
+
+    def _request(self, url: str, *, in_body: bool) -> Request:
+        settings = self._settings
+        name = settings.client_id or ""
+        secret = settings.client_secret.get_secret_value() if settings.client_secret else ""
+        form = {"grant_type": "client_credentials"}
+        if settings.scopes:
+            form["scope"] = " ".join(settings.scopes)
+        headers: dict[str, str] = {}
+        if in_body:
+            form |= {"client_id": name, "client_secret": secret}
+        else:
+            pair = f"{quote_plus(name)}:{quote_plus(secret)}".encode()
+            headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+        return Request(
+            label="the OAuth2 token",
+            method="POST",
+            url=url,
+            headers={
+                "Content-Type": "application/x-www-form-urlencoded",
+                "Accept": "application/json",
+            },
+            content=urlencode(form).encode(),
+            secret=headers,
+            query="",
+        )

@@ -1,0 +1,236 @@
+"""Set-up: what a model does for a connection once, and what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from delf import Agent
+from delf.actions import Action, action_from_function
+from delf.connection import Connection
+from delf.errors import LLMExecutionError
+from delf.events import StepFinished
+from delf.messages import ModelReply, ModelRequest, Usage, user
+from delf.protocols.connection import ConnectionLike, SetupAsk, SupportsSetup
+from delf.testing.hosts import TestHost
+from delf.testing.models import ScriptedModel
+
+USAGE = Usage(input_tokens=10, output_tokens=5)
+
+
+def priced(text: str, cost: float | None = 0.25) -> ModelReply:
+    return ModelReply(text=text, model="scripted", usage=USAGE, cost_usd=cost)
+
+
+class Shop(Connection):
+    """A shop whose only action is named and described by a model."""
+
+    summary = "A shop."
+    needs_setup = True
+
+    def __init__(self, *, llm: str | None = None, name: str = "shop", **options: Any) -> None:
+        super().__init__(name=name, **options)
+        self.found = "find"
+        self.done = 0
+        self._llm = llm
+
+    async def actions(self) -> Sequence[Action]:
+        def find() -> int:
+            """Look something up."""
+            return 7
+
+        return [action_from_function(find, name=self.found, effect="read")]
+
+    async def setup(self, ask: SetupAsk) -> bool:
+        self.found = (await ask([user("What is it called?")], llm=self._llm)).text
+        self.done += 1
+        return True
+
+
+@pytest.fixture
+def make_agent(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> Iterator[Callable[..., Agent]]:
+    made: list[Agent] = []
+
+    def make(*tools: ConnectionLike, **options: Any) -> Agent:
+        options = {"tools": tools, "llm": "scripted", "sandbox": "local", **options}
+        made.append(Agent(host=delf_host, **options))
+        return made[-1]
+
+    yield make
+    for agent in made:
+        agent.stop()
+
+
+def test_it_is_done_once_before_the_first_task(make_agent, scripted_model: ScriptedModel) -> None:
+    shop = Shop()
+    assert isinstance(shop, SupportsSetup)
+    scripted_model.says(priced("look_up"))
+    scripted_model.writes("print(await shop.look_up())", "print(await shop.look_up())")
+    agent = make_agent(shop, system_prompt="Talk like a pirate.")
+    first, second = agent.run("Look."), agent.run("Look again.")
+    assert (first.text, second.text, shop.done) == ("7", "7", 1)
+    assert [r.purpose for r in scripted_model.requests] == ["setup", "generate", "generate"]
+    assert "pirate" not in scripted_model.prompts[0]
+    assert "async def look_up(" in scripted_model.prompts[1]
+    assert "async def find(" not in scripted_model.prompts[1]
+
+
+def test_its_cost_is_the_agents_and_not_the_tasks(make_agent, scripted_model) -> None:
+    scripted_model.says(priced("look_up", 0.25), priced("```python\nprint(1)\n```", 0.5))
+    scripted_model.says(priced("```python\nprint(2)\n```", 0.5))
+    agent = make_agent(Shop())
+    first, second = agent.run("One."), agent.run("Two.")
+    setup = first.trace.api_enrichment
+    assert (setup.cost_usd, setup.calls, setup.usage, setup.cached) == (0.25, 1, USAGE, False)
+    assert (first.cost_usd, first.trace.total_cost_usd, first.trace.usage) == (0.5, 0.5, USAGE)
+    assert second.trace.api_enrichment is None
+    assert agent.total_cost_usd == 1.25
+    assert "set-up    $0.250000" in first.trace.summary()
+    assert first.trace.to_dict()["api_enrichment"]["cost_usd"] == 0.25
+    assert [call.purpose for call in first.trace.model_calls] == ["setup", "generate"]
+
+
+def test_an_unknown_price_of_the_set_up_leaves_the_tasks_known(make_agent, scripted_model) -> None:
+    scripted_model.says(priced("look_up", None), priced("```python\nprint(1)\n```", 0.5))
+    response = make_agent(Shop()).run("One.")
+    assert (response.cost_usd, response.trace.api_enrichment.cost_usd) == (0.5, None)
+
+
+def test_what_needs_no_model_costs_nothing(make_agent, scripted_model: ScriptedModel) -> None:
+    class Kept(Shop):
+        async def setup(self, ask: SetupAsk) -> bool:
+            return False
+
+    class Unneeded(Shop):
+        needs_setup = False
+
+    scripted_model.writes("print(1)", "print(2)")
+    response = make_agent(Kept()).run("One.")
+    assert response.trace.api_enrichment.cached
+    assert "set-up    $0.000000 (cached)" in response.trace.summary()
+    assert make_agent(Unneeded()).run("Two.").trace.api_enrichment is None
+
+
+def test_its_models(make_agent, scripted_model: ScriptedModel) -> None:
+    scripted_model.says("look_up", "search").writes("print(1)")
+    tools = Shop(), Shop(name="other", llm="scripted:own")
+    agent = make_agent(*tools, llm=None, light_llm="scripted:light", heavy_llm="scripted:heavy")
+    trace = agent.run("One.").trace
+    asked = [call.model for call in trace.model_calls]
+    assert asked == ["scripted:light", "scripted:own", "scripted:heavy"]
+
+
+@pytest.mark.parametrize(
+    "failure", [LLMExecutionError("the model is down"), ValueError("inside the plugin")]
+)
+def test_a_failure_is_a_warning(failure, make_agent, scripted_model, caplog) -> None:
+    def fail(request: ModelRequest) -> Any:
+        raise failure
+
+    class Broken(Shop):
+        async def setup(self, ask: SetupAsk) -> bool:
+            if isinstance(failure, ValueError):
+                raise failure
+            return await super().setup(ask)
+
+    if isinstance(failure, LLMExecutionError):
+        scripted_model.says(fail)
+    scripted_model.writes("print(await shop.find())")
+    response = make_agent(Broken()).run("Look.")
+    assert (response.status, response.text) == (True, "7")
+    (warning,) = response.trace.warnings
+    assert warning.startswith("shop is not wholly set up: ")
+    assert "inside the plugin" not in warning
+
+
+def test_the_budget_holds(make_agent, scripted_model: ScriptedModel) -> None:
+    class Greedy(Shop):
+        async def setup(self, ask: SetupAsk) -> bool:
+            for _ in range(10):
+                await ask([user("more")])
+            return True
+
+    scripted_model.says(*[priced("x", 0.4)] * 5)
+    agent = make_agent(Greedy(), budget_usd=1.0)
+    response = agent.run("Look.")
+    assert len(scripted_model.requests) == 3
+    assert agent.total_cost_usd == pytest.approx(1.2)
+    assert "budget" in response.trace.warnings[0]
+    assert not response.status
+    assert "budget" in response.error
+
+
+async def test_tasks_beside_the_first_wait(make_agent, scripted_model: ScriptedModel) -> None:
+    going = asyncio.Event()
+
+    async def slowly(request: ModelRequest) -> str:
+        going.set()
+        await asyncio.sleep(0)
+        return "look_up"
+
+    shop = Shop()
+    scripted_model.says(slowly).writes(*["print(await shop.look_up())"] * 3)
+    async with make_agent(shop) as agent:
+        responses = await asyncio.gather(*(agent.arun(f"Task {n}.") for n in range(3)))
+    assert [r.text for r in responses] == ["7", "7", "7"]
+    assert shop.done == 1
+    assert sum(r.trace.api_enrichment is not None for r in responses) == 1
+    assert going.is_set()
+
+
+async def test_the_next_task_goes_on_where_a_cancelled_one_was(make_agent, scripted_model) -> None:
+    began = asyncio.Event()
+
+    async def never(request: ModelRequest) -> str:
+        began.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    shop = Shop()
+    scripted_model.says(never, "look_up").writes("print(await shop.look_up())")
+    async with make_agent(shop) as agent:
+        first = asyncio.create_task(agent.arun("One."))
+        await began.wait()
+        second = asyncio.create_task(agent.arun("Two."))
+        first.cancel()
+        response = await second
+        with pytest.raises(asyncio.CancelledError):
+            await first
+    assert (response.text, shop.done) == ("7", 1)
+
+
+def test_only_the_reloaded_connection_changes(make_agent, scripted_model: ScriptedModel) -> None:
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    class Renaming(Shop):
+        async def setup(self, ask: SetupAsk) -> bool:
+            self.found = "second"
+            return True
+
+    scripted_model.writes("print(await other.find(), await shop.second())")
+    agent = make_agent(Shop(name="other"), Renaming(), add)
+    agent.tools[0].needs_setup = False
+    response = agent.run("Look.")
+    assert response.text == "7 7"
+    prompt = scripted_model.prompts[0]
+    assert prompt.index("class other") < prompt.index("class shop")
+
+
+def test_the_step_stands_in_the_timeline(make_agent, scripted_model: ScriptedModel) -> None:
+    scripted_model.says("look_up").writes("print(1)")
+    events: list[Any] = []
+
+    async def main() -> None:
+        async with make_agent(Shop()) as agent:
+            await agent.arun("One.", listeners=(events.append,))
+
+    asyncio.run(main())
+    steps = [event.step for event in events if isinstance(event, StepFinished)]
+    assert steps[0] == "setup"

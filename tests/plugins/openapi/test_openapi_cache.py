@@ -1,0 +1,206 @@
+"""The cache of compiled specifications: whole, current, or not used at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from delf_openapi import APITool
+from support.openapi_specs import PETS, one, param, spec
+from support.raw_http import raw_server
+
+
+class Kept:
+    """A specification in a file, and the cache of it."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.file = folder / "pets.json"
+        self.folder = folder / "cache"
+        self.settings = {"cache": True, "cache_dir": str(self.folder), "name": "api"}
+        self.write(PETS)
+
+    def write(self, document: dict[str, Any]) -> None:
+        self.file.write_text(json.dumps(document))
+
+    def tool(self, **settings: Any) -> APITool:
+        return APITool(str(self.file), **{**self.settings, **settings})
+
+    async def names(self, **settings: Any) -> list[str]:
+        return [action.name for action in await self.tool(**settings).actions()]
+
+    def one(self, suffix: str) -> pathlib.Path:
+        (found,) = self.folder.glob(f"*{suffix}")
+        return found
+
+
+@pytest.fixture
+def kept(tmp_path: pathlib.Path) -> Kept:
+    return Kept(tmp_path)
+
+
+async def test_it_gives_what_was_compiled(kept: Kept) -> None:
+    def shown(actions: Any) -> Any:
+        return [(a.name, a.signature, a.summary, a.effect, a.tags) for a in actions]
+
+    cold = shown(await kept.tool().actions())
+    assert shown(await APITool(PETS, name="api").actions()) == cold
+    times = {path: path.stat().st_mtime_ns for path in kept.folder.iterdir()}
+    assert shown(await kept.tool().actions()) == cold
+    assert {path: path.stat().st_mtime_ns for path in kept.folder.iterdir()} == times
+
+
+async def test_its_actions_can_be_called(kept: Kept, invoke: Any) -> None:
+    await kept.names()
+    async with raw_server() as server:
+        tool = kept.tool(base_url=server.url, api_key="k")
+        await invoke(tool, "create_pet", name="Rex", parent={"name": "Mum"})
+        assert server.last.body == b'{"name":"Rex","parent":{"name":"Mum"}}'
+        assert server.last.header("x-key") == "k"
+        await tool.aclose()
+
+
+async def test_a_specification_that_changed_is_read_again(kept: Kept) -> None:
+    await kept.names()
+    kept.write(one({"operationId": "fresh"}))
+    assert await kept.names() == ["fresh"]
+    assert await kept.names() == ["fresh"]
+
+
+def _empty(path: pathlib.Path) -> None:
+    path.write_bytes(b"")
+
+
+def _cut(path: pathlib.Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def _flip(path: pathlib.Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x55
+    path.write_bytes(data)
+
+
+def _garbage(path: pathlib.Path) -> None:
+    path.write_bytes(b"\xff\x00not ours" * 50)
+
+
+def _json(path: pathlib.Path) -> None:
+    path.write_bytes(b"[[1, 2], {}]")
+
+
+def _remove(path: pathlib.Path) -> None:
+    path.unlink()
+
+
+def _older(path: pathlib.Path) -> None:
+    note = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**note, "format": note["format"] - 1}))
+
+
+@pytest.mark.parametrize("suffix", [".note", ".manifest", ".parts"])
+@pytest.mark.parametrize("damage", [_empty, _cut, _flip, _garbage, _json, _remove])
+async def test_damage_is_noticed_and_mended(
+    damage: Callable[[pathlib.Path], None], suffix: str, kept: Kept, invoke: Any
+) -> None:
+    names = await kept.names()
+    damage(kept.one(suffix))
+    async with raw_server() as server:
+        tool = kept.tool(base_url=server.url)
+        assert [a.name for a in await tool.actions()] == names
+        await invoke(tool, "create_pet", name="Rex")
+        assert server.last.body == b'{"name":"Rex"}'
+        await tool.aclose()
+
+
+async def test_an_older_format_is_written_anew(kept: Kept) -> None:
+    names = await kept.names()
+    note = kept.one(".note")
+    good = note.read_bytes()
+    _older(note)
+    assert await kept.names() == names
+    assert json.loads(note.read_bytes())["format"] == json.loads(good)["format"]
+
+
+async def test_a_file_that_is_lost_while_it_is_used(kept: Kept, invoke: Any) -> None:
+    await kept.names()
+    async with raw_server() as server:
+        tool = kept.tool(base_url=server.url)
+        await tool.actions()
+        for path in kept.folder.iterdir():
+            path.unlink()
+        await invoke(tool, "create_pet", name="Rex")
+        assert server.last.body == b'{"name":"Rex"}'
+        await tool.aclose()
+
+
+async def test_what_may_be_referred_to_is_part_of_the_key(kept: Kept) -> None:
+    elsewhere = kept.file.parent / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "s.json").write_text('{"type": "integer"}')
+    inner = kept.file.parent / "inner"
+    inner.mkdir()
+    kept.file = inner / "api.json"
+    kept.write(one({"parameters": [param("p", schema={"$ref": "../elsewhere/s.json"})]}))
+
+    async def shown(**settings: Any) -> str:
+        (action,) = await kept.tool(**settings).actions()
+        return action.parameters[0].type_text
+
+    assert await shown(refs=[str(elsewhere)]) == "int"
+    assert await shown() == "Any"
+
+
+async def test_a_folder_that_cannot_be_written_costs_a_warning(
+    kept: Kept, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept.folder.write_text("a file stands here")
+    assert "get_pet" in await kept.names()
+    assert "cannot be kept" in caplog.text
+
+
+async def test_what_was_compiled_long_ago_goes_and_what_was_paid_for_stays(kept: Kept) -> None:
+    kept.folder.mkdir()
+    old = time.time() - 40 * 24 * 3600
+    for name in ("a.parts", "a.manifest", "a.note", "a.summaries", "a.samples"):
+        (kept.folder / name).write_text("{}")
+        os.utime(kept.folder / name, (old, old))
+    await kept.names()
+    assert sorted(p.name for p in kept.folder.glob("a.*")) == ["a.samples", "a.summaries"]
+
+
+async def test_no_other_user_can_read_it(kept: Kept) -> None:
+    await kept.names()
+    assert kept.folder.stat().st_mode & 0o077 == 0
+    assert not [p for p in kept.folder.iterdir() if p.stat().st_mode & 0o077]
+
+
+async def test_a_large_extension_costs_nothing_until_it_is_asked_for(kept: Kept) -> None:
+    document = {
+        **one({"parameters": [param("p", schema={"$ref": "#/x-shared/kind"})]}),
+        "x-shared": {"kind": {"type": "integer"}, "more": ["x" * 100] * 1000},
+    }
+    kept.write(document)
+    await kept.names()
+    assert kept.one(".manifest").stat().st_size < 5_000
+    (action,) = await kept.tool().actions()
+    with pytest.raises(Exception, match="whole number"):
+        action.validate({"p": "no"})
+
+
+async def test_two_specifications_with_one_name_are_two(tmp_path: pathlib.Path) -> None:
+    for folder, name in (("a", "first"), ("b", "second")):
+        (tmp_path / folder).mkdir()
+        text = json.dumps(spec({"/x": {"get": {"operationId": name, "responses": {}}}}))
+        (tmp_path / folder / "api.json").write_text(text)
+    for _ in range(2):
+        for folder, name in (("a", "first"), ("b", "second")):
+            tool = APITool(
+                str(tmp_path / folder / "api.json"), cache=True, cache_dir=str(tmp_path / "cache")
+            )
+            assert [a.name for a in await tool.actions()] == [name]

@@ -1,0 +1,339 @@
+"""What neither an argument, nor a service, nor a specification can make happen."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import gzip
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from delf.errors import DelfError, ToolExecutionError, ToolRefusedError
+from delf_openapi import APITool
+from delf_openapi.transport import Transport
+from support.openapi_specs import PETS, body, one, param
+from support.raw_http import RawServer, Reply, Seen, raw_server
+
+KEY = "k-5ecret"
+NASTY = [
+    "../../admin",
+    "..\\..\\admin",
+    "..%2f..%2fadmin",
+    "%2e%2e/%2e%2e",
+    "//evil.example/x",
+    "https://evil.example/",
+    "@evil.example",
+    ":9999",
+    "x?admin=1",
+    "x#y",
+    "x;admin=1",
+    "x&admin=1",
+    "a\r\nX-Evil: 1",
+    "a\nb",
+    "a\x00b",
+    "{other}",
+    "{id}",
+    " ",
+    "ünï/cödé",
+    "．．／admin",
+]
+
+
+# -- the address --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("style", ["simple", "label", "matrix"])
+@pytest.mark.parametrize("value", NASTY)
+async def test_no_argument_of_a_path_changes_its_other_parts(
+    value, style, open_api, invoke, server: RawServer
+):
+    places = [
+        param("id", "path", required=True, style=style),
+        param("other", "path", required=True),
+    ]
+    tool = open_api(one({"parameters": places}, "/items/{id}/of/{other}"))
+    try:
+        await invoke(tool, "call", id=value, other="o")
+    except ToolRefusedError:
+        assert not server.seen
+        return
+    (seen,) = server.seen
+    parts = seen.target.split("/")
+    assert (parts[:2], parts[3:]) == (["", "items"], ["of", "o"])
+    assert not set("?#\\\r\n @") & set(parts[2])
+    assert not seen.header("x-evil")
+
+
+@pytest.mark.parametrize("value", NASTY)
+@pytest.mark.parametrize("reserved", [True, False])
+async def test_no_argument_of_a_query_adds_another(
+    value, reserved, open_api, invoke, server: RawServer
+):
+    places = [param("q", allowReserved=reserved), param("last")]
+    await invoke(open_api(one({"parameters": places})), "call", q=value, last="1")
+    (seen,) = server.seen
+    assert seen.path == "/x"
+    assert [pair.partition("=")[0] for pair in seen.query.split("&")] == ["q", "last"]
+    assert not set("#\r\n ") & set(seen.target)
+
+
+@pytest.mark.parametrize("place", ["header", "cookie"])
+@pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\x00b", "a; sid=1", "a\x7fb"])
+async def test_no_argument_of_a_header_adds_another(
+    value, place, open_api, invoke, server: RawServer
+):
+    tool = open_api(one({"parameters": [param("X-A", place)]}))
+    try:
+        await invoke(tool, "call", x_a=value)
+    except ToolRefusedError:
+        assert not server.seen
+        return
+    assert not server.last.header("x-evil")
+    assert (server.last.header("cookie") or "").count(";") == 0
+
+
+async def test_two_arguments_in_one_segment_do_not_make_a_step(open_api, invoke, server):
+    places = [param("a", "path", required=True), param("b", "path", required=True)]
+    tool = open_api(one({"parameters": places}, "/x/{a}{b}/y"))
+    with pytest.raises(ToolRefusedError):
+        await invoke(tool, "call", a=".", b=".")
+    assert not server.seen
+
+
+@pytest.mark.parametrize(
+    "path", ["//evil.example/{id}", "/\\evil.example/{id}", "/@evil.example/{id}", "/{id", "/a b"]
+)
+async def test_no_path_of_a_specification_leaves_the_server(
+    path, open_api, invoke, server: RawServer
+):
+    tool = open_api(one({"parameters": [param("id", "path", required=True)]}, path))
+    (action,) = await tool.actions()
+    arguments = {"id": "7"} if action.parameters else {}
+    try:
+        await invoke(tool, action.name, **arguments)
+    except (ToolExecutionError, ToolRefusedError):
+        return
+    assert len(server.seen) == 1
+
+
+async def test_a_given_path_parameter_stays_one_segment(open_api, invoke, server: RawServer):
+    tool = open_api(one({}, "/orgs/{org}/x"), path_params={"org": "a/b?c"})
+    await invoke(tool, "call")
+    assert server.last.target == "/orgs/a%2Fb%3Fc/x"
+
+
+# -- redirects ----------------------------------------------------------------------------
+
+
+async def test_arguments_in_headers_do_not_follow_to_another_origin(
+    open_api, invoke, server: RawServer
+):
+    async with raw_server() as other:
+        server.answer = lambda seen: Reply(302, b"", {"Location": f"{other.url}/file"})
+        places = [param("X-Token", "header"), param("sid", "cookie")]
+        await invoke(open_api(one({"parameters": places})), "call", x_token=KEY, sid=KEY)
+        assert server.last.header("x-token") == KEY
+        assert KEY not in str(other.last)
+
+
+async def test_credentials_do_not_come_back_with_a_redirect_home(
+    open_api, invoke, server: RawServer
+):
+    async with raw_server() as other:
+        other.answer = lambda seen: Reply(302, b"", {"Location": f"{server.url}/admin?all=1"})
+
+        def answer(seen: Seen) -> Reply:
+            if seen.path == "/x":
+                return Reply(302, b"", {"Location": f"{other.url}/y"})
+            return Reply()
+
+        server.answer = answer
+        await invoke(
+            open_api(one({}), token=KEY, headers={"X-Key": KEY}, params={"p": KEY}), "call"
+        )
+        assert [seen.path for seen in server.seen] == ["/x", "/admin"]
+        assert KEY not in str(server.last)
+
+
+async def test_credentials_that_a_redirect_names_are_not_used(open_api, invoke, server: RawServer):
+    def answer(seen: Seen) -> Reply:
+        place = server.url.replace("http://", "http://root:root@") + "/y"
+        return Reply(302, b"", {"Location": place}) if seen.path == "/x" else Reply()
+
+    server.answer = answer
+    await invoke(open_api(one({}), token=KEY), "call")
+    assert server.last.header("authorization") == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["file:///etc/passwd", "ftp://x.example/", "javascript:alert(1)", "http://[::1", "http://x:y/"],
+)
+async def test_redirects_to_what_is_no_web_address(place, open_api, invoke, server: RawServer):
+    server.answer = lambda seen: Reply(302, b"", {"Location": place})
+    with pytest.raises(ToolExecutionError, match=r"redirects to|not valid"):
+        await invoke(open_api(one({})), "call")
+
+
+@pytest.mark.parametrize("target", ["http://169.254.169.254/latest", "http://127.0.0.1:1/"])
+async def test_a_public_service_does_not_lead_into_the_private_network(target) -> None:
+    transport = Transport("api", APITool(one({}), name="api").settings)
+    for home in ("http://93.184.216.34:80",):
+        with pytest.raises(ToolExecutionError, match="a private address"):
+            await transport._check_redirect(target, home, "GET", "GET /x")
+    with pytest.raises(ToolExecutionError, match="insecure"):
+        await transport._check_redirect(target, "https://93.184.216.34:443", "GET", "GET /x")
+
+
+async def test_a_public_specification_does_not_lead_into_the_private_network(
+    open_api, invoke, server: RawServer
+):
+    document = one({}, servers=[{"url": server.url}])
+    tool = APITool(document, name="api")
+    (action,) = await tool.actions()
+    tool._load().document.trees.uri = "http://93.184.216.34/openapi.json"
+    with pytest.raises(ToolExecutionError, match="private address") as caught:
+        await action.call()
+    assert "base_url" in (caught.value.hint or "")
+    assert not server.seen
+
+
+# -- answers ------------------------------------------------------------------------------
+
+
+async def test_an_answer_that_grows_when_it_is_unpacked(open_api, invoke, server: RawServer):
+    bomb = gzip.compress(b"0" * 5_000_000)
+    server.answer = lambda seen: Reply(200, bomb, {"Content-Encoding": "gzip"})
+    with pytest.raises(ToolExecutionError, match="larger than"):
+        await invoke(open_api(one({}), max_response_bytes=100_000), "call")
+    twice = gzip.compress(bomb)
+    server.answer = lambda seen: Reply(200, twice, {"Content-Encoding": "gzip, gzip"})
+    with pytest.raises(ToolExecutionError, match="several times"):
+        await invoke(open_api(one({}), max_response_bytes=100_000), "call")
+
+
+async def test_an_answer_whose_compression_is_broken(open_api, invoke, server: RawServer):
+    server.answer = lambda seen: Reply(200, b"no gzip", {"Content-Encoding": "gzip"})
+    with pytest.raises(ToolExecutionError, match="compression is broken"):
+        await invoke(open_api(one({})), "call")
+
+
+async def test_a_deep_answer_is_text(open_api, invoke, server: RawServer):
+    deep = b"[" * 100_000 + b"]" * 100_000
+    server.answer = lambda seen: Reply(200, deep)
+    assert isinstance(await invoke(open_api(one({})), "call"), str)
+
+
+async def test_an_error_that_repeats_the_credentials(open_api, invoke, server: RawServer):
+    server.answer = lambda seen: Reply(403, json.dumps({"you sent": str(seen)}).encode())
+    tool = open_api(one({}), token=KEY, headers={"X-Key": f"x{KEY}"}, params={"p": f"p{KEY}"})
+    with pytest.raises(ToolExecutionError) as caught:
+        await invoke(tool, "call")
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ('attachment; filename="report.pdf"', "report.pdf"),
+        ('attachment; filename="../../etc/passwd"', "passwd"),
+        ('attachment; filename="C:\\\\temp\\\\x.exe"', "x.exe"),
+        ("attachment; filename*=UTF-8''gr%C3%BCn.csv", "grün.csv"),
+        ('attachment; filename=".."', None),
+        ("attachment", None),
+        ("in;;;=;valid", None),
+    ],
+)
+async def test_a_file_keeps_its_name_and_no_folder(told, name, open_api, invoke, server: RawServer):
+    head = {"Content-Type": "application/pdf", "Content-Disposition": told}
+    server.answer = lambda seen: Reply(200, b"%PDF", head)
+    found = await invoke(open_api(one({})), "call", full_response=True)
+    assert (found["body"], found.get("filename")) == (b"%PDF", name)
+
+
+# -- specifications -----------------------------------------------------------------------
+
+
+async def test_a_property_called_ref(open_api, invoke, server: RawServer):
+    schema = {
+        "type": "object",
+        "properties": {"$ref": {"type": "string"}, "name": {"type": "string"}},
+        "required": ["$ref"],
+    }
+    tool = open_api(one({"requestBody": body(schema)}, method="post"))
+    (action,) = await tool.actions()
+    name = action.parameters[0].name
+    await invoke(tool, "call", **{name: "refs/heads/main"})
+    assert json.loads(server.last.body) == {"$ref": "refs/heads/main"}
+
+
+async def test_header_names_that_try_to_add_headers(open_api, invoke, server: RawServer):
+    tool = open_api(one({"parameters": [param("X-A: 1\r\nX-Evil", "header")]}))
+    (action,) = await tool.actions()
+    with pytest.raises(ToolExecutionError, match="cannot be sent"):
+        await action.call(**action.validate({action.parameters[0].name: "1"}))
+    assert not server.seen
+
+
+async def test_logs_of_others_are_left_alone(open_api, invoke, server: RawServer, caplog: Any):
+    import httpx
+
+    caplog.set_level("INFO", logger="httpx")
+    await invoke(open_api(one({}), params={"p": KEY}), "call")
+    assert KEY not in caplog.text
+    async with httpx.AsyncClient() as client:
+        await client.get(f"{server.url}/other")
+    assert "/other" in caplog.text
+
+
+JUNK: list[Any] = [
+    None, 0, -1, 5.5, True, "", "x", "a\nb\"'`{}", "9" * 400, "\ud800", 10**30,
+    [], {}, [[]], [None], {"a": None}, {"": ""}, {"$ref": "#/"}, {"$ref": "#/paths"},
+    {"$ref": "#/components/schemas/Pet"}, {"$ref": 5}, {"$ref": "nope.json"},
+    {"type": ["string", None]}, {"type": 5}, {"enum": {}}, {"allOf": 5}, {"oneOf": [None]},
+    {"properties": [1]}, {"required": "a"}, {"required": [[]]}, {"content": {"*": None}},
+]  # fmt: skip
+
+
+def places_of(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if path:
+        yield path
+    if isinstance(tree, (dict, list)):
+        pairs = tree.items() if isinstance(tree, dict) else enumerate(tree)
+        for key, part in pairs:
+            yield from places_of(part, (*path, key))
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_damaged_specifications_never_break_the_plugin(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(40):
+        document = copy.deepcopy(PETS)
+        for path in chance.choices(list(places_of(PETS)), k=chance.choice([1, 1, 2, 5])):
+            with contextlib.suppress(KeyError, IndexError, TypeError):
+                holder: Any = document
+                for key in path[:-1]:
+                    holder = holder[key]
+                holder[path[-1]] = copy.deepcopy(chance.choice(JUNK))
+        with contextlib.suppress(DelfError):
+            tool = APITool(document, name="api", base_url="http://127.0.0.1:9")
+            for action in await tool.actions():
+                given = {p.name: chance.choice([1, "x", {"a": 1}, [1]]) for p in action.parameters}
+                with contextlib.suppress(DelfError):
+                    action.validate(given)
+                await tool._describe(action.name)
+            tool.inspect(verbose=True)
+
+
+async def test_a_choice_of_very_many_values(open_api):
+    values = [f"value-{number}" for number in range(100_000)]
+    tool = open_api(one({"parameters": [param("q", schema={"enum": values})]}))
+    (action,) = await tool.actions()
+    assert len(action.signature) < 400
+    with pytest.raises(ToolRefusedError) as caught:
+        action.validate({"q": "valeu-7"})
+    assert len(str(caught.value)) < 2000

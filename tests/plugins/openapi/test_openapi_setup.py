@@ -1,0 +1,184 @@
+"""Enrichment: a model improves the descriptions once for each version of a specification."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from delf import Agent
+from delf.errors import LLMExecutionError
+from delf.llm import LLMConfig
+from delf.messages import Message, ModelReply, ModelRequest, Usage
+from delf.protocols.connection import SupportsSetup
+from delf.testing import ScriptedModel, TestHost
+from delf_openapi import APITool
+from support.openapi_specs import PETS, spec
+
+BETTER = {"get_pet": "Looks a pet\nup ``` by id", "other": "x", "get_photo": 5}
+COST = 0.25
+
+
+def reply(text: str, finish_reason: str = "stop") -> ModelReply:
+    usage = Usage(input_tokens=10, output_tokens=5)
+    return ModelReply(text=text, model="m", usage=usage, cost_usd=COST, finish_reason=finish_reason)
+
+
+class Asked:
+    """A model that is asked directly, without an agent.
+
+    Args:
+        answer: Makes the reply to a question with its number, from 1.
+    """
+
+    def __init__(self, answer: Callable[[str, int], ModelReply]) -> None:
+        self.answer = answer
+        self.questions: list[str] = []
+        self.models: list[str | LLMConfig | None] = []
+
+    async def __call__(
+        self, messages: Sequence[Message], llm: str | LLMConfig | None = None
+    ) -> ModelReply:
+        self.questions.append(messages[-1].text)
+        self.models.append(llm)
+        return self.answer(messages[-1].text, len(self.questions))
+
+
+@pytest.fixture
+def settings(tmp_path: pathlib.Path) -> dict[str, Any]:
+    return {"name": "api", "enrich": True, "cache_dir": str(tmp_path / "cache")}
+
+
+def big(number: int) -> dict[str, Any]:
+    return spec(
+        {f"/r{n}": {"get": {"operationId": f"r{n}", "responses": {}}} for n in range(number)}
+    )
+
+
+async def summaries(tool: APITool) -> dict[str, str]:
+    return {action.name: action.summary for action in await tool.actions()}
+
+
+@pytest.mark.parametrize("cache", [True, False])
+async def test_descriptions_are_improved_once_a_version(
+    cache: bool, settings: dict[str, Any], tmp_path: pathlib.Path
+) -> None:
+    file = tmp_path / "pets.json"
+    file.write_text(json.dumps(PETS))
+    ask = Asked(lambda question, _: reply(f"Here:\n```json\n{json.dumps(BETTER)}\n```"))
+    tool = APITool(str(file), cache=cache, **settings)
+    assert isinstance(tool, SupportsSetup)
+    before = await summaries(tool)
+    assert await tool.setup(ask)
+    assert not await tool.setup(ask)
+    (question,) = ask.questions
+    assert "delete_pet: DELETE /pets/{petId} (petId) Remove a pet" in question
+    found = await summaries(tool)
+    assert found == {**before, "get_pet": f"Looks a pet up {chr(39) * 3} by id"}
+
+    again = APITool(str(file), cache=cache, **settings)
+    assert await summaries(again) == found
+    assert not await again.setup(ask)
+    assert len(ask.questions) == 1
+
+    file.write_text(json.dumps({**PETS, "info": {"title": "Pets", "version": "2"}}))
+    assert await APITool(str(file), cache=cache, **settings).setup(ask)
+    assert len(ask.questions) == 2
+
+
+async def test_without_enrich_nothing_is_asked() -> None:
+    assert not APITool(PETS, name="api").needs_setup
+    assert APITool(PETS, name="api", enrich=True).needs_setup
+
+
+async def test_only_what_is_allowed_is_asked_about_and_only_once(settings) -> None:
+    ask = Asked(lambda question, _: reply("{}"))
+    await APITool(PETS, allow=["get_pet"], **settings).setup(ask)
+    await APITool(PETS, allow=["get_pet", "list_pets"], **settings).setup(ask)
+    assert [("get_pet:" in q, "list_pets:" in q) for q in ask.questions] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+async def test_it_comes_in_batches_that_fit_a_small_model(settings) -> None:
+    ask = Asked(lambda _, n: reply("no idea" if n == 1 else '{"r199": "The last thing"}'))
+    tool = APITool(big(200), allow=True, **settings)
+    assert await tool.setup(ask)
+    assert len(ask.questions) == 4
+    assert max(map(len, ask.questions)) < 13_000
+    assert (await summaries(tool))["r199"] == "The last thing"
+
+
+async def test_a_batch_whose_answer_was_too_long_is_halved(settings) -> None:
+    def answer(question: str, _: int) -> ModelReply:
+        names = [line.partition(":")[0] for line in question.splitlines() if line[:1] == "r"]
+        if len(names) > 20:
+            return reply('{"r0": "Cut o', "length")
+        return reply(json.dumps({name: f"Better {name}" for name in names}))
+
+    ask = Asked(answer)
+    tool = APITool(big(50), allow=True, **settings)
+    await tool.setup(ask)
+    assert len(ask.questions) == 7
+    found = await summaries(tool)
+    assert all(found[f"r{n}"] == f"Better r{n}" for n in range(50))
+
+
+async def test_what_was_said_before_a_failure_is_kept(settings) -> None:
+    def answer(question: str, number: int) -> ModelReply:
+        if "r199:" in question:
+            raise LLMExecutionError("the model is down")
+        return reply('{"r0": "First"}')
+
+    tool = APITool(big(200), allow=True, **settings)
+    with pytest.raises(LLMExecutionError):
+        await tool.setup(Asked(answer))
+    assert (await summaries(tool))["r0"] == "First"
+    ask = Asked(lambda question, _: reply("{}"))
+    await APITool(big(200), allow=True, **settings).setup(ask)
+    assert "r199:" in ask.questions[-1]
+    assert not any("r0:" in question for question in ask.questions)
+
+
+@pytest.mark.parametrize("llm", ["cheap", LLMConfig("cheap", base_url="http://127.0.0.1:9/v1")])
+async def test_its_own_model(llm, settings) -> None:
+    ask = Asked(lambda question, _: reply("{}"))
+    await APITool(PETS, llm=llm, **settings).setup(ask)
+    assert ask.models == [llm]
+
+
+def test_in_an_agent_its_cost_stands_apart(
+    settings, delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    def answer(request: ModelRequest) -> ModelReply:
+        return reply(json.dumps({"get_pet": "Looks a pet up."}))
+
+    options: dict[str, Any] = {"llm": "scripted", "host": delf_host, "sandbox": "local"}
+    scripted_model.says(answer, reply("```python\nprint(1)\n```"))
+    with Agent(tools=[APITool(PETS, **settings)], **options) as agent:
+        response = agent.run("Look.")
+        assert agent.total_cost_usd == 2 * COST
+    assert response.status
+    trace = response.trace
+    assert (response.cost_usd, trace.api_enrichment.cost_usd) == (COST, COST)
+    assert "Looks a pet up." in scripted_model.prompts[-1]
+
+    scripted_model.says(reply("```python\nprint(2)\n```"))
+    with Agent(tools=[APITool(PETS, **settings)], **options) as agent:
+        response = agent.run("Look again.")
+    assert response.trace.api_enrichment.cached
+    assert "Looks a pet up." in scripted_model.prompts[-1]
+
+
+def test_a_broken_model_stops_no_task(
+    settings, delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    scripted_model.says(LLMExecutionError("down")).writes("print(1)")
+    tools = [APITool(PETS, **settings)]
+    with Agent(tools=tools, llm="scripted", host=delf_host, sandbox="local") as agent:
+        response = agent.run("Look.")
+    assert (response.text, len(response.trace.warnings)) == ("1", 1)
