@@ -189,7 +189,7 @@ async def test_the_folder_of_a_session_is_removed_with_it():
             "import pathlib\npathlib.Path('a/b').mkdir(parents=True)\nopen('a/b/c', 'w').write('x')",
             NotingHost(),
         )
-        assert (folder / "a/b/c").read_text() == "x"
+        assert (await session.execute("open('a/b/c').read()", NotingHost())).value == "x"
     assert not folder.exists()
 
 

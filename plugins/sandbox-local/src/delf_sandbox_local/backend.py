@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import sys
 import tempfile
 from collections import deque
@@ -79,6 +80,8 @@ class LocalBackend:
         try:
             await guest.ready(_START_SECONDS)
             guest.initialise(spec, guest.process.scratch, spec.files)
+            if self._server is not None and "mounts" not in self._server.namespaces:
+                guest.process.watch_scratch()
         except BaseException:
             await self._discard(guest)
             raise
@@ -209,6 +212,12 @@ class _Tracked(_Guest):
         await super().aclose()
 
 
+def _is_ours(folder: Path) -> bool:
+    """Whether nobody else can put a program into a folder, which the template would run."""
+    about = folder.lstat()
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o022
+
+
 @cache
 def _zipapp_path() -> Path:
     """The guest's archive on disk, written once for each version of it and of Python."""
@@ -219,9 +228,11 @@ def _zipapp_path() -> Path:
     for folder in (user_cache_path("delf"), Path(tempfile.gettempdir()) / f"delf-{os.getuid()}"):
         path = folder / name
         try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_ours(folder):
+                continue
             if path.is_file() and path.stat().st_uid == os.getuid() and path.read_bytes() == data:
                 return path
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
                 file.write(data)
             Path(file.name).replace(path)

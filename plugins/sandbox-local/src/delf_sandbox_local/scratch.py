@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-import shutil
 import tempfile
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
+_MAX_ENTRIES = 20_000
 _NAME = re.compile(r"delf-scratch-(\d+)-\w+")
 
 
@@ -22,7 +24,7 @@ class ScratchFolders:
     def __init__(self) -> None:
         _sweep(Path(tempfile.gettempdir()))
         self._base = tempfile.mkdtemp(prefix=f"delf-scratch-{os.getpid()}-")
-        self._finalizer = weakref.finalize(self, shutil.rmtree, self._base, ignore_errors=True)
+        self._finalizer = weakref.finalize(self, remove_folders, self._base)
 
     def make(self) -> str:
         """A new folder."""
@@ -34,11 +36,76 @@ class ScratchFolders:
 
 
 def remove_folder(folder: str) -> None:
-    """Remove one folder, whatever a script put into it."""
+    """Remove one folder, whatever a script put into it.
+
+    Folders inside are first moved to its top: a tree can be deeper than recursion, open
+    descriptors or the length of a path allow. Nothing may run in it any more.
+    """
+    with suppress(OSError):
+        os.rmdir(folder)
+        return
+    waiting, numbers = [folder], itertools.count()
+    while waiting:
+        current = waiting.pop()
+        with suppress(OSError):
+            _open_up(current)
+        for entry in _entries(current):
+            with suppress(OSError):
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.path)
+                    continue
+                _open_up(entry.path)
+                moved = f"{folder}/.removed-{next(numbers)}"
+                while os.path.lexists(moved):
+                    moved = f"{folder}/.removed-{next(numbers)}"
+                os.rename(entry.path, moved)
+                waiting.append(moved)
+        if current != folder:
+            with suppress(OSError):
+                os.rmdir(current)
+    with suppress(OSError):
+        os.rmdir(folder)
+
+
+def remove_folders(base: str) -> None:
+    """Remove a folder of such folders."""
+    for entry in _entries(base):
+        remove_folder(entry.path)
+    remove_folder(base)
+
+
+def used_space(folder: str, most: int) -> int:
+    """Bytes on disk below a folder while a script may be changing it.
+
+    Args:
+        folder: Where.
+        most: Stop counting above this; too many entries count as more than this.
+    """
+    used = seen = 0
+    waiting = [folder]
+    while waiting and used <= most:
+        for entry in _entries(waiting.pop()):
+            seen += 1
+            if seen > _MAX_ENTRIES:
+                return most + 1
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                used += entry.stat(follow_symlinks=False).st_blocks * 512
+    return used
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
     try:
-        Path(folder).rmdir()
+        with os.scandir(folder) as found:
+            return list(found)
     except OSError:
-        shutil.rmtree(folder, ignore_errors=True)
+        return []
+
+
+def _open_up(folder: str) -> None:
+    if os.lstat(folder).st_mode & 0o700 != 0o700:
+        os.chmod(folder, 0o700, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
 
 
 def _sweep(parent: Path) -> None:
@@ -47,7 +114,7 @@ def _sweep(parent: Path) -> None:
         found = _NAME.fullmatch(path.name)
         try:
             if found and path.lstat().st_uid == os.getuid() and not _alive(int(found.group(1))):
-                shutil.rmtree(path, ignore_errors=True)
+                remove_folders(str(path))
         except OSError:
             continue
 

@@ -150,7 +150,7 @@ def _mounts(folder: Path, spec: SessionSpec) -> list[Any]:
     """The folders that scripts can open; the first is where relative names are."""
     from pydantic_monty import MountDir
 
-    limit = spec.limits.file_bytes
+    limit = spec.limits.scratch_bytes
     scratch = MountDir(
         host_path=folder / "scratch",
         virtual_path=SCRATCH,

@@ -222,6 +222,10 @@ class MontySession:
         if host is None:
             raise _EXCEPTIONS["ToolError"]("the script is over; no call can be made any more")
         self._numbers += 1
+        most = self._spec.limits.calls
+        if self._numbers > most:
+            self._over("calls", f"a task can make {most:,} tool calls")
+            raise _EXCEPTIONS["ToolError"](f"a task can make {most:,} tool calls")
         plain_args, plain_kwargs = self._checked(list(args), dict(kwargs))
         request = CallRequest(
             call_id=self._numbers,
