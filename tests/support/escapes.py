@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from delf.protocols.sandbox import CallRequest, Crashed, Limits, Returned, SessionSpec, ToolNames
 from delf.sandbox.policy import allowed_modules
@@ -65,7 +65,7 @@ class _Target:
         self.port = 0
         self._sockets: list[socket.socket] = []
 
-    def __enter__(self) -> _Target:
+    def __enter__(self) -> Self:
         places = (
             ("unix", socket.AF_UNIX, socket.SOCK_STREAM, f"{self.folder}/l.sock"),
             ("unix datagram", socket.AF_UNIX, socket.SOCK_DGRAM, f"{self.folder}/d.sock"),
@@ -175,7 +175,11 @@ async def _run(backend: LocalBackend, name: str, target: _Target) -> str | None:
     if "Traceback" in said or "NameError" in said or "SyntaxError" in said:
         return f"the attempt is broken: {said[:300]}"
     after = target.state()
-    changed = [f"{what}: {before[what]} became {after[what]}" for what in before if before[what] != after[what]]
+    changed = [
+        f"{what}: {before[what]} became {after[what]}"
+        for what in before
+        if before[what] != after[what]
+    ]
     if changed:
         return "; ".join(changed)[:300]
     if scratch.exists():

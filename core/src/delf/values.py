@@ -216,6 +216,7 @@ _ENCODERS: dict[type, Callable[[Any], Any]] = {
     complex: lambda v: {TAG: "complex", "v": [v.real, v.imag]},
 }
 
+
 def _spread(keys: list[Any]) -> list[Any]:
     """The keys, unless they were chosen to have one hash: a set of n of those takes n² steps."""
     if len(keys) > _MAX_ALIKE and len(keys) - len({hash(key) for key in keys}) > _MAX_ALIKE:
@@ -241,7 +242,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "uuid": uuid.UUID,
     "path": pathlib.Path,
     "complex": lambda v: complex(*v),
-    "dict": lambda v: _dict_of(v),
+    "dict": _dict_of,
 }
 
 

@@ -209,8 +209,7 @@ class Rerun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitReached:
-    """The script went over a limit: ``cpu``, ``memory``, ``output``, ``file``, ``frame``,
-    ``calls``."""
+    """The script went over a limit: ``cpu``, ``memory``, ``output``, ``file``, ``calls`` …."""
 
     limit: str
     message: str
@@ -291,6 +290,27 @@ class SandboxBackend(Protocol):
 
     async def aclose(self) -> None:
         """End every session and free everything. Safe to call twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One thing that keeps a script from the host.
+
+    Args:
+        name: What it is.
+        active: Whether it works on this machine, for this user.
+    """
+
+    name: str
+    active: bool
+
+
+class SupportsMeasures(Protocol):
+    """A backend that can say what of its confinement works here, for ``delf doctor``."""
+
+    async def measures(self) -> Sequence[Measure]:
+        """Each measure, whether it works or not."""
         ...
 
 

@@ -15,10 +15,10 @@ from typing import Any, Literal, get_args
 
 from delf.errors import ConfigurationError, SandboxUnavailableError
 from delf.protocols.sandbox import Availability, Available, Limits, SessionSpec, Unavailable
+from delf.sandbox.inputs import WORKSPACE, InputNames
 from delf.types import Isolation
 from delf_sandbox_docker.container import (
     SCRATCH,
-    WORKSPACE,
     AttachedSession,
     Confinement,
     ContainerProcess,
@@ -86,7 +86,7 @@ class DockerBackend:
         )
         self._transport = transport
         self._pool_size = pool_size
-        self._names: dict[str, str] = {}
+        self._inputs = InputNames()
         self._folder: str | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
@@ -150,16 +150,7 @@ class DockerBackend:
         Args:
             path: Its absolute path on the host.
         """
-        name = self._names.get(path)
-        if name is None:
-            taken = set(self._names.values())
-            own = Path(path)
-            name, number = own.name, 1
-            while name in taken:
-                number += 1
-                name = f"{own.stem}-{number}{own.suffix}"
-            self._names[path] = name
-        return f"{WORKSPACE}/{name}"
+        return self._inputs.visible_path(path)
 
     async def aclose(self) -> None:
         """End every container and wait until all are gone. Safe to call twice."""
@@ -338,7 +329,7 @@ class DockerBackend:
                 f"input files need a Docker engine on this machine, not {self.engine.url}"
             )
         for path in spec.files:
-            name = Path(self.visible_path(path)).name
+            name = self._inputs.name(path)
             try:
                 await asyncio.to_thread(provide, path, folder, name)
             except OSError as error:

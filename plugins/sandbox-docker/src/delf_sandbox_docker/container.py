@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from delf.errors import DelfError
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
+from delf.sandbox.inputs import WORKSPACE
 from delf.sandbox.session import WireSession
 from delf_sandbox_docker.engine import LABEL, LABEL_HOST, LABEL_OWNER, Engine, machine, owner
 from delf_sandbox_docker.image import PROGRAM
@@ -23,7 +24,6 @@ from delf_sandbox_docker.image import PROGRAM
 _log = logging.getLogger(__name__)
 
 USER = "65534:65534"
-WORKSPACE = "/workspace"
 SCRATCH = "/tmp"  # noqa: S108 - the container's own, a tmpfs
 WIRE = "/run/delf"
 _MB = 1024 * 1024
@@ -43,13 +43,11 @@ class Confinement:
     Args:
         cpu_limit: Processors, as ``0.5``.
         pids_limit: Processes and threads.
-        tmp_bytes: Size of ``/tmp``.
         runtime: Another runtime of the engine, as ``runsc``.
     """
 
     cpu_limit: float = 1.0
     pids_limit: int = 64
-    tmp_bytes: int = 50 * _MB
     runtime: str | None = None
 
     def host_config(self, client: Any, limits: Limits, folder: Path | None) -> dict[str, Any]:
@@ -80,7 +78,7 @@ class Confinement:
             memswap_limit=limits.memory_bytes,
             nano_cpus=int(self.cpu_limit * 1e9),
             pids_limit=self.pids_limit,
-            tmpfs={SCRATCH: _TMPFS.format(size=self.tmp_bytes)},
+            tmpfs={SCRATCH: _TMPFS.format(size=limits.scratch_bytes)},
             ulimits=ulimits,
             auto_remove=True,
             log_config=LogConfig(type="none"),

@@ -8,11 +8,19 @@ import stat
 import sys
 import tempfile
 from collections import deque
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from delf.errors import SandboxUnavailableError
-from delf.protocols.sandbox import Availability, Available, Limits, SessionSpec, Unavailable
+from delf.protocols.sandbox import (
+    Availability,
+    Available,
+    Limits,
+    Measure,
+    SessionSpec,
+    Unavailable,
+)
 from delf.sandbox.session import WireSession
 from delf.sandbox.zipapp import guest_digest, guest_zipapp
 from delf.types import Isolation
@@ -69,6 +77,25 @@ class LocalBackend:
             "seccomp filter" if seccomp.supported() else "no seccomp filter here",
         ]
         return Available(", ".join(measures))
+
+    async def measures(self) -> Sequence[Measure]:
+        """What confines scripts here, found out by starting a template."""
+        self._follow_loop()
+        server = await self._running_server()
+        await server.ready()
+        abi = landlock.version()
+        return (
+            Measure("a process of its own, resource limits, no environment", True),
+            Measure(f"files out of reach (Landlock{f' {abi}' if abi else ''})", abi > 0),
+            Measure("allow-list of system calls (seccomp)", seccomp.supported()),
+            Measure("user namespace", "user" in server.namespaces),
+            Measure("network namespace", "network" in server.namespaces),
+            Measure("mounts of its own, scratch in memory", "mounts" in server.namespaces),
+            *(
+                Measure(f"control group ({name})", name in server.groups)
+                for name in ("memory", "pids")
+            ),
+        )
 
     async def open(self, spec: SessionSpec) -> WireSession:
         """A session in a process that no other task has used."""
@@ -157,13 +184,17 @@ class LocalBackend:
         self._ending.add(closing)
         closing.add_done_callback(self._ending.discard)
 
-    async def _start(self, kind: Kind) -> _Guest:
+    async def _running_server(self) -> ForkServer:
         server = self._server
         if server is None or not server.alive:
             dead, server = server, ForkServer(_zipapp_path())
             self._server = server
             if dead is not None:
                 await dead.aclose()
+        return server
+
+    async def _start(self, kind: Kind) -> _Guest:
+        server = await self._running_server()
         limits, libraries, files = kind
         process, wire = await server.fork(limits, libraries=libraries, files=files)
         loop = asyncio.get_running_loop()

@@ -117,9 +117,7 @@ class Groups:
         if not self._homes:
             return None
         number = next(self._numbers)
-        folders = {
-            name: home / f"{self._name}-{number}" for name, home in self._homes.items()
-        }
+        folders = {name: home / f"{self._name}-{number}" for name, home in self._homes.items()}
         group = Group(folders)
         try:
             for folder in dict.fromkeys(folders.values()):

@@ -84,6 +84,28 @@ class ForkServer:
         """Whether guests can still be asked for."""
         return self._control.fileno() >= 0
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """What control groups limit: ``memory``, ``pids``."""
+        group = self._groups.make(0, 1)  # fails where the kernel refuses after all
+        if group is not None:
+            group.remove()
+        return self._groups.controllers
+
+    async def ready(self) -> None:
+        """Wait until it has started; its namespaces are known then.
+
+        Raises:
+            SandboxUnavailableError: When it did not start.
+        """
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await asyncio.shield(self._ready)
+        except TimeoutError:
+            raise SandboxUnavailableError(
+                f"the sandbox's template process did not start within {_START_SECONDS:g} s"
+            ) from None
+
     async def fork(
         self, limits: Limits, *, libraries: bool, files: tuple[str, ...] = ()
     ) -> tuple[LocalProcess, socket.socket]:
@@ -100,13 +122,7 @@ class ForkServer:
         Raises:
             SandboxUnavailableError: When it cannot be had.
         """
-        try:
-            async with asyncio.timeout(_START_SECONDS):
-                await asyncio.shield(self._ready)
-        except TimeoutError:
-            raise SandboxUnavailableError(
-                f"the sandbox's template process did not start within {_START_SECONDS:g} s"
-            ) from None
+        await self.ready()
         scratch = self._scratch.make()
         host_end, guest_end = socket.socketpair()
         request = {

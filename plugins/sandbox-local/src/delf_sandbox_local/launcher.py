@@ -43,9 +43,7 @@ def die_with_parent(parent: int) -> None:
         os._exit(0)
 
 
-def confine(
-    limits: dict[str, Any], readable: list[str], scratch: str, *, threads: bool
-) -> None:
+def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, threads: bool) -> None:
     """Limit and confine this process for good.
 
     Args:

@@ -21,6 +21,7 @@ _NEWNET: Final = 0x40000000
 _NOSUID: Final = 2
 _NODEV: Final = 4
 _NOEXEC: Final = 8
+_DETACH: Final = 2
 _REC: Final = 0x4000
 _PRIVATE: Final = 0x40000
 _MAX_FILES: Final = 10_000
@@ -51,7 +52,12 @@ def enter() -> list[str]:
         _map_ids(user, group)
     elif libc.unshare(_NEWNS | inner) == 0 or libc.unshare(inner) == 0:
         own.append("network")
-    if libc.unshare(_NEWNS) == 0 and libc.mount(None, b"/", None, _REC | _PRIVATE, None) == 0:
+    if (
+        libc.unshare(_NEWNS) == 0
+        and libc.mount(None, b"/", None, _REC | _PRIVATE, None) == 0
+        and libc.mount(b"probe", b"/tmp", b"tmpfs", 0, None) == 0
+        and libc.umount2(b"/tmp", _DETACH) == 0
+    ):
         own.append("mounts")
     return own
 
@@ -65,23 +71,25 @@ def _map_ids(user: int, group: int) -> None:
         return  # without names for its ids, which nothing here needs
 
 
-def mount_scratch(folder: str, size: int) -> bool:
+def mount_scratch(folder: str, size: int) -> None:
     """Lay a file system in memory over a folder, seen by this process only.
 
     Args:
         folder: Where.
         size: The most bytes that it holds.
 
-    Returns:
-        Whether it is there.
+    Raises:
+        OSError: When the system refuses.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_NEWNS) != 0:
-        return False
     options = f"size={size},nr_inodes={_MAX_FILES},mode=700,uid={os.geteuid()},gid={os.getegid()}"
     flags = _NOSUID | _NODEV | _NOEXEC
-    mounted = libc.mount(b"scratch", os.fsencode(folder), b"tmpfs", flags, options.encode())
-    return mounted == 0
+    place = os.fsencode(folder)
+    if (
+        libc.unshare(_NEWNS) != 0
+        or libc.mount(b"scratch", place, b"tmpfs", flags, options.encode()) != 0
+    ):
+        raise OSError(ctypes.get_errno(), "the scratch folder cannot be mounted")
 
 
 def drop_capabilities() -> None:

@@ -24,9 +24,7 @@ class LocalProcess:
         group: Its control group, where it has one.
     """
 
-    def __init__(
-        self, pid: int, scratch: str, limits: Limits, group: Group | None = None
-    ) -> None:
+    def __init__(self, pid: int, scratch: str, limits: Limits, group: Group | None = None) -> None:
         self.pid = pid
         self.scratch = scratch
         self._limits = limits

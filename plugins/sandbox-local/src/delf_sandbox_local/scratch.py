@@ -42,7 +42,7 @@ def remove_folder(folder: str) -> None:
     descriptors or the length of a path allow. Nothing may run in it any more.
     """
     with suppress(OSError):
-        os.rmdir(folder)
+        Path(folder).rmdir()
         return
     waiting, numbers = [folder], itertools.count()
     while waiting:
@@ -52,19 +52,19 @@ def remove_folder(folder: str) -> None:
         for entry in _entries(current):
             with suppress(OSError):
                 if not entry.is_dir(follow_symlinks=False):
-                    os.unlink(entry.path)
+                    Path(entry.path).unlink()
                     continue
                 _open_up(entry.path)
                 moved = f"{folder}/.removed-{next(numbers)}"
                 while os.path.lexists(moved):
                     moved = f"{folder}/.removed-{next(numbers)}"
-                os.rename(entry.path, moved)
+                Path(entry.path).rename(moved)
                 waiting.append(moved)
         if current != folder:
             with suppress(OSError):
-                os.rmdir(current)
+                Path(current).rmdir()
     with suppress(OSError):
-        os.rmdir(folder)
+        Path(folder).rmdir()
 
 
 def remove_folders(base: str) -> None:
@@ -104,8 +104,9 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _open_up(folder: str) -> None:
-    if os.lstat(folder).st_mode & 0o700 != 0o700:
-        os.chmod(folder, 0o700, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
+    """Let this user into a folder, which is no link: nothing runs in it any more."""
+    if Path(folder).lstat().st_mode & 0o700 != 0o700:
+        Path(folder).chmod(0o700)
 
 
 def _sweep(parent: Path) -> None:

@@ -24,23 +24,6 @@ from delf_sandbox_local.launcher import confine, die_with_parent
 
 _HEADER = struct.Struct(">I")
 _EX_OSERR = 71
-_PRELOADED = (
-    "asyncio",
-    "collections",
-    "csv",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "itertools",
-    "json",
-    "math",
-    "pathlib",
-    "random",
-    "re",
-    "statistics",
-    "textwrap",
-    "typing",
-)
 
 
 def main(zipapp: str, descriptor: int, parent: int) -> None:
@@ -56,9 +39,9 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
         namespaces.drop_capabilities()
     die_with_parent(parent)  # after the others: a change of credentials would forget it
     sys.path.insert(0, zipapp)
-    __import__("delf.sandbox.guest.session")
-    for name in _PRELOADED:
-        __import__(name)
+    from delf.sandbox.guest.preload import preload
+
+    preload()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _nothing)
     gc.freeze()
@@ -127,8 +110,7 @@ class _Template:
             limits, scratch = request["limits"], request["scratch"]
             nothing = os.open(os.devnull, os.O_WRONLY)
             if "mounts" in self._own:
-                if not namespaces.mount_scratch(scratch, limits["scratch_bytes"]):
-                    raise OSError("the scratch folder cannot be mounted")
+                namespaces.mount_scratch(scratch, limits["scratch_bytes"])
                 namespaces.drop_capabilities()
                 die_with_parent(request["template"])
             os.chdir(scratch)

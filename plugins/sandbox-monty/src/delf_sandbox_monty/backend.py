@@ -10,10 +10,10 @@ from typing import Any
 
 from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import Availability, Available, SessionSpec, Unavailable
+from delf.sandbox.inputs import WORKSPACE, InputNames
 from delf.types import Isolation
 from delf_sandbox_monty.session import MontySession
 
-WORKSPACE = "/workspace"
 SCRATCH = "/scratch"
 _MANY = 10**9
 _START_SECONDS = 30.0
@@ -30,7 +30,7 @@ class MontyBackend:
 
     def __init__(self, *, max_sessions: int = 256) -> None:
         self._max_sessions = max_sessions
-        self._names: dict[str, str] = {}
+        self._inputs = InputNames()
         self._reset()
 
     def _reset(self) -> None:
@@ -86,16 +86,7 @@ class MontyBackend:
         Args:
             path: Its absolute path on the host.
         """
-        name = self._names.get(path)
-        if name is None:
-            taken = set(self._names.values())
-            own = Path(path)
-            name, number = own.name, 1
-            while name in taken:
-                number += 1
-                name = f"{own.stem}-{number}{own.suffix}"
-            self._names[path] = name
-        return f"{WORKSPACE}/{name}"
+        return self._inputs.visible_path(path)
 
     async def aclose(self) -> None:
         """End every worker. Safe to call twice."""
@@ -128,7 +119,7 @@ class MontyBackend:
             (folder / "scratch").mkdir()
             (folder / "workspace").mkdir()
             for path in spec.files:
-                name = Path(self.visible_path(path)).name
+                name = self._inputs.name(path)
                 shutil.copyfile(path, folder / "workspace" / name)
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)

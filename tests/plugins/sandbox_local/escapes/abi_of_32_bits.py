@@ -1,4 +1,5 @@
 """Call the kernel as a program of 32 bits does, whose numbers the filter does not know."""
+
 # mov eax, 20; int 0x80; ret
 code = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"
 mmap = real_import("mmap")

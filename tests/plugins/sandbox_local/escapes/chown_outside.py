@@ -1,4 +1,5 @@
 """Give a file of the host to somebody else."""
+
 uid, gid = posix.getuid(), posix.getgid()
 attempt("chown", posix.chown, SECRET, uid, gid)
 attempt("lchown", posix.lchown, SECRET, uid, gid)

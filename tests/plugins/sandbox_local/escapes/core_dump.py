@@ -1,4 +1,5 @@
 """Leave the memory in a file of the host."""
+
 resource = real_import("resource")
 try:
     resource.setrlimit(resource.RLIMIT_CORE, (-1, -1))

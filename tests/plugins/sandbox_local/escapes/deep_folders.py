@@ -1,4 +1,5 @@
 """A tree too deep for what removes it."""
+
 for _ in range(3000):
     posix.mkdir("d")
     posix.chdir("d")

@@ -1,4 +1,5 @@
 """Take a descriptor out of the host."""
+
 for pid in (HOST, TEMPLATE):
     handle = raw("pidfd_open", 434, pid, 0)
     raw("pidfd_getfd", 438, handle or 3, 0, 0)

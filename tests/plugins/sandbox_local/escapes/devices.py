@@ -1,4 +1,5 @@
 """Make or open devices."""
+
 raw("mknod", 133, b"null", 0o20666, 0x103)
 raw("mknodat", 259, AT_FDCWD, b"disk", 0o60666, 0xFE00)
 raw("mkfifo", 133, b"fifo", 0o10666, 0)

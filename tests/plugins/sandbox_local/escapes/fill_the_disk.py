@@ -1,4 +1,5 @@
 """Many files, each within the limit of one."""
+
 piece = bytes(1 << 20)
 total = 0
 try:

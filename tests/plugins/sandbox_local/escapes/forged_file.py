@@ -1,4 +1,5 @@
 """Write to the wire itself: an output file outside of its folder."""
+
 json = real_import("json")
 for name in ("../pwned", f"{FOLDER}/pwned", "a/../../pwned", "..\\pwned", "\0pwned"):
     text = json.dumps(["file", name, True, {"$t": "bytes", "v": "eA=="}]).encode()

@@ -1,4 +1,5 @@
 """Write to the wire itself: values that cost the host far more than they cost here."""
+
 count = 60_000
 step = 2**61 - 1
 items = b",".join(b"%d" % (n * step) for n in range(count))

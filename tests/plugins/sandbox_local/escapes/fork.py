@@ -1,9 +1,13 @@
 """Start another process, by every call that does."""
+
+
 def child(what, number, *arguments):
     pid = syscall(number, *arguments)
     if pid == 0:
         libc._exit(0)
     print("ESCAPED" if pid > 0 else "refused", what, pid)
+
+
 child("fork", 57)
 child("vfork", 58) if False else None
 child("clone", 56, 17, 0, 0, 0, 0)

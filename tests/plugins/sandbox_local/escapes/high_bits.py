@@ -1,6 +1,9 @@
 """Numbers and arguments whose upper halves differ from what the filter compares."""
+
 for what, number, arguments in (
-    ("kill", 62, (HOST, 0)), ("fork", 57, ()), ("socket", 41, (1, 2, 0)),
+    ("kill", 62, (HOST, 0)),
+    ("fork", 57, ()),
+    ("socket", 41, (1, 2, 0)),
 ):
     raw(what, number | 1 << 32, *arguments) if number != 57 else None
 raw("tgkill", 234, HOST | 1 << 32, HOST, 0)

@@ -1,4 +1,5 @@
 """Look at every descriptor that is open: files and folders of the host have no place here."""
+
 for fd in range(0, 4096):
     try:
         mode = posix.fstat(fd).st_mode

@@ -1,4 +1,5 @@
 """Load code into the kernel, or count its events."""
+
 raw("bpf map", 321, 0, (ctypes.c_uint32 * 32)(2, 4, 4, 1), 128)
 raw("bpf program", 321, 5, (ctypes.c_uint32 * 32)(1), 128)
 raw("perf_event_open", 298, (ctypes.c_uint32 * 32)(1, 128), 0, -1, -1, 0)

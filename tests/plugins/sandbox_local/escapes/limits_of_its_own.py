@@ -1,4 +1,5 @@
 """Raise its own limits above what they are."""
+
 resource = real_import("resource")
 for name in ("CPU", "AS", "FSIZE", "NOFILE", "CORE"):
     which = getattr(resource, f"RLIMIT_{name}")

@@ -1,4 +1,5 @@
 """Lower the limits of the host, which the kernel allows for the same user."""
+
 one = (ctypes.c_ulong * 2)(1, 1)
 for pid in (HOST, TEMPLATE):
     for which in (0, 1, 7):

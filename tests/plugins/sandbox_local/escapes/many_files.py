@@ -1,4 +1,5 @@
 """Take all the entries of a file system with empty files."""
+
 count = 0
 try:
     while count < 200_000:

@@ -1,4 +1,5 @@
 """Read and write the memory of the host and the template."""
+
 buffer = ctypes.create_string_buffer(64)
 local = (ctypes.c_size_t * 2)(ctypes.addressof(buffer), 64)
 remote = (ctypes.c_size_t * 2)(0x400000, 64)

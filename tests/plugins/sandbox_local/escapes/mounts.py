@@ -1,4 +1,5 @@
 """Change what is mounted where."""
+
 raw("mount tmpfs", 165, b"none", b".", b"tmpfs", 0, None)
 raw("bind the root", 165, b"/", b".", None, 4096, None)
 raw("remount", 165, None, b"/", None, 32, None)

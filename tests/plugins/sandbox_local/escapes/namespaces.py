@@ -1,4 +1,5 @@
 """Get new privileges in namespaces of its own, or enter those of others."""
+
 for flag in (0x10000000, 0x20000, 0x20000000, 0x40000000, 0x8000000, 0x4000000, 0x2000000, 0x80, 0):
     raw(f"unshare {flag:#x}", 272, flag)
 for kind in ("user", "mnt", "net", "pid"):

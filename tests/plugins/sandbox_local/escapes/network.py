@@ -1,4 +1,5 @@
 """Reach a server of the host over TCP, by asyncio and below it."""
+
 try:
     reader, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", PORT), 1)
     print("ESCAPED connected")

@@ -1,4 +1,5 @@
 """Open a file of the host below every Python check, by every call that opens."""
+
 attempt("open", posix.open, SECRET, posix.O_RDONLY)
 raw("open(2)", 2, SECRET.encode(), 0)
 raw("creat", 85, f"{FOLDER}/pwned".encode(), 0o644)

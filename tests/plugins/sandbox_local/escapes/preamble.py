@@ -1,4 +1,5 @@
 """Stands ahead of every attempt: what a script finds in its interpreter whatever it may import."""
+
 import re
 
 sys = re.enum.sys

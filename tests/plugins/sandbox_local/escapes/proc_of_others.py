@@ -1,4 +1,5 @@
 """Read or write the host and the template through /proc."""
+
 for pid in (HOST, TEMPLATE, 1):
     for name in ("environ", "mem", "maps", "cmdline", "status", "root/etc/passwd", "cwd/x", "fd/0"):
         attempt(f"/proc/{pid}/{name}", posix.open, f"/proc/{pid}/{name}", posix.O_RDONLY)

@@ -1,4 +1,5 @@
 """Open itself to others, or get back what was given up, by prctl and capset."""
+
 raw("PR_SET_DUMPABLE", 157, 4, 1, 0, 0, 0)
 raw("PR_SET_PTRACER", 157, 0x59616D61, -1, 0, 0, 0)
 raw("PR_SET_KEEPCAPS", 157, 8, 1, 0, 0, 0)

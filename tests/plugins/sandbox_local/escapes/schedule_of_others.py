@@ -1,4 +1,5 @@
 """Slow the host down: its priority, its processors, its input and output."""
+
 mask = (ctypes.c_ulong * 1)(1)
 for pid in (HOST, TEMPLATE):
     raw("sched_setaffinity", 203, pid, 8, mask)

@@ -1,4 +1,5 @@
 """Let the kernel send a signal to the host when the wire can be read: fcntl and ioctl."""
+
 for fd in range(3, 20):
     for pid in (HOST, -HOST):
         if syscall(72, fd, 8, pid) == 0:

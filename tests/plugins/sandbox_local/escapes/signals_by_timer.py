@@ -1,4 +1,5 @@
 """A timer or a queue that notifies somebody else."""
+
 event = (ctypes.c_int * 16)(0, 0, 10, 4, HOST)
 timer = ctypes.c_int()
 raw("timer_create for the host's thread", 222, 1, event, ctypes.byref(timer))

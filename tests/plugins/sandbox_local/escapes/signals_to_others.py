@@ -1,4 +1,5 @@
 """Send signals to the host, by every call that sends one."""
+
 for pid in (HOST, TEMPLATE):
     attempt("kill 0", posix.kill, pid, 0)
     raw("kill", 62, pid, 10)

@@ -1,10 +1,13 @@
 """A pair of datagram sockets can be had without socket(); each may send to any address."""
+
 import struct
+
 
 def send_to(fd, name):
     address = struct.pack("=H", 1) + name
     buffer = ctypes.create_string_buffer(address, len(address))
     return syscall(44, fd, b"knock", 5, 0, buffer, len(address))
+
 
 pair = (ctypes.c_int * 2)()
 for family in (1, 2, 16, 40):

@@ -1,4 +1,5 @@
 """Type into the terminal of the host."""
+
 termios = real_import("termios")
 fcntl = real_import("fcntl")
 for name in ("/dev/tty", "/dev/pts/0", "/dev/ptmx", "/dev/console", "/dev/tty0", "/dev/vcs"):

@@ -1,4 +1,5 @@
 """More threads than a script can need, each with memory of the kernel."""
+
 thread = real_import("_thread")
 thread.stack_size(32768)
 lock = thread.allocate_lock()

@@ -1,4 +1,5 @@
 """Take memory that no limit of the address space counts."""
+
 taken = raw("shmget", 29, 0, 1 << 26, 0o1600)
 raw("semget", 64, 0, 10, 0o1600)
 raw("msgget", 68, 0, 0o1600)

@@ -1,4 +1,5 @@
 """Calls that are newer than the filter."""
+
 for number in range(440, 560):
     if number in (441, 449):  # epoll_pwait2, futex_waitv: waiting only
         continue

@@ -1,4 +1,5 @@
 """Learn what the host does with its files."""
+
 fd = raw("inotify_init1", 294, 0)
 if fd is not None:
     raw("inotify_add_watch", 254, fd, FOLDER.encode(), 0xFFF)
