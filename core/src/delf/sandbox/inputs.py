@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
+
+from delf.errors import SandboxUnavailableError
 
 WORKSPACE: Final = "/workspace"
 
@@ -41,3 +45,23 @@ class InputNames:
             path: Its absolute path on the host.
         """
         return f"{WORKSPACE}/{self.name(path)}"
+
+    def copy(self, paths: Iterable[str], folder: Path) -> None:
+        """Put files where the sandbox can read them. Blocks.
+
+        Args:
+            paths: Of the host, absolute.
+            folder: What the sandbox calls ``/workspace``.
+
+        Raises:
+            SandboxUnavailableError: When one of them cannot be read.
+        """
+        for path in paths:
+            target = folder / self.name(path)
+            try:
+                shutil.copyfile(path, target)
+                target.chmod(0o644)
+            except OSError as error:
+                raise SandboxUnavailableError(
+                    f"the input file {path} cannot be given to the sandbox: {error}"
+                ) from error

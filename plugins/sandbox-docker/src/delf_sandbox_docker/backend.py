@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 import tempfile
 from collections import deque
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from delf.errors import ConfigurationError, SandboxUnavailableError
 from delf.protocols.sandbox import Availability, Available, Limits, SessionSpec, Unavailable
+from delf.sandbox.folders import remove_folder
 from delf.sandbox.inputs import WORKSPACE, InputNames
 from delf.types import Isolation
 from delf_sandbox_docker.container import (
@@ -28,7 +28,6 @@ from delf_sandbox_docker.container import (
     listen,
     make_folder,
     program_arguments,
-    provide,
 )
 from delf_sandbox_docker.engine import Engine, owner, owner_lives
 from delf_sandbox_docker.image import Recipe, build, is_built
@@ -169,7 +168,7 @@ class DockerBackend:
             await asyncio.wait(set(self._work))
         await asyncio.to_thread(self.engine.close)
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_folder(self._folder)
             self._folder = None
 
     # -- the event loop -----------------------------------------------------------------
@@ -231,7 +230,7 @@ class DockerBackend:
             if listener is not None:
                 listener.close()
             if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_folder(str(folder))
             raise
         try:
             stream = await self.engine.run(self.engine.attach, container)
@@ -298,7 +297,7 @@ class DockerBackend:
             with suppress(OSError):
                 own = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
                 if named and own and not owner_lives(named[1]):
-                    shutil.rmtree(folder)
+                    remove_folder(str(folder))
 
     def _ensure_image(self, recipe: Recipe) -> None:
         if not is_built(self.engine, recipe):
@@ -328,14 +327,7 @@ class DockerBackend:
             raise SandboxUnavailableError(
                 f"input files need a Docker engine on this machine, not {self.engine.url}"
             )
-        for path in spec.files:
-            name = self._inputs.name(path)
-            try:
-                await asyncio.to_thread(provide, path, folder, name)
-            except OSError as error:
-                raise SandboxUnavailableError(
-                    f"the input file {path} cannot be given to the sandbox: {error}"
-                ) from error
+        await asyncio.to_thread(self._inputs.copy, spec.files, folder / "workspace")
 
     # -- the pool -----------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import os
-import shutil
 import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, cast
 
 from delf.errors import DelfError
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
+from delf.sandbox.folders import remove_folder
 from delf.sandbox.inputs import WORKSPACE
 from delf.sandbox.session import WireSession
 from delf_sandbox_docker.engine import LABEL, LABEL_HOST, LABEL_OWNER, Engine, machine, owner
@@ -228,7 +228,7 @@ class ContainerProcess:
     def _free(self) -> None:
         self.stream.close()
         if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove_folder(str(self.folder))
 
 
 class ContainerSession(WireSession):
@@ -343,16 +343,3 @@ def listen(folder: Path) -> socket.socket:
     listener.listen(1)
     listener.setblocking(False)
     return listener
-
-
-def provide(source: str, folder: Path, name: str) -> None:
-    """Put an input file where the container can read it.
-
-    Args:
-        source: The host's file.
-        folder: Of the container.
-        name: What it is called there.
-    """
-    target = folder / "workspace" / name
-    shutil.copyfile(source, target)
-    target.chmod(0o644)

@@ -7,8 +7,8 @@ import os
 import signal
 
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
+from delf.sandbox.folders import remove_folder, used_space
 from delf_sandbox_local.cgroup import Group
-from delf_sandbox_local.scratch import remove_folder, used_space
 
 _GRACE_SECONDS = 0.2
 _LOOK_SECONDS = 0.25

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import Availability, Available, SessionSpec, Unavailable
+from delf.sandbox.folders import remove_folder
 from delf.sandbox.inputs import WORKSPACE, InputNames
 from delf.types import Isolation
 from delf_sandbox_monty.session import MontySession
@@ -66,7 +66,7 @@ class MontyBackend:
         except BaseException:
             for mount in mounts:
                 mount.close()
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(str(folder))
             raise
         self._open.add(session)
         try:
@@ -116,16 +116,12 @@ class MontyBackend:
         """The session's folders: ``scratch``, and ``workspace`` with the input files."""
         folder = Path(tempfile.mkdtemp(prefix="delf-monty-"))
         try:
-            (folder / "scratch").mkdir()
-            (folder / "workspace").mkdir()
-            for path in spec.files:
-                name = self._inputs.name(path)
-                shutil.copyfile(path, folder / "workspace" / name)
-        except OSError as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise SandboxUnavailableError(
-                f"the input files cannot be given to the sandbox: {error}"
-            ) from error
+            for name in ("scratch", "workspace"):
+                (folder / name).mkdir()
+            self._inputs.copy(spec.files, folder / "workspace")
+        except BaseException:
+            remove_folder(str(folder))
+            raise
         return folder
 
 

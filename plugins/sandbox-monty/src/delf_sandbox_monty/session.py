@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import decimal
 import logging
-import shutil
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path, PurePath
@@ -25,6 +24,7 @@ from delf.protocols.sandbox import (
     SessionSpec,
     Told,
 )
+from delf.sandbox.folders import remove_folder
 from delf.sandbox.guest.output import FileSender, LimitReachedError
 from delf.values import UnsupportedValueError, dumps, loads
 from delf_sandbox_monty.script import prepare
@@ -187,7 +187,7 @@ class MontySession:
             _log.debug("a worker ended before its session: %s", error)
         for mount in self._mounts:
             mount.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove_folder(str(self._folder))
 
     # -- what scripts can call ----------------------------------------------------------
 
