@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -488,3 +489,32 @@ def test_a_cache_that_others_can_write_is_not_used(tmp_path, monkeypatch):
         assert list(theirs.iterdir()) == []
     finally:
         backend._zipapp_path.cache_clear()
+
+
+# -- threads ------------------------------------------------------------------------------
+
+MANY_THREADS = POSIX + dedent("""
+    thread = re.enum.sys.modules["_thread"]
+    thread.stack_size(32768)
+    lock = thread.allocate_lock()
+    lock.acquire()
+    count = 0
+    try:
+        while count < 500:
+            thread.start_new_thread(lock.acquire, ())
+            count += 1
+    except (RuntimeError, MemoryError):
+        pass
+    count
+""")
+
+
+async def test_only_libraries_may_start_threads_and_not_many():
+    async with local_session() as session:
+        assert (await session.execute(MANY_THREADS, NotingHost())).value == 0
+    async with local_session(replace(session_spec(), libraries=("platformdirs",))) as session:
+        started = (await session.execute(MANY_THREADS, NotingHost())).value
+        where = groups_of_this_process()
+    if where:
+        assert 8 <= started <= 64
+    assert groups_of_this_process() == []

@@ -146,7 +146,13 @@ class ForkServer:
         return self._watch(LocalProcess(pid, scratch, limits, group)), host_end
 
     def _confine_group(self, pid: int, limits: Limits, *, libraries: bool) -> Group | None:
-        """Put a guest into a control group of its own, where there can be one."""
+        """Put a guest that may start threads into a control group, where there can be one.
+
+        To make one takes the kernel some milliseconds. The memory of a guest without threads is
+        held by its resource limits and the size of its scratch folder.
+        """
+        if not libraries and limits.processes == 0:
+            return None
         tasks = 1 + limits.processes + (_LIBRARY_THREADS if libraries else 0)
         group = self._groups.make(limits.memory_bytes + limits.scratch_bytes, tasks)
         if group is not None:
