@@ -92,14 +92,21 @@ def mount_scratch(folder: str, size: int) -> None:
         raise OSError(ctypes.get_errno(), "the scratch folder cannot be mounted")
 
 
+def bound_capabilities() -> None:
+    """Let nothing that this process becomes have a privilege that it has not now."""
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    for capability in range(_LAST_CAPABILITY + 1):
+        libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
 def drop_capabilities() -> None:
-    """Give up every privilege, for this process and all it could become."""
+    """Give up every privilege; call :func:`bound_capabilities` ahead."""
     if sys.platform != "linux":
         return
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-    for capability in range(_LAST_CAPABILITY + 1):
-        libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     nothing = (ctypes.c_uint32 * 6)()
     libc.capset(ctypes.byref(header), ctypes.byref(nothing))

@@ -12,6 +12,7 @@ import contextlib
 import gc
 import json
 import os
+import platform
 import select
 import signal
 import socket
@@ -19,7 +20,7 @@ import struct
 import sys
 from typing import Any, NoReturn
 
-from delf_sandbox_local import namespaces
+from delf_sandbox_local import namespaces, seccomp
 from delf_sandbox_local.launcher import confine, die_with_parent
 
 _HEADER = struct.Struct(">I")
@@ -35,6 +36,7 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
         parent: The host's process id.
     """
     own = namespaces.enter()
+    namespaces.bound_capabilities()
     if "mounts" not in own:
         namespaces.drop_capabilities()
     die_with_parent(parent)  # after the others: a change of credentials would forget it
@@ -42,6 +44,9 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
     from delf.sandbox.guest.preload import preload
 
     preload()
+    if seccomp.supported():
+        for threads in (False, True):
+            seccomp.prepared(platform.machine(), threads=threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _nothing)
     gc.freeze()
