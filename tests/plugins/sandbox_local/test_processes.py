@@ -101,13 +101,13 @@ async def test_no_object_in_reach_holds_a_secret_of_the_host(monkeypatch):
     host_object = {"key": SECRET}
     code = POSIX + (
         "gc = None\nsys = re.enum.sys\ngc = sys.modules.get('gc') or __import__('weakref').__loader__ and None\n"
-        "names = sorted(sys.modules)\nargv = list(sys.argv)\nflags = [sys.flags.isolated, sys.flags.no_site]\n"
+        "names = sorted(sys.modules)\nargv = list(sys.argv)\nflags = [sys.flags.safe_path, sys.flags.no_user_site, sys.flags.no_site]\n"
         "frame = sys._getframe()\nwhile frame.f_back: frame = frame.f_back\n"
         "[names, argv, flags, frame.f_code.co_filename, list(map(str, frame.f_locals)), list(sys.path)]"
     )
     outcome, _ = await run_script(code)
     names, _, flags, *_ = outcome.value
-    assert flags == [1, 1]
+    assert flags == [1, 1, 1]
     assert not {
         n for n in names if n.startswith(("pydantic", "pluggy", "rich", "litellm", "pytest"))
     }
