@@ -14,20 +14,15 @@ ACCEPTED_SKIPS: Final = ("needs ../shared", "needs macOS", "needs Windows")
 
 
 @pytest.fixture(autouse=True)
-<<<<<<< HEAD
 def clean_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Neither delf's settings nor a provider's key reach a test from outside.
+    """Neither delf's settings, a provider's key nor a Docker engine reach a test from outside.
 
     What a test keeps in the user's data folder, as the default journal, is its own.
     """
     data = tmp_path_factory.getbasetemp() / f"data-{uuid.uuid4().hex}"
     monkeypatch.setenv("XDG_DATA_HOME", str(data))
-=======
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither delf's settings, a provider's key nor a Docker engine reach a test from outside."""
->>>>>>> 6a7637e (Sandboxes: shared preloading and input names, measures in doctor, auto says what it passed over, process 1 of containers out of reach)
     for name in tuple(os.environ):
         if name.startswith("DELF_") or name.endswith("_API_KEY"):
             monkeypatch.delenv(name)
