@@ -28,6 +28,7 @@ LIMITS = Limits(cpu_seconds=600, frame_bytes=64 * MB)
 PIECE = "x" * (10 * MB)
 ROWS = (
     "cold start, ms",
+    "of it the engine's own, ms",
     "warm start, ms",
     "call, sequential, µs",
     "call, gathered, µs",
@@ -84,6 +85,9 @@ async def measure(make: Callable[[int], Any], count: int, idle: int) -> dict[str
     try:
         await (await backend.open(host.spec(limits=LIMITS))).aclose()  # builds, connects
         figures["cold start, ms"] = await first_bytes(backend, 5) * 1e3
+        if hasattr(backend, "engine"):
+            own = await backend.engine.run(engine_start, backend)
+            figures["of it the engine's own, ms"] = own * 1e3
         session = await backend.open(host.spec(limits=LIMITS))
 
         async def run(code: str) -> None:
@@ -143,6 +147,21 @@ async def first_byte(backend: Any) -> float:
     await session.execute("print('first')", host)
     await session.aclose()
     return arrived[0] - started
+
+
+def engine_start(backend: Any) -> float:
+    """Seconds that the engine takes to make and start a container like ours that does nothing."""
+    client, image = backend.engine.client(), backend._recipe(()).tag
+    config = backend._confinement.host_config(client, LIMITS, None)
+    found: list[float] = []
+    for _ in range(5):
+        started = time.perf_counter()
+        made = client.create_container(
+            image, entrypoint=["python3", "--version"], user="65534:65534", host_config=config
+        )
+        client.start(made["Id"])
+        found.append(time.perf_counter() - started)
+    return statistics.median(found)
 
 
 async def warm(backend: Any) -> float:

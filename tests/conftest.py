@@ -17,7 +17,7 @@ ACCEPTED_SKIPS: Final = ("needs ../shared", "needs macOS", "needs Windows")
 def clean_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Neither delf's settings nor a provider's key reach a test from outside.
+    """Neither delf's settings, a provider's key nor a Docker engine reach a test from outside.
 
     What a test keeps in the user's data folder, as the default journal, is its own.
     """
@@ -26,6 +26,8 @@ def clean_environment(
     for name in tuple(os.environ):
         if name.startswith("DELF_") or name.endswith("_API_KEY"):
             monkeypatch.delenv(name)
+    # `auto` would choose a container where an engine runs; tests of it name theirs.
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
 
 
 def _unaccepted(reason: str) -> bool:

@@ -254,3 +254,17 @@ def test_random_documents_never_do_more_than_raise_value_error():
         for decode in (lambda d: loads(json.dumps(d).encode()), from_jsonable):
             with contextlib.suppress(ValueError):
                 decode(document)
+
+
+@pytest.mark.parametrize("tag", ["set", "frozenset", "dict"])
+def test_keys_made_to_collide_are_refused(tag):
+    """A set of n keys of one hash takes n² steps to build."""
+    keys = [number * (2**61 - 1) for number in range(3_000)]
+    items = [[key, 0] for key in keys] if tag == "dict" else keys
+    with pytest.raises(ValueError, match="malformed"):
+        from_jsonable({"$t": tag, "v": items})
+
+
+def test_large_sets_and_dicts_are_fine():
+    value = {"s": set(range(50_000)), "d": {(n, -n): n for n in range(5_000)}}
+    assert loads(dumps(value)) == value

@@ -48,6 +48,7 @@ def test_progress_then_the_answer_as_markdown_then_cost_and_time(here):
         assert terminal.wait() == 0
         text = terminal.text
     assert "delf · " in text
+    assert "sandbox local (process)" in text
     assert "**bold**" not in text
     assert "|---|" not in text
     assert re.search(r"bold words\s*\n\s*next line", text)

@@ -43,8 +43,6 @@ SECRETS = (
 HOST_SECRET = SECRETS[2]
 _RESOURCES = re.compile("exhaust|hang|kill|crash")
 _LISTENED = "DELF-LISTENER"
-_OF_THE_GATE = {"321_cpu_mail_flood.py"}
-"""Attempts that only call their tools: calls are counted and refused on the host, by the gate."""
 
 
 def entries(kind: str) -> list[dict[str, Any]]:
@@ -206,7 +204,7 @@ async def run_escapes(
 
 
 def _escape_spec() -> SessionSpec:
-    limits = Limits(cpu_seconds=2, memory_bytes=256 * 2**20, output_bytes=2**20)
+    limits = Limits(cpu_seconds=2, memory_bytes=256 * 2**20, output_bytes=2**20, calls=1000)
     return SessionSpec(tools=TOOLS, modules=allowed_modules(), limits=limits)
 
 
@@ -248,7 +246,7 @@ def _judge(
         return f"passed on {leaked}"
     if len(host.text) > 25 * 2**20:
         return f"printed {len(host.text)} characters"
-    if entry.get("soft") or entry["file"] in _OF_THE_GATE:
+    if entry.get("soft"):
         return None
     found = re.search(r"(?m)^ESCAPED [^\n]{0,200}", host.text)
     return found.group() if found else None

@@ -39,6 +39,8 @@ def test_with_a_model(doctor, here):
     assert (status, data["ok"]) == (0, True)
     assert str(here / "delf.toml") in notes(data, "config")
     assert "local, isolation process" in notes(data, "sandbox")
+    assert "local: network namespace: " in notes(data, "sandbox")
+    assert "local: allow-list of system calls (seccomp): " in notes(data, "sandbox")
 
 
 def test_keys_are_named_and_never_shown(run, monkeypatch):

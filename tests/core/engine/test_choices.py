@@ -53,9 +53,9 @@ def host():
     return TestHost([])
 
 
-def offer(host, name, isolation, state=None, factory=None):
+def offer(host, name, isolation, state=None, factory=None, subset=False):
     backend = Backend(state)
-    spec = SandboxSpec(name=name, summary=name, factory="x:y", isolation=isolation)
+    spec = SandboxSpec(name=name, summary=name, factory="x:y", isolation=isolation, subset=subset)
     host.provide(spec, factory or (lambda **options: backend))
     return backend
 
@@ -91,6 +91,25 @@ async def test_isolation_is_never_lowered_silently(host):
         await choose_sandbox(host, AgentConfig(sandbox="weak", min_isolation="container"), {})
     with pytest.raises(SandboxUnavailableError, match="'strong' does not work here: no daemon"):
         await choose_sandbox(host, AgentConfig(sandbox="strong"), {})
+
+
+async def test_auto_takes_all_of_python_and_says_what_it_passed_over(host):
+    offer(host, "weak", "process")
+    offer(host, "part", "interpreter", subset=True)
+    chosen = await choose_sandbox(host, AgentConfig(), {})
+    assert chosen.spec.name == "weak"
+    assert "part isolates by interpreter, but runs a subset of Python" in chosen.warning
+
+
+async def test_a_subset_is_taken_where_nothing_else_is_strong_enough(host):
+    """There is then nothing to fall back to: what it cannot run fails, and never runs weaker."""
+    offer(host, "weak", "process")
+    offer(host, "part", "interpreter", subset=True)
+    chosen = await choose_sandbox(host, AgentConfig(min_isolation="interpreter"), {})
+    assert chosen.spec.name == "part"
+    offer(host, "whole", "container")
+    chosen = await choose_sandbox(host, AgentConfig(min_isolation="interpreter"), {})
+    assert (chosen.spec.name, chosen.warning) == ("whole", None)
 
 
 async def test_no_sandbox_at_all(host):

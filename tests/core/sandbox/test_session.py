@@ -1,5 +1,7 @@
 import asyncio
 import json
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -514,3 +516,49 @@ async def test_closing_twice_and_killing_afterwards_is_safe(guest):
     await guest.session.aclose()
     guest.session.kill()
     assert not guest.session.alive
+
+
+# -- what a hostile guest could cost the host ---------------------------------------------
+
+
+async def test_a_guest_that_calls_without_end_is_ended(guest):
+    running = await guest.start()
+    guest.session._spec = replace(
+        guest.session._spec, limits=replace(guest.session._spec.limits, calls=3)
+    )
+    await guest.send(*(["call", number, "echo", "", [], {}] for number in range(9)))
+    outcome = await running
+    assert (outcome.limit, outcome.message) == ("calls", "a task can make 3 tool calls")
+    assert len(guest.host.calls) <= 3
+    assert guest.process.kills
+
+
+async def test_a_guest_that_does_not_read_cannot_fill_the_hosts_memory(guest):
+    async def much():
+        return "x" * 90_000
+
+    running = await guest.start()
+    guest.session._spec = replace(
+        guest.session._spec, limits=replace(guest.session._spec.limits, memory_bytes=10**6)
+    )
+    guest.host.tools["shop.find"] = much
+    await guest.send(*(["call", number, "shop", "find", [], {}] for number in range(100)))
+    outcome = await running
+    assert outcome.limit == "memory"
+    assert "unread" in outcome.message
+
+
+async def test_printing_nothing_again_and_again_is_output(guest):
+    running = await guest.start()
+    with suppress(OSError):  # the session is over before everything is sent
+        await guest.send(*(["print", ""] for _ in range(20_000)))
+    assert (await running).limit == "output"
+
+
+async def test_keys_made_to_collide_are_refused(guest):
+    running = await guest.start()
+    items = ",".join(str(number * (2**61 - 1)) for number in range(4_000))
+    await guest.send_payload(f'["done",{{"$t":"set","v":[{items}]}},{{}}]'.encode())
+    outcome = await running
+    assert isinstance(outcome, Crashed)
+    assert "cannot be read" in outcome.message

@@ -188,3 +188,9 @@ def test_other_types_arrive_as_plain_ones():
         [0, 1, 2],
         b"x",
     ]
+
+
+def test_a_frame_of_too_many_values_is_refused_before_it_is_read():
+    payload = b"[" + b"[]," * 5_000_001 + b"0]"
+    with pytest.raises(WireError, match="5,000,000 values"):
+        parse(payload)

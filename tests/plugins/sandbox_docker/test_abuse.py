@@ -207,6 +207,46 @@ async def test_a_script_cannot_stop_the_first_process(make_backend, containers, 
         assert containers() == set()
 
 
+async def test_the_first_process_is_out_of_reach(make_backend):
+    """Who could change its memory could keep the container alive after its host."""
+    code = (
+        INSIDE
+        + """
+import ctypes
+reached = []
+for name in ("mem", "environ", "fd/0", "fd/2", "root/etc/passwd", "maps"):
+    for flags in (os.O_RDONLY, os.O_WRONLY):
+        try:
+            os.open(f"/proc/1/{name}", flags)
+            reached.append(name)
+        except OSError:
+            pass
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.ptrace(16, 1, 0, 0) == 0 or libc.ptrace(0x4206, 1, 0, 0) == 0:
+    reached.append("ptrace")
+reached
+"""
+    )
+    async with Bench(make_backend()) as bench:
+        assert done(await bench.run(code, modules=("asyncio", "ctypes"))).value == []
+
+
+async def test_a_disk_that_is_full_is_said(make_backend, monkeypatch):
+    """The engine's own words, as it gives them when it cannot write a layer."""
+    from docker.errors import APIError
+
+    backend = make_backend()
+    full = APIError("500", explanation="write /var/lib/docker/tmp/x: no space left on device")
+
+    def create(*_):
+        raise full
+
+    monkeypatch.setattr(backend, "_create", create)
+    with pytest.raises(SandboxUnavailableError, match="disk is full") as caught:
+        await backend.open(RecordingScriptHost().spec())
+    assert "prune" in caught.value.hint
+
+
 async def test_sessions_side_by_side_leave_nothing(make_backend, containers, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     descriptors = len(os.listdir("/proc/self/fd"))

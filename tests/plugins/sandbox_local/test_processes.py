@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -56,7 +57,8 @@ async def test_nothing_of_the_environment_is_inside(monkeypatch):
     outcome, _ = await run_script(code)
     environ, proc_environ, cmdline = outcome.value
     assert SECRET.encode() not in proc_environ + cmdline
-    assert [name for name in environ if not name.startswith(b"LC_")] == []
+    ours = (b"LC_", b"PYTHONHASHSEED")
+    assert [name for name in environ if not name.startswith(ours)] == []
     assert proc_environ.strip(b"\0") == b""
 
 
@@ -99,13 +101,13 @@ async def test_no_object_in_reach_holds_a_secret_of_the_host(monkeypatch):
     host_object = {"key": SECRET}
     code = POSIX + (
         "gc = None\nsys = re.enum.sys\ngc = sys.modules.get('gc') or __import__('weakref').__loader__ and None\n"
-        "names = sorted(sys.modules)\nargv = list(sys.argv)\nflags = [sys.flags.isolated, sys.flags.no_site]\n"
+        "names = sorted(sys.modules)\nargv = list(sys.argv)\nflags = [sys.flags.safe_path, sys.flags.no_user_site, sys.flags.no_site]\n"
         "frame = sys._getframe()\nwhile frame.f_back: frame = frame.f_back\n"
         "[names, argv, flags, frame.f_code.co_filename, list(map(str, frame.f_locals)), list(sys.path)]"
     )
     outcome, _ = await run_script(code)
     names, _, flags, *_ = outcome.value
-    assert flags == [1, 1]
+    assert flags == [1, 1, 1]
     assert not {
         n for n in names if n.startswith(("pydantic", "pluggy", "rich", "litellm", "pytest"))
     }
@@ -166,6 +168,47 @@ async def test_nothing_is_left_after_many_sessions(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def groups_of_this_process():
+    found = Path("/sys/fs/cgroup").rglob(f"delf-{os.getpid()}-*")
+    return [path for path in found if path.is_dir()]
+
+
+@pytest.mark.timeout(120)
+async def test_nothing_is_left_after_a_hundred_tasks_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    await (await run_twice())
+    descriptors, before = sorted(os.listdir("/proc/self/fd")), set(children_of(os.getpid()))
+    backend = LocalBackend(pool_size=2)
+    ends = (
+        "(await echo(1))[0]",
+        "1 / 0",
+        "await echo(1)\nopen('f', 'w').write('x' * 10**6)",
+        POSIX + "posix._exit(3)",
+        "await echo(1)\nwhile True: pass",
+    )
+    seen = set()
+
+    async def task(number):
+        session, host = await backend.open(session_spec()), NotingHost()
+        running = asyncio.create_task(session.execute(ends[number % 5], host))
+        if number % 5 == 4:
+            await host.called.wait()
+            running.cancel()
+        await asyncio.wait({running})
+        seen.update(children_of(os.getpid()))
+        await session.aclose()
+        return None if running.cancelled() else running.result()
+
+    outcomes = await asyncio.gather(*map(task, range(100)))
+    assert [outcome for outcome in outcomes[::5] if outcome != Done(value=1)] == []
+    await backend.aclose()
+    assert len(seen) >= 100
+    assert [pid for pid in seen - before if state_of(pid) not in ("gone", "Z")] == []
+    assert sorted(os.listdir("/proc/self/fd")) == descriptors
+    assert list(tmp_path.iterdir()) == []
+    assert groups_of_this_process() == []
+
+
 async def test_a_closed_backend_leaves_no_descriptor():
     await (await run_twice())
     before = sorted(os.listdir("/proc/self/fd"))
@@ -189,7 +232,7 @@ async def test_the_folder_of_a_session_is_removed_with_it():
             "import pathlib\npathlib.Path('a/b').mkdir(parents=True)\nopen('a/b/c', 'w').write('x')",
             NotingHost(),
         )
-        assert (folder / "a/b/c").read_text() == "x"
+        assert (await session.execute("open('a/b/c').read()", NotingHost())).value == "x"
     assert not folder.exists()
 
 
@@ -244,7 +287,7 @@ async def test_a_killed_host_leaves_no_orphan(code):
     host.send_signal(signal.SIGKILL)
     await host.wait()
     for handle in handles:
-        await asyncio.wait_for(readable(handle), 10)
+        await asyncio.wait_for(readable(handle), 5)
         os.close(handle)
 
 
@@ -393,3 +436,86 @@ async def test_libraries_are_seen_when_they_are_allowed():
         POSIX + "__import__('importlib')" if False else "import platformdirs"
     )
     assert outcome.kind == "ImportError"
+
+
+# -- folders ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_disk(monkeypatch):
+    """The host has no mount namespaces: scratch folders are on its disk."""
+    monkeypatch.setattr(
+        "delf_sandbox_local.forkserver._BOOT",
+        "import sys; sys.path.insert(0, {source!r}); "
+        "from delf_sandbox_local import namespaces; namespaces.enter = lambda: []; "
+        "from delf_sandbox_local.template import main; sys.path.pop(0); "
+        "main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))",
+    )
+
+
+async def test_scratch_space_on_the_disk_is_watched(on_disk):
+    code = "n = 0\nwhile True:\n    n += 1\n    with open(str(n), 'wb') as f: f.write(bytes(10**6))\n    await asyncio.sleep(0.01)"
+    async with local_session(session_spec(scratch_bytes=20 * 1024 * 1024)) as session:
+        outcome = await session.execute("import asyncio\n" + code, NotingHost())
+        assert (outcome.limit, "20,971,520" in outcome.message) == ("file", True)
+        folder = Path(session.process.scratch)
+    assert not folder.exists()
+
+
+async def test_a_tree_deeper_than_recursion_is_removed(on_disk):
+    code = POSIX + dedent("""
+        for _ in range(1500):
+            posix.mkdir('d')
+            posix.close(posix.open('f', posix.O_CREAT))
+            posix.chdir('d')
+    """)
+    async with local_session() as session:
+        assert isinstance(await session.execute(code, NotingHost()), Done)
+        folder = Path(session.process.scratch)
+        assert (folder / "d" / "d" / "f").exists()
+    assert not folder.exists()
+
+
+def test_a_cache_that_others_can_write_is_not_used(tmp_path, monkeypatch):
+    from delf_sandbox_local import backend
+
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda _: theirs)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    backend._zipapp_path.cache_clear()
+    try:
+        assert backend._zipapp_path().parent == tmp_path / f"delf-{os.getuid()}"
+        assert list(theirs.iterdir()) == []
+    finally:
+        backend._zipapp_path.cache_clear()
+
+
+# -- threads ------------------------------------------------------------------------------
+
+MANY_THREADS = POSIX + dedent("""
+    thread = re.enum.sys.modules["_thread"]
+    thread.stack_size(32768)
+    lock = thread.allocate_lock()
+    lock.acquire()
+    count = 0
+    try:
+        while count < 500:
+            thread.start_new_thread(lock.acquire, ())
+            count += 1
+    except (RuntimeError, MemoryError):
+        pass
+    count
+""")
+
+
+async def test_only_libraries_may_start_threads_and_not_many():
+    async with local_session() as session:
+        assert (await session.execute(MANY_THREADS, NotingHost())).value == 0
+    async with local_session(replace(session_spec(), libraries=("platformdirs",))) as session:
+        started = (await session.execute(MANY_THREADS, NotingHost())).value
+        where = groups_of_this_process()
+    if where:
+        assert 8 <= started <= 64
+    assert groups_of_this_process() == []

@@ -131,7 +131,7 @@ async def _sandboxes(
     least = config.min_isolation if config is not None else "process"
     options: Mapping[str, Mapping[str, Any]] = project.plugin_options if project is not None else {}
     for spec in host.specs(SandboxSpec):
-        works, text, hint = await _try_sandbox(host, spec, options)
+        works, text, hint, measures = await _try_sandbox(host, spec, options)
         text = f"{spec.name}, isolation {spec.isolation}: {text}"
         if works and isolation_rank(spec.isolation) < isolation_rank(least):
             text += f"; weaker than min_isolation = {least!r}"
@@ -140,6 +140,10 @@ async def _sandboxes(
         found.append(
             Finding(area="sandbox", status="ok" if works else "note", text=text, hint=hint)
         )
+        for name, active in measures.items():
+            text = f"{spec.name}: {name}: {'yes' if active else 'no'}"
+            status: Status = "ok" if active else "note"
+            found.append(Finding(area="sandbox", status=status, text=text))
     if not usable:
         what = "no sandbox can be used" if wanted == "auto" else f"{wanted!r} cannot be used"
         install = None if found else "pip install delf-plugin-sandbox-local"
@@ -149,22 +153,25 @@ async def _sandboxes(
 
 async def _try_sandbox(
     host: PluginHost, spec: Any, options: Mapping[str, Mapping[str, Any]]
-) -> tuple[bool, str, str | None]:
-    """Whether a sandbox works, why or why not, and what to do."""
+) -> tuple[bool, str, str | None, dict[str, bool]]:
+    """Whether a sandbox works, why or why not, what to do, and what confines scripts in it."""
     from delf.errors import DelfError
     from delf.protocols.sandbox import Unavailable
 
     try:
         backend = host.resolve(spec)(**options.get(f"sandbox-{spec.name}", {}))
         state = await backend.available()
+        measures: dict[str, bool] = {}
+        if not isinstance(state, Unavailable) and hasattr(backend, "measures"):
+            measures = {measure.name: measure.active for measure in await backend.measures()}
         await backend.aclose()
     except DelfError as error:
-        return False, error.message, error.hint
+        return False, error.message, error.hint, {}
     except Exception as error:
-        return False, f"{type(error).__name__}: {error}", None
+        return False, f"{type(error).__name__}: {error}", None, {}
     if isinstance(state, Unavailable):
-        return False, state.reason, state.hint or None
-    return True, getattr(state, "detail", "") or "works", None
+        return False, state.reason, state.hint or None, {}
+    return True, getattr(state, "detail", "") or "works", None, measures
 
 
 def _models(

@@ -89,6 +89,11 @@ async def _choose_strongest(
             passed.append(f"{spec.name}: {state.reason}")
             await backend.aclose()
             continue
+        passed += [
+            f"{other.name} isolates by {other.isolation}, but runs a subset of Python"
+            for other in specs
+            if other.subset and isolation_rank(other.isolation) > isolation_rank(spec.isolation)
+        ]
         return ChosenSandbox(spec, backend, _warning(spec, passed))
     if not specs:
         raise SandboxUnavailableError(

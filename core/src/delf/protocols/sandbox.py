@@ -22,6 +22,8 @@ class Limits:
         frame_bytes: One message on the wire: a call's arguments or result.
         open_files: File descriptors.
         processes: Processes beside the script's own.
+        scratch_bytes: All files in scratch space together.
+        calls: Tool calls of a session, so that a script which only calls has an end, too.
     """
 
     cpu_seconds: float = 60.0
@@ -32,6 +34,8 @@ class Limits:
     frame_bytes: int = 64 * 1024 * 1024
     open_files: int = 64
     processes: int = 0
+    scratch_bytes: int = 50 * 1024 * 1024
+    calls: int = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +219,7 @@ class Rerun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitReached:
-    """The script went over a limit: ``cpu``, ``memory``, ``output``, ``file``, ``frame``."""
+    """The script went over a limit: ``cpu``, ``memory``, ``output``, ``file``, ``calls`` …."""
 
     limit: str
     message: str
@@ -296,6 +300,27 @@ class SandboxBackend(Protocol):
 
     async def aclose(self) -> None:
         """End every session and free everything. Safe to call twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One thing that keeps a script from the host.
+
+    Args:
+        name: What it is.
+        active: Whether it works on this machine, for this user.
+    """
+
+    name: str
+    active: bool
+
+
+class SupportsMeasures(Protocol):
+    """A backend that can say what of its confinement works here, for ``delf doctor``."""
+
+    async def measures(self) -> Sequence[Measure]:
+        """Each measure, whether it works or not."""
         ...
 
 

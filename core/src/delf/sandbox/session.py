@@ -12,6 +12,7 @@ from delf.protocols.sandbox import (
     CallRequest,
     Crashed,
     LimitReached,
+    Limits,
     Outcome,
     Raised,
     ScriptHost,
@@ -86,6 +87,7 @@ class WireSession(asyncio.Protocol):
         self._printed = 0
         self._scripts = 0
         self._readings = 0
+        self._made = 0
         self._lost = False
         self._closed = False
         self._paused = False
@@ -242,7 +244,7 @@ class WireSession(asyncio.Protocol):
             raise WireError("the sandbox sent a malformed print")
         if self._host is None or self._spec is None:
             return
-        self._printed += len(frame[1])
+        self._printed += len(frame[1]) or 1  # nothing at all, again and again, is output, too
         limit = self._spec.limits.output_bytes
         if self._printed > limit * _SLACK:
             message = f"the script printed more than {limit:,} characters"
@@ -299,6 +301,11 @@ class WireSession(asyncio.Protocol):
             return
         if number in self._calls or len(self._calls) >= _MAX_OPEN_CALLS:
             raise WireError("the sandbox reused a call's number or has too many calls open")
+        self._made += 1
+        if self._spec is not None and self._made > self._spec.limits.calls:
+            message = f"a task can make {self._spec.limits.calls:,} tool calls"
+            self._break(LimitReached(limit="calls", message=message))
+            return
         task = self._loop.create_task(self._serve_call(self._host, request))
         self._calls[number] = task
         if len(self._calls) > _BUSY_CALLS and not self._paused and self._transport is not None:
@@ -346,6 +353,15 @@ class WireSession(asyncio.Protocol):
         self._out.clear()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
+            limits = self._spec.limits if self._spec is not None else None
+            if limits and self._transport.get_write_buffer_size() > _unread_bytes(limits):
+                message = "the script left more answers unread than its memory could hold"
+                self._break(LimitReached(limit="memory", message=message))
+
+
+def _unread_bytes(limits: Limits) -> int:
+    """How much may wait in the host's memory for a guest that does not read."""
+    return max(limits.memory_bytes, 2 * limits.frame_bytes)
 
 
 def _hand_over(done: asyncio.Task[Outcome], outcome: asyncio.Future[Outcome]) -> None:

@@ -26,6 +26,9 @@ from delf.sandbox.guest.frames import FrameTooLargeError, encode, frame_around
 from delf.values import UnsupportedValueError, loads
 
 _MAX_TEXT = 20_000
+_MAX_ITEMS = 5_000_000
+"""Values in one frame. Two bytes on the wire can become seventy in memory."""
+_FEW_BYTES = 8 * 1024 * 1024
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf]|\\u[dD][89a-fA-F]")
 
 
@@ -35,6 +38,8 @@ def parse(payload: bytes) -> list[Any]:
     Raises:
         WireError: When it is anything else.
     """
+    if len(payload) > _FEW_BYTES and payload.count(b",") > _MAX_ITEMS:
+        raise WireError(f"the sandbox sent a frame of more than {_MAX_ITEMS:,} values")
     try:
         frame = loads(payload)
         if _SURROGATE.search(payload):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 import tempfile
 from collections import deque
 from collections.abc import Mapping
@@ -15,10 +14,11 @@ from typing import Any, Literal, get_args
 
 from delf.errors import ConfigurationError, SandboxUnavailableError
 from delf.protocols.sandbox import Availability, Available, Limits, SessionSpec, Unavailable
+from delf.sandbox.folders import remove_folder
+from delf.sandbox.inputs import WORKSPACE, InputNames
 from delf.types import Isolation
 from delf_sandbox_docker.container import (
     SCRATCH,
-    WORKSPACE,
     AttachedSession,
     Confinement,
     ContainerProcess,
@@ -28,7 +28,6 @@ from delf_sandbox_docker.container import (
     listen,
     make_folder,
     program_arguments,
-    provide,
 )
 from delf_sandbox_docker.engine import Engine, owner, owner_lives
 from delf_sandbox_docker.image import Recipe, build, is_built
@@ -86,7 +85,7 @@ class DockerBackend:
         )
         self._transport = transport
         self._pool_size = pool_size
-        self._names: dict[str, str] = {}
+        self._inputs = InputNames()
         self._folder: str | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
@@ -150,16 +149,7 @@ class DockerBackend:
         Args:
             path: Its absolute path on the host.
         """
-        name = self._names.get(path)
-        if name is None:
-            taken = set(self._names.values())
-            own = Path(path)
-            name, number = own.name, 1
-            while name in taken:
-                number += 1
-                name = f"{own.stem}-{number}{own.suffix}"
-            self._names[path] = name
-        return f"{WORKSPACE}/{name}"
+        return self._inputs.visible_path(path)
 
     async def aclose(self) -> None:
         """End every container and wait until all are gone. Safe to call twice."""
@@ -178,7 +168,7 @@ class DockerBackend:
             await asyncio.wait(set(self._work))
         await asyncio.to_thread(self.engine.close)
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_folder(self._folder)
             self._folder = None
 
     # -- the event loop -----------------------------------------------------------------
@@ -240,7 +230,7 @@ class DockerBackend:
             if listener is not None:
                 listener.close()
             if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_folder(str(folder))
             raise
         try:
             stream = await self.engine.run(self.engine.attach, container)
@@ -307,7 +297,7 @@ class DockerBackend:
             with suppress(OSError):
                 own = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
                 if named and own and not owner_lives(named[1]):
-                    shutil.rmtree(folder)
+                    remove_folder(str(folder))
 
     def _ensure_image(self, recipe: Recipe) -> None:
         if not is_built(self.engine, recipe):
@@ -337,14 +327,7 @@ class DockerBackend:
             raise SandboxUnavailableError(
                 f"input files need a Docker engine on this machine, not {self.engine.url}"
             )
-        for path in spec.files:
-            name = Path(self.visible_path(path)).name
-            try:
-                await asyncio.to_thread(provide, path, folder, name)
-            except OSError as error:
-                raise SandboxUnavailableError(
-                    f"the input file {path} cannot be given to the sandbox: {error}"
-                ) from error
+        await asyncio.to_thread(self._inputs.copy, spec.files, folder / "workspace")
 
     # -- the pool -----------------------------------------------------------------------
 

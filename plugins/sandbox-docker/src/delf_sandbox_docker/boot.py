@@ -24,23 +24,8 @@ from typing import NoReturn
 
 GUEST = "/opt/delf/guest"
 LIBRARIES = "/opt/delf/libraries"
-PRELOADED = (
-    "asyncio",
-    "collections",
-    "csv",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "itertools",
-    "json",
-    "math",
-    "pathlib",
-    "random",
-    "re",
-    "statistics",
-    "textwrap",
-    "typing",
-)
+_PR_SET_DUMPABLE = 4
+_EX_OSERR = 71
 _OOM_COUNTERS = (
     "/sys/fs/cgroup/memory.events",
     "/sys/fs/cgroup/memory/memory.oom_control",
@@ -59,14 +44,27 @@ def main(arguments: list[str]) -> NoReturn:
     child = os.fork()
     if child == 0:
         _be_guest(int(arguments[0]), arguments[1] if arguments[1:] else None)
+    _hide()
     _supervise(child)
+
+
+def _hide() -> None:
+    """Keep this process out of reach of the guest, which runs as the same user.
+
+    Without it a script could write to this process's memory and keep the container alive after
+    its host.
+    """
+    import ctypes
+
+    if ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        os._exit(_EX_OSERR)
 
 
 def _load_guest() -> None:
     sys.path.append(GUEST)
-    __import__("delf.sandbox.guest.session")
-    for name in PRELOADED:
-        __import__(name)
+    from delf.sandbox.guest.preload import preload
+
+    preload()
 
 
 def _be_guest(memory: int, path: str | None) -> NoReturn:

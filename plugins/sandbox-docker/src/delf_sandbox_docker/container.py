@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import os
-import shutil
 import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,8 @@ from typing import Any, cast
 
 from delf.errors import DelfError
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
+from delf.sandbox.folders import remove_folder
+from delf.sandbox.inputs import WORKSPACE
 from delf.sandbox.session import WireSession
 from delf_sandbox_docker.engine import LABEL, LABEL_HOST, LABEL_OWNER, Engine, machine, owner
 from delf_sandbox_docker.image import PROGRAM
@@ -23,7 +24,6 @@ from delf_sandbox_docker.image import PROGRAM
 _log = logging.getLogger(__name__)
 
 USER = "65534:65534"
-WORKSPACE = "/workspace"
 SCRATCH = "/tmp"  # noqa: S108 - the container's own, a tmpfs
 WIRE = "/run/delf"
 _MB = 1024 * 1024
@@ -43,13 +43,11 @@ class Confinement:
     Args:
         cpu_limit: Processors, as ``0.5``.
         pids_limit: Processes and threads.
-        tmp_bytes: Size of ``/tmp``.
         runtime: Another runtime of the engine, as ``runsc``.
     """
 
     cpu_limit: float = 1.0
     pids_limit: int = 64
-    tmp_bytes: int = 50 * _MB
     runtime: str | None = None
 
     def host_config(self, client: Any, limits: Limits, folder: Path | None) -> dict[str, Any]:
@@ -80,7 +78,7 @@ class Confinement:
             memswap_limit=limits.memory_bytes,
             nano_cpus=int(self.cpu_limit * 1e9),
             pids_limit=self.pids_limit,
-            tmpfs={SCRATCH: _TMPFS.format(size=self.tmp_bytes)},
+            tmpfs={SCRATCH: _TMPFS.format(size=limits.scratch_bytes)},
             ulimits=ulimits,
             auto_remove=True,
             log_config=LogConfig(type="none"),
@@ -230,7 +228,7 @@ class ContainerProcess:
     def _free(self) -> None:
         self.stream.close()
         if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove_folder(str(self.folder))
 
 
 class ContainerSession(WireSession):
@@ -345,16 +343,3 @@ def listen(folder: Path) -> socket.socket:
     listener.listen(1)
     listener.setblocking(False)
     return listener
-
-
-def provide(source: str, folder: Path, name: str) -> None:
-    """Put an input file where the container can read it.
-
-    Args:
-        source: The host's file.
-        folder: Of the container.
-        name: What it is called there.
-    """
-    target = folder / "workspace" / name
-    shutil.copyfile(source, target)
-    target.chmod(0o644)

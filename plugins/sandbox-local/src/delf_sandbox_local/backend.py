@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import sys
 import tempfile
 from collections import deque
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from delf.errors import SandboxUnavailableError
-from delf.protocols.sandbox import Availability, Available, Limits, SessionSpec, Unavailable
+from delf.protocols.sandbox import (
+    Availability,
+    Available,
+    Limits,
+    Measure,
+    SessionSpec,
+    Unavailable,
+)
 from delf.sandbox.session import WireSession
 from delf.sandbox.zipapp import guest_digest, guest_zipapp
 from delf.types import Isolation
@@ -69,6 +78,25 @@ class LocalBackend:
         ]
         return Available(", ".join(measures))
 
+    async def measures(self) -> Sequence[Measure]:
+        """What confines scripts here, found out by starting a template."""
+        self._follow_loop()
+        server = await self._running_server()
+        await server.ready()
+        abi = landlock.version()
+        return (
+            Measure("a process of its own, resource limits, no environment", True),
+            Measure(f"files out of reach (Landlock{f' {abi}' if abi else ''})", abi > 0),
+            Measure("allow-list of system calls (seccomp)", seccomp.supported()),
+            Measure("user namespace", "user" in server.namespaces),
+            Measure("network namespace", "network" in server.namespaces),
+            Measure("mounts of its own, scratch in memory", "mounts" in server.namespaces),
+            *(
+                Measure(f"control group ({name})", name in server.groups)
+                for name in ("memory", "pids")
+            ),
+        )
+
     async def open(self, spec: SessionSpec) -> WireSession:
         """A session in a process that no other task has used."""
         self._follow_loop()
@@ -79,6 +107,8 @@ class LocalBackend:
         try:
             await guest.ready(_START_SECONDS)
             guest.initialise(spec, guest.process.scratch, spec.files)
+            if self._server is not None and "mounts" not in self._server.namespaces:
+                guest.process.watch_scratch()
         except BaseException:
             await self._discard(guest)
             raise
@@ -154,13 +184,17 @@ class LocalBackend:
         self._ending.add(closing)
         closing.add_done_callback(self._ending.discard)
 
-    async def _start(self, kind: Kind) -> _Guest:
+    async def _running_server(self) -> ForkServer:
         server = self._server
         if server is None or not server.alive:
             dead, server = server, ForkServer(_zipapp_path())
             self._server = server
             if dead is not None:
                 await dead.aclose()
+        return server
+
+    async def _start(self, kind: Kind) -> _Guest:
+        server = await self._running_server()
         limits, libraries, files = kind
         process, wire = await server.fork(limits, libraries=libraries, files=files)
         loop = asyncio.get_running_loop()
@@ -209,6 +243,12 @@ class _Tracked(_Guest):
         await super().aclose()
 
 
+def _is_ours(folder: Path) -> bool:
+    """Whether nobody else can put a program into a folder, which the template would run."""
+    about = folder.lstat()
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o022
+
+
 @cache
 def _zipapp_path() -> Path:
     """The guest's archive on disk, written once for each version of it and of Python."""
@@ -219,9 +259,11 @@ def _zipapp_path() -> Path:
     for folder in (user_cache_path("delf"), Path(tempfile.gettempdir()) / f"delf-{os.getuid()}"):
         path = folder / name
         try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_ours(folder):
+                continue
             if path.is_file() and path.stat().st_uid == os.getuid() and path.read_bytes() == data:
                 return path
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
                 file.write(data)
             Path(file.name).replace(path)

@@ -12,13 +12,16 @@ import subprocess
 import sys
 import sysconfig
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import Limits
+from delf.sandbox.folders import remove_folder
+from delf_sandbox_local.cgroup import Group, Groups
 from delf_sandbox_local.process import LocalProcess
-from delf_sandbox_local.scratch import ScratchFolders, remove_folder
+from delf_sandbox_local.scratch import ScratchFolders
 
 _BOOT = (
     "import sys; sys.path.insert(0, {source!r}); "
@@ -28,6 +31,7 @@ _BOOT = (
 _SOURCE = str(Path(__file__).resolve().parents[1])
 _HEADER = struct.Struct(">I")
 _START_SECONDS = 20.0
+_LIBRARY_THREADS = 64
 
 
 _ENVIRON = {"PYTHONHASHSEED": "0"}
@@ -47,7 +51,8 @@ class ForkServer:
         self._early_ends: dict[int, int] = {}
         self._buffer = b""
         self._scratch = ScratchFolders()
-        self.namespaces = False
+        self._groups = Groups()
+        self.namespaces: frozenset[str] = frozenset()
         self._turn = asyncio.Lock()
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._answer: asyncio.Future[dict[str, Any]] | None = None
@@ -80,6 +85,28 @@ class ForkServer:
         """Whether guests can still be asked for."""
         return self._control.fileno() >= 0
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """What control groups limit: ``memory``, ``pids``."""
+        group = self._groups.make(0, 1)  # fails where the kernel refuses after all
+        if group is not None:
+            group.remove()
+        return self._groups.controllers
+
+    async def ready(self) -> None:
+        """Wait until it has started; its namespaces are known then.
+
+        Raises:
+            SandboxUnavailableError: When it did not start.
+        """
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await asyncio.shield(self._ready)
+        except TimeoutError:
+            raise SandboxUnavailableError(
+                f"the sandbox's template process did not start within {_START_SECONDS:g} s"
+            ) from None
+
     async def fork(
         self, limits: Limits, *, libraries: bool, files: tuple[str, ...] = ()
     ) -> tuple[LocalProcess, socket.socket]:
@@ -96,13 +123,7 @@ class ForkServer:
         Raises:
             SandboxUnavailableError: When it cannot be had.
         """
-        try:
-            async with asyncio.timeout(_START_SECONDS):
-                await asyncio.shield(self._ready)
-        except TimeoutError:
-            raise SandboxUnavailableError(
-                f"the sandbox's template process did not start within {_START_SECONDS:g} s"
-            ) from None
+        await self.ready()
         scratch = self._scratch.make()
         host_end, guest_end = socket.socketpair()
         request = {
@@ -121,7 +142,23 @@ class ForkServer:
         finally:
             guest_end.close()
         host_end.setblocking(False)
-        return self._watch(LocalProcess(pid, scratch, limits)), host_end
+        group = self._confine_group(pid, limits, libraries=libraries)
+        return self._watch(LocalProcess(pid, scratch, limits, group)), host_end
+
+    def _confine_group(self, pid: int, limits: Limits, *, libraries: bool) -> Group | None:
+        """Put a guest that may start threads into a control group, where there can be one.
+
+        To make one takes the kernel some milliseconds. The memory of a guest without threads is
+        held by its resource limits and the size of its scratch folder.
+        """
+        if not libraries and limits.processes == 0:
+            return None
+        tasks = 1 + limits.processes + (_LIBRARY_THREADS if libraries else 0)
+        group = self._groups.make(limits.memory_bytes + limits.scratch_bytes, tasks)
+        if group is not None:
+            with suppress(OSError):  # it ended already
+                group.add(pid)
+        return group
 
     async def _ask(self, request: dict[str, Any], wire: socket.socket) -> int:
         """The new guest's process id. One request is under way at a time."""
@@ -167,7 +204,7 @@ class ForkServer:
             else:
                 self._early_ends[pid] = status
         elif "ready" in message:
-            self.namespaces = bool(message["namespaces"])
+            self.namespaces = frozenset(message["namespaces"])
             self._ready.set_result(None)
         elif self._answer is not None and not self._answer.done():
             self._answer.set_result(message)
@@ -212,6 +249,7 @@ class ForkServer:
         for guest in self._guests.values():
             guest.abandon()
         self._scratch.remove()
+        self._groups.remove()
 
     async def aclose(self) -> None:
         """Kill everything and wait until it is gone. Safe to call twice."""
@@ -223,6 +261,7 @@ class ForkServer:
         if self._process.stderr is not None:
             self._process.stderr.close()
         self._scratch.remove()
+        self._groups.remove()
 
 
 def _free(process: subprocess.Popen[bytes], control: socket.socket) -> None:

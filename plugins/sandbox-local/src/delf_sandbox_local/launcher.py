@@ -43,13 +43,14 @@ def die_with_parent(parent: int) -> None:
         os._exit(0)
 
 
-def confine(limits: dict[str, Any], readable: list[str], scratch: str) -> None:
+def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, threads: bool) -> None:
     """Limit and confine this process for good.
 
     Args:
         limits: The fields of :class:`delf.protocols.sandbox.Limits`.
         readable: Input files; the interpreter's own are added.
         scratch: The folder that it may write in.
+        threads: Whether it may start threads.
 
     Raises:
         OSError: When the system refuses.
@@ -58,7 +59,7 @@ def confine(limits: dict[str, Any], readable: list[str], scratch: str) -> None:
     if landlock.version():
         landlock.restrict([*sys.path, *_SYSTEM_FILES, *readable], [scratch])
     if seccomp.supported():
-        seccomp.install()
+        seccomp.install(threads=threads)
 
 
 def _limit(limits: dict[str, Any]) -> None:

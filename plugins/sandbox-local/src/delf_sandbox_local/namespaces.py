@@ -1,7 +1,8 @@
 """Namespaces of its own for the template, and so for all its guests.
 
 They have no network but an unconfigured loopback, no System V objects of others, and no
-privilege over anything of the host. Standard library only.
+privilege over anything of the host. Each guest has mounts of its own, so that its scratch folder
+is a small file system in memory that ends with it. Standard library only.
 """
 
 from __future__ import annotations
@@ -12,10 +13,18 @@ import sys
 from pathlib import Path
 from typing import Final
 
+_NEWNS: Final = 0x00020000
 _NEWUTS: Final = 0x04000000
 _NEWIPC: Final = 0x08000000
 _NEWUSER: Final = 0x10000000
 _NEWNET: Final = 0x40000000
+_NOSUID: Final = 2
+_NODEV: Final = 4
+_NOEXEC: Final = 8
+_DETACH: Final = 2
+_REC: Final = 0x4000
+_PRIVATE: Final = 0x40000
+_MAX_FILES: Final = 10_000
 _PR_CAPBSET_DROP: Final = 24
 _PR_CAP_AMBIENT: Final = 47
 _PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
@@ -23,37 +32,81 @@ _LAST_CAPABILITY: Final = 63
 _CAPABILITY_VERSION_3: Final = 0x20080522
 
 
-def enter() -> bool:
-    """Move this process into namespaces of its own, where the system lets it.
+def enter() -> list[str]:
+    """Move this process into namespaces of its own, as many as the system lets it.
 
-    Must be called while the process has a single thread.
+    Must be called while the process has a single thread. It keeps the privileges in them until
+    :func:`drop_capabilities`.
 
     Returns:
-        Whether it did.
+        What it has of its own: ``user``, ``network``, ``mounts``.
     """
     if sys.platform != "linux":
-        return False
+        return []
     libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.geteuid(), os.getegid()
-    if libc.unshare(_NEWUSER | _NEWNET | _NEWIPC | _NEWUTS) != 0:
-        return False
+    inner = _NEWNET | _NEWIPC | _NEWUTS
+    own: list[str] = []
+    if libc.unshare(_NEWUSER | _NEWNS | inner) == 0 or libc.unshare(_NEWUSER | inner) == 0:
+        own += ["user", "network"]
+        _map_ids(user, group)
+    elif libc.unshare(_NEWNS | inner) == 0 or libc.unshare(inner) == 0:
+        own.append("network")
+    if (
+        libc.unshare(_NEWNS) == 0
+        and libc.mount(None, b"/", None, _REC | _PRIVATE, None) == 0
+        and libc.mount(b"probe", b"/tmp", b"tmpfs", 0, None) == 0
+        and libc.umount2(b"/tmp", _DETACH) == 0
+    ):
+        own.append("mounts")
+    return own
+
+
+def _map_ids(user: int, group: int) -> None:
     try:
         Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
     except OSError:
-        return True  # without names for its ids, which nothing here needs
-    return True
+        return  # without names for its ids, which nothing here needs
+
+
+def mount_scratch(folder: str, size: int) -> None:
+    """Lay a file system in memory over a folder, seen by this process only.
+
+    Args:
+        folder: Where.
+        size: The most bytes that it holds.
+
+    Raises:
+        OSError: When the system refuses.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    options = f"size={size},nr_inodes={_MAX_FILES},mode=700,uid={os.geteuid()},gid={os.getegid()}"
+    flags = _NOSUID | _NODEV | _NOEXEC
+    place = os.fsencode(folder)
+    if (
+        libc.unshare(_NEWNS) != 0
+        or libc.mount(b"scratch", place, b"tmpfs", flags, options.encode()) != 0
+    ):
+        raise OSError(ctypes.get_errno(), "the scratch folder cannot be mounted")
+
+
+def bound_capabilities() -> None:
+    """Let nothing that this process becomes have a privilege that it has not now."""
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    for capability in range(_LAST_CAPABILITY + 1):
+        libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
 def drop_capabilities() -> None:
-    """Give up every privilege, for this process and all it could become."""
+    """Give up every privilege; call :func:`bound_capabilities` ahead."""
     if sys.platform != "linux":
         return
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-    for capability in range(_LAST_CAPABILITY + 1):
-        libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     nothing = (ctypes.c_uint32 * 6)()
     libc.capset(ctypes.byref(header), ctypes.byref(nothing))

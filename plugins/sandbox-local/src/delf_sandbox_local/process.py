@@ -7,9 +7,11 @@ import os
 import signal
 
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
-from delf_sandbox_local.scratch import remove_folder
+from delf.sandbox.folders import remove_folder, used_space
+from delf_sandbox_local.cgroup import Group
 
 _GRACE_SECONDS = 0.2
+_LOOK_SECONDS = 0.25
 
 
 class LocalProcess:
@@ -19,14 +21,18 @@ class LocalProcess:
         pid: The process, leader of its own session; a child of the template, not of ours.
         scratch: Its working folder, removed with it.
         limits: For words about how it ended.
+        group: Its control group, where it has one.
     """
 
-    def __init__(self, pid: int, scratch: str, limits: Limits) -> None:
+    def __init__(self, pid: int, scratch: str, limits: Limits, group: Group | None = None) -> None:
         self.pid = pid
         self.scratch = scratch
         self._limits = limits
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._handle = _open_handle(pid)
+        self._group = group
+        self._watching: asyncio.Task[None] | None = None
+        self._limit: LimitReached | None = None
         self._killed = False
         self._freed = False
 
@@ -44,6 +50,20 @@ class LocalProcess:
         if not self._ended.done():
             self._ended.set_result(status)
         self._close_handle()
+
+    def watch_scratch(self) -> None:
+        """End it when its scratch folder, which is on the host's disk, holds too much."""
+        self._watching = asyncio.get_running_loop().create_task(self._watch_scratch())
+
+    async def _watch_scratch(self) -> None:
+        most = self._limits.scratch_bytes
+        while self.running:
+            await asyncio.wait({self._ended}, timeout=_LOOK_SECONDS)
+            if await asyncio.to_thread(used_space, self.scratch, most) > most:
+                message = f"the script filled its scratch space of {most:,} bytes"
+                self._limit = LimitReached(limit="file", message=message)
+                self.kill()
+                return
 
     def kill(self) -> None:
         """Kill the whole process group."""
@@ -78,6 +98,11 @@ class LocalProcess:
         return self._explain(status)
 
     def _explain(self, status: int) -> Outcome:
+        if self._limit is not None:
+            return self._limit
+        if status == -signal.SIGKILL and self._group is not None and self._group.starved():
+            needed = "the script needed more memory than it may use"
+            return LimitReached(limit="memory", message=needed)
         if status == -signal.SIGXCPU:
             seconds = self._limits.cpu_seconds
             return LimitReached(limit="cpu", message=f"the script used {seconds:g} s of CPU time")
@@ -96,13 +121,22 @@ class LocalProcess:
         self._freed = True
         self.kill()
         await asyncio.shield(self._ended)
-        remove_folder(self.scratch)
+        if self._watching is not None:
+            await asyncio.wait({self._watching})
+            await asyncio.to_thread(self._free)  # it may be large
+        else:
+            self._free()
 
     def abandon(self) -> None:
         """Free what is held where nothing can be awaited any more; the process is dead."""
         self._freed = True
         self._close_handle()
+        self._free()
+
+    def _free(self) -> None:
         remove_folder(self.scratch)
+        if self._group is not None:
+            self._group.remove()
 
     def _close_handle(self) -> None:
         if self._handle is not None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tempfile
 import weakref
 from pathlib import Path
+
+from delf.sandbox.folders import remove_folders
 
 _NAME = re.compile(r"delf-scratch-(\d+)-\w+")
 
@@ -22,7 +23,7 @@ class ScratchFolders:
     def __init__(self) -> None:
         _sweep(Path(tempfile.gettempdir()))
         self._base = tempfile.mkdtemp(prefix=f"delf-scratch-{os.getpid()}-")
-        self._finalizer = weakref.finalize(self, shutil.rmtree, self._base, ignore_errors=True)
+        self._finalizer = weakref.finalize(self, remove_folders, self._base)
 
     def make(self) -> str:
         """A new folder."""
@@ -33,21 +34,13 @@ class ScratchFolders:
         self._finalizer()
 
 
-def remove_folder(folder: str) -> None:
-    """Remove one folder, whatever a script put into it."""
-    try:
-        Path(folder).rmdir()
-    except OSError:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _sweep(parent: Path) -> None:
     """Remove the folders of processes that are gone."""
     for path in parent.glob("delf-scratch-*"):
         found = _NAME.fullmatch(path.name)
         try:
             if found and path.lstat().st_uid == os.getuid() and not _alive(int(found.group(1))):
-                shutil.rmtree(path, ignore_errors=True)
+                remove_folders(str(path))
         except OSError:
             continue
 

@@ -1,16 +1,22 @@
-"""A seccomp filter for the guest: no new processes, programs, sockets or other processes.
+"""A seccomp filter for the guest: the calls of :mod:`calls`, a few with checked arguments.
 
 Runs in the guest before any script, with the standard library only. The filter is classic
-BPF (``linux/filter.h``, ``linux/seccomp.h``); call numbers are those of the kernel's tables.
+BPF (``linux/filter.h``, ``linux/seccomp.h``). Integers that the kernel takes as ``int`` are
+compared by their lower half, as the kernel reads them.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import os
 import platform
 import struct
+from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Final
+
+from delf_sandbox_local import calls
 
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _PR_SET_SECCOMP: Final = 22
@@ -19,102 +25,57 @@ _ALLOW: Final = 0x7FFF0000
 _ERRNO: Final = 0x00050000
 _KILL_PROCESS: Final = 0x80000000
 _LOAD: Final = 0x20
+_AND: Final = 0x54
 _JUMP_EQUAL: Final = 0x15
 _JUMP_AT_LEAST: Final = 0x35
+_JUMP_ABOVE: Final = 0x25
 _JUMP_ANY_BIT: Final = 0x45
 _RETURN: Final = 0x06
 _OFFSET_NUMBER: Final = 0
 _OFFSET_ARCH: Final = 4
-_OFFSET_ARG0: Final = 16
-_CLONE_THREAD: Final = 0x00010000
+_OFFSET_ARGUMENTS: Final = 16
 _X32_BIT: Final = 0x40000000
+_REFUSE: Final = _ERRNO | errno.EPERM
+_UNKNOWN: Final = _ERRNO | errno.ENOSYS
 
 _ARCH: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-
-_CLONE: Final = {"x86_64": 56, "aarch64": 220}
-_CLONE3: Final = 435
-
-_DENIED: Final[dict[str, dict[str, int]]] = {
+_SPECIAL: Final = {
     "x86_64": {
-        "socket": 41,
-        "connect": 42,
-        "accept": 43,
-        "bind": 49,
-        "listen": 50,
-        "fork": 57,
-        "vfork": 58,
-        "execve": 59,
-        "kill": 62,
-        "ptrace": 101,
-        "setuid": 105,
-        "setgid": 106,
-        "pivot_root": 155,
-        "chroot": 161,
-        "mount": 165,
-        "umount2": 166,
-        "init_module": 175,
-        "tkill": 200,
-        "add_key": 248,
-        "request_key": 249,
-        "keyctl": 250,
-        "unshare": 272,
-        "accept4": 288,
-        "perf_event_open": 298,
-        "open_by_handle_at": 304,
-        "setns": 308,
-        "process_vm_readv": 310,
-        "process_vm_writev": 311,
-        "finit_module": 313,
-        "bpf": 321,
-        "execveat": 322,
-        "userfaultfd": 323,
-        "rt_sigqueueinfo": 129,
+        "ioctl": 16,
+        "sendto": 44,
+        "socketpair": 53,
+        "clone": 56,
+        "fcntl": 72,
+        "prctl": 157,
+        "tgkill": 234,
+        "prlimit64": 302,
+        "clone3": 435,
     },
     "aarch64": {
-        "umount2": 39,
-        "mount": 40,
-        "pivot_root": 41,
-        "chroot": 51,
-        "init_module": 105,
-        "ptrace": 117,
-        "kill": 129,
-        "tkill": 130,
-        "rt_sigqueueinfo": 138,
-        "setgid": 144,
-        "setuid": 146,
-        "socket": 198,
-        "bind": 200,
-        "listen": 201,
-        "accept": 202,
-        "connect": 203,
-        "add_key": 217,
-        "request_key": 218,
-        "keyctl": 219,
-        "execve": 221,
-        "perf_event_open": 241,
-        "accept4": 242,
-        "open_by_handle_at": 265,
-        "setns": 268,
-        "process_vm_readv": 270,
-        "process_vm_writev": 271,
-        "finit_module": 273,
-        "bpf": 280,
-        "execveat": 281,
-        "userfaultfd": 282,
-        "unshare": 97,
+        "ioctl": 29,
+        "sendto": 206,
+        "socketpair": 199,
+        "clone": 220,
+        "fcntl": 25,
+        "prctl": 167,
+        "tgkill": 131,
+        "prlimit64": 261,
+        "clone3": 435,
     },
 }
-_DENIED_EVERYWHERE: Final = {
-    "pidfd_send_signal": 424,
-    "io_uring_setup": 425,
-    "io_uring_enter": 426,
-    "io_uring_register": 427,
-    "move_mount": 429,
-    "fsopen": 430,
-    "pidfd_open": 434,
-    "pidfd_getfd": 438,
-    "mount_setattr": 442,
-}
+_IOCTLS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+"""TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: none names an owner or a process."""
+_FCNTLS: Final = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030)
+"""Copies, flags and locks; not F_SETOWN and F_SETSIG, by which the kernel signals others."""
+_PRCTLS: Final = (15, 16, 0x53564D41)
+"""Names of threads and of memory; not the death signal."""
+_CLONE_THREAD: Final = 0x00010000
+_CLONE_NAMESPACES: Final = 0x7E020000
+_SOME_PID: Final = 0x7EADBEEF
+"""Stands for the guest's; above what any kernel gives, and nothing else in the filter."""
+_AF_UNIX: Final = 1
+_SOCK_STREAM: Final = 1
+_SOCK_KIND: Final = 0xF
 
 
 class _Program(ctypes.Structure):
@@ -126,14 +87,15 @@ def supported() -> bool:
     return platform.system() == "Linux" and platform.machine() in _ARCH
 
 
-def build(machine: str) -> bytes:
+def build(machine: str, pid: int, *, threads: bool) -> bytes:
     """The filter's instructions.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
+        pid: The guest's own process id, the only one that it may signal.
+        threads: Whether it may start threads.
     """
-    numbers = [*_DENIED[machine].values(), *_DENIED_EVERYWHERE.values()]
-    refuse = _ERRNO | errno.EPERM
+    special = _SPECIAL[machine]
     code = [
         _instruction(_LOAD, 0, 0, _OFFSET_ARCH),
         _instruction(_JUMP_EQUAL, 1, 0, _ARCH[machine]),
@@ -143,31 +105,60 @@ def build(machine: str) -> bytes:
     if machine == "x86_64":
         code += [
             _instruction(_JUMP_AT_LEAST, 0, 1, _X32_BIT),
-            _instruction(_RETURN, 0, 0, refuse),
+            _instruction(_RETURN, 0, 0, _REFUSE),
         ]
-    for number in numbers:
-        code += [_instruction(_JUMP_EQUAL, 0, 1, number), _instruction(_RETURN, 0, 0, refuse)]
-    # ENOSYS makes the C library fall back from clone3 to clone, whose flags can be read.
+    blocks = {
+        "ioctl": _one_of(1, _IOCTLS),
+        "fcntl": _one_of(1, _FCNTLS),
+        "prctl": _one_of(0, _PRCTLS),
+        "tgkill": _one_of(0, (pid,)),
+        "prlimit64": _one_of(0, (0,)),  # its own, whose hard limits can only be lowered
+        "sendto": _without_address(),
+        "socketpair": _stream_pair(),
+        "clone": _new_thread() if threads else _answer(_REFUSE),
+        # ENOSYS makes the C library fall back from clone3 to clone, whose flags can be read.
+        "clone3": _answer(_UNKNOWN),
+    }
+    for name, block in blocks.items():
+        code += [_instruction(_JUMP_EQUAL, 0, len(block), special[name]), *block]
+    allowed = [number for number in calls.numbers(machine) if number not in special.values()]
+    for first, last in _ranges(allowed):
+        code += [
+            _instruction(_JUMP_AT_LEAST, 0, 2, first),
+            _instruction(_JUMP_ABOVE, 1, 0, last),
+            _instruction(_RETURN, 0, 0, _ALLOW),
+        ]
     code += [
-        _instruction(_JUMP_EQUAL, 0, 1, _CLONE3),
-        _instruction(_RETURN, 0, 0, _ERRNO | errno.ENOSYS),
-        _instruction(_JUMP_EQUAL, 0, 3, _CLONE[machine]),
-        _instruction(_LOAD, 0, 0, _OFFSET_ARG0),
-        _instruction(_JUMP_ANY_BIT, 1, 0, _CLONE_THREAD),
-        _instruction(_RETURN, 0, 0, refuse),
-        _instruction(_RETURN, 0, 0, _ALLOW),
+        _instruction(_JUMP_ABOVE, 0, 1, calls.NEWEST),
+        _instruction(_RETURN, 0, 0, _UNKNOWN),
+        _instruction(_RETURN, 0, 0, _REFUSE),
     ]
     return b"".join(code)
 
 
-def install() -> None:
+@cache
+def prepared(machine: str, *, threads: bool) -> bytes:
+    """The filter but for the process id, made once in the template for all guests.
+
+    Args:
+        machine: ``x86_64`` or ``aarch64``.
+        threads: Whether guests may start threads.
+    """
+    return build(machine, _SOME_PID, threads=threads)
+
+
+def install(*, threads: bool) -> None:
     """Confine this process and all its threads to come, for good.
+
+    Args:
+        threads: Whether it may start threads.
 
     Raises:
         OSError: When the kernel refuses.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    code = build(platform.machine())
+    code = prepared(platform.machine(), threads=threads)
+    code = code.replace(struct.pack("=I", _SOME_PID), struct.pack("=I", os.getpid()))
     buffer = ctypes.create_string_buffer(code, len(code))
     program = _Program(len(code) // 8, ctypes.cast(buffer, ctypes.c_void_p))
     for arguments in (
@@ -177,6 +168,67 @@ def install() -> None:
         if libc.prctl(*arguments) != 0:
             number = ctypes.get_errno()
             raise OSError(number, "the kernel refuses the seccomp filter")
+
+
+def _answer(value: int) -> list[bytes]:
+    return [_instruction(_RETURN, 0, 0, value)]
+
+
+def _load_argument(index: int, *, upper: bool = False) -> bytes:
+    return _instruction(_LOAD, 0, 0, _OFFSET_ARGUMENTS + 8 * index + 4 * upper)
+
+
+def _one_of(argument: int, values: Iterable[int]) -> list[bytes]:
+    """Allow the call when an argument has one of the values."""
+    block = [_load_argument(argument)]
+    for value in values:
+        block += [_instruction(_JUMP_EQUAL, 0, 1, value), *_answer(_ALLOW)]
+    return [*block, *_answer(_REFUSE)]
+
+
+def _without_address() -> list[bytes]:
+    """Allow sendto when it names no receiver, so that it goes where the socket is connected."""
+    block: list[bytes] = []
+    for upper in (False, True):
+        block += [_load_argument(4, upper=upper), _instruction(_JUMP_EQUAL, 1, 0, 0)]
+        block += _answer(_REFUSE)
+    return [*block, *_answer(_ALLOW)]
+
+
+def _stream_pair() -> list[bytes]:
+    """Allow pairs of streams: those of datagrams can be sent from to any address."""
+    return [
+        _load_argument(0),
+        _instruction(_JUMP_EQUAL, 1, 0, _AF_UNIX),
+        *_answer(_REFUSE),
+        _load_argument(1),
+        _instruction(_AND, 0, 0, _SOCK_KIND),
+        _instruction(_JUMP_EQUAL, 1, 0, _SOCK_STREAM),
+        *_answer(_REFUSE),
+        *_answer(_ALLOW),
+    ]
+
+
+def _new_thread() -> list[bytes]:
+    return [
+        _load_argument(0),
+        _instruction(_JUMP_ANY_BIT, 0, 1, _CLONE_NAMESPACES),
+        *_answer(_REFUSE),
+        _instruction(_JUMP_ANY_BIT, 1, 0, _CLONE_THREAD),
+        *_answer(_REFUSE),
+        *_answer(_ALLOW),
+    ]
+
+
+def _ranges(values: list[int]) -> Iterator[tuple[int, int]]:
+    """Sorted numbers as first and last of each run."""
+    first = last = values[0]
+    for value in values[1:]:
+        if value > last + 1:
+            yield first, last
+            first = value
+        last = value
+    yield first, last
 
 
 def _instruction(code: int, if_true: int, if_false: int, value: int) -> bytes:

@@ -12,6 +12,7 @@ import contextlib
 import gc
 import json
 import os
+import platform
 import select
 import signal
 import socket
@@ -19,28 +20,11 @@ import struct
 import sys
 from typing import Any, NoReturn
 
-from delf_sandbox_local import namespaces
+from delf_sandbox_local import namespaces, seccomp
 from delf_sandbox_local.launcher import confine, die_with_parent
 
 _HEADER = struct.Struct(">I")
 _EX_OSERR = 71
-_PRELOADED = (
-    "asyncio",
-    "collections",
-    "csv",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "itertools",
-    "json",
-    "math",
-    "pathlib",
-    "random",
-    "re",
-    "statistics",
-    "textwrap",
-    "typing",
-)
 
 
 def main(zipapp: str, descriptor: int, parent: int) -> None:
@@ -51,18 +35,23 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
         descriptor: The control socket.
         parent: The host's process id.
     """
-    entered = namespaces.enter()
-    namespaces.drop_capabilities()
+    own = namespaces.enter()
+    namespaces.bound_capabilities()
+    if "mounts" not in own:
+        namespaces.drop_capabilities()
     die_with_parent(parent)  # after the others: a change of credentials would forget it
     sys.path.insert(0, zipapp)
-    __import__("delf.sandbox.guest.session")
-    for name in _PRELOADED:
-        __import__(name)
+    from delf.sandbox.guest.preload import preload
+
+    preload()
+    if seccomp.supported():
+        for threads in (False, True):
+            seccomp.prepared(platform.machine(), threads=threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _nothing)
     gc.freeze()
     with socket.socket(fileno=descriptor) as control:
-        _Template(control).serve(entered)
+        _Template(control, own).serve()
 
 
 class _Template:
@@ -70,22 +59,20 @@ class _Template:
 
     Args:
         control: The socket to the host.
+        own: The namespaces that this process has of its own.
     """
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, own: list[str]) -> None:
         self._control = control
+        self._own = own
         self._woken, self._waker = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(self._waker, False)
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
 
-    def serve(self, entered: bool) -> None:
-        """Work until the host is gone.
-
-        Args:
-            entered: Whether this process has namespaces of its own.
-        """
-        self._tell({"ready": True, "namespaces": entered})
+    def serve(self) -> None:
+        """Work until the host is gone."""
+        self._tell({"ready": True, "namespaces": self._own})
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
@@ -125,11 +112,20 @@ class _Template:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for descriptor in (self._control.fileno(), self._woken, self._waker):
                 os.close(descriptor)
-            os.chdir(request["scratch"])
-            sys.path += request["libraries"]
+            limits, scratch = request["limits"], request["scratch"]
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            if "mounts" in self._own:
+                namespaces.mount_scratch(scratch, limits["scratch_bytes"])
+                namespaces.drop_capabilities()
+                die_with_parent(request["template"])
+            os.chdir(scratch)
+            _see_libraries(request["libraries"])
             from delf.sandbox.guest.session import serve_forever
 
-            confine(request["limits"], request["readable"], request["scratch"])
+            threads = bool(request["libraries"]) or limits["processes"] > 0
+            confine(limits, request["readable"], scratch, threads=threads)
+            os.dup2(nothing, 2)  # last: until here, errors are said to the host
+            os.close(nothing)
             serve_forever(wire, wire)
         except BaseException as error:  # the template's own code must not go on in a child
             sys.excepthook(type(error), error, error.__traceback__)
@@ -153,6 +149,14 @@ class _Template:
             self._control.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
             os._exit(0)
+
+
+def _see_libraries(folders: list[str]) -> None:
+    """Let imports find libraries; those that calculate keep to one thread."""
+    sys.path += folders
+    if folders:
+        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+            os.environ[name] = "1"
 
 
 def _nothing(_number: int, _frame: object) -> None:

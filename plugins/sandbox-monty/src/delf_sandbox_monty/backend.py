@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import Availability, Available, SessionSpec, Unavailable
+from delf.sandbox.folders import remove_folder
+from delf.sandbox.inputs import WORKSPACE, InputNames
 from delf.types import Isolation
 from delf_sandbox_monty.session import MontySession
 
-WORKSPACE = "/workspace"
 SCRATCH = "/scratch"
 _MANY = 10**9
 _START_SECONDS = 30.0
@@ -30,7 +30,7 @@ class MontyBackend:
 
     def __init__(self, *, max_sessions: int = 256) -> None:
         self._max_sessions = max_sessions
-        self._names: dict[str, str] = {}
+        self._inputs = InputNames()
         self._reset()
 
     def _reset(self) -> None:
@@ -66,7 +66,7 @@ class MontyBackend:
         except BaseException:
             for mount in mounts:
                 mount.close()
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(str(folder))
             raise
         self._open.add(session)
         try:
@@ -86,16 +86,7 @@ class MontyBackend:
         Args:
             path: Its absolute path on the host.
         """
-        name = self._names.get(path)
-        if name is None:
-            taken = set(self._names.values())
-            own = Path(path)
-            name, number = own.name, 1
-            while name in taken:
-                number += 1
-                name = f"{own.stem}-{number}{own.suffix}"
-            self._names[path] = name
-        return f"{WORKSPACE}/{name}"
+        return self._inputs.visible_path(path)
 
     async def aclose(self) -> None:
         """End every worker. Safe to call twice."""
@@ -125,16 +116,12 @@ class MontyBackend:
         """The session's folders: ``scratch``, and ``workspace`` with the input files."""
         folder = Path(tempfile.mkdtemp(prefix="delf-monty-"))
         try:
-            (folder / "scratch").mkdir()
-            (folder / "workspace").mkdir()
-            for path in spec.files:
-                name = Path(self.visible_path(path)).name
-                shutil.copyfile(path, folder / "workspace" / name)
-        except OSError as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise SandboxUnavailableError(
-                f"the input files cannot be given to the sandbox: {error}"
-            ) from error
+            for name in ("scratch", "workspace"):
+                (folder / name).mkdir()
+            self._inputs.copy(spec.files, folder / "workspace")
+        except BaseException:
+            remove_folder(str(folder))
+            raise
         return folder
 
 
@@ -150,7 +137,7 @@ def _mounts(folder: Path, spec: SessionSpec) -> list[Any]:
     """The folders that scripts can open; the first is where relative names are."""
     from pydantic_monty import MountDir
 
-    limit = spec.limits.file_bytes
+    limit = spec.limits.scratch_bytes
     scratch = MountDir(
         host_path=folder / "scratch",
         virtual_path=SCRATCH,

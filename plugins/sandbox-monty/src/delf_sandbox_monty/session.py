@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import decimal
 import logging
-import shutil
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path, PurePath
@@ -25,6 +24,7 @@ from delf.protocols.sandbox import (
     SessionSpec,
     Told,
 )
+from delf.sandbox.folders import remove_folder
 from delf.sandbox.guest.output import FileSender, LimitReachedError
 from delf.values import UnsupportedValueError, dumps, loads
 from delf_sandbox_monty.script import prepare
@@ -188,7 +188,7 @@ class MontySession:
             _log.debug("a worker ended before its session: %s", error)
         for mount in self._mounts:
             mount.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove_folder(str(self._folder))
 
     # -- what scripts can call ----------------------------------------------------------
 
@@ -223,6 +223,10 @@ class MontySession:
         if host is None:
             raise _EXCEPTIONS["ToolError"]("the script is over; no call can be made any more")
         self._numbers += 1
+        most = self._spec.limits.calls
+        if self._numbers > most:
+            self._over("calls", f"a task can make {most:,} tool calls")
+            raise _EXCEPTIONS["ToolError"](f"a task can make {most:,} tool calls")
         plain_args, plain_kwargs = self._checked(list(args), dict(kwargs))
         request = CallRequest(
             call_id=self._numbers,

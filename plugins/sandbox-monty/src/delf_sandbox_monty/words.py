@@ -101,6 +101,9 @@ def describe(
     if isinstance(inner, TimeoutError) and "time limit exceeded" in text:
         message = f"the script used {limits.cpu_seconds:g} s of CPU time"
         return LimitReached(limit="cpu", message=message, line=line, source=source)
+    if isinstance(inner, OSError) and "disk write limit" in text:
+        message = f"the script filled its scratch space of {limits.scratch_bytes:,} bytes"
+        return LimitReached(limit="file", message=message, line=line, source=source)
     kind = _REAL_NAMES.get(type(inner).__name__, type(inner).__name__)
     kind, text = _explain(kind, text, tools, modules)
     return Failed(kind=kind, message=text, line=line, source=source)

@@ -183,6 +183,15 @@ class TestImportsAnything(Suite):
             )
 
 
+class TestCountsNothing(Suite):
+    breaks = ("test_the_number_of_calls_is_limited", "test_scratch_space_is_limited")
+
+    class kind(Backend):
+        async def open(self, spec):
+            limits = dataclasses.replace(spec.limits, calls=10**9, scratch_bytes=10**9)
+            return await super().open(dataclasses.replace(spec, limits=limits))
+
+
 class TestNoRerun(Suite):
     breaks = ("test_asks_for_another_pass",)
 

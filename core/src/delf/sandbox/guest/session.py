@@ -218,6 +218,8 @@ def _limit_of(error: BaseException) -> tuple[str, str] | None:
         return "memory", "the script needed more memory than it may use"
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return "file", "the script wrote a file larger than it may be"
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "file", "the script filled its scratch space"
     return None
 
 

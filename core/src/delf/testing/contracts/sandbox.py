@@ -24,8 +24,8 @@ class SandboxContract(SandboxCalls):
     """Give a fixture ``backend``: a fresh one; the suite closes it.
 
     Flags: ``cpython`` (any Python runs), ``input_files``, and the sets ``limits`` (which are
-    kept: cpu, memory, output, file, frame) and ``confines`` (what is out of a script's reach:
-    environment, files, network, processes). ``crash`` is a script that ends its interpreter
+    kept: cpu, memory, output, file, frame, scratch) and ``confines`` (what is out of a script's
+    reach: environment, files, network, processes). ``crash`` is a script that ends its interpreter
     at once, where one can.
     """
 

@@ -24,7 +24,9 @@ class SandboxLimits(Contract):
 
     cpython: ClassVar[bool] = True
     input_files: ClassVar[bool] = True
-    limits: ClassVar[AbstractSet[str]] = frozenset({"cpu", "memory", "output", "file", "frame"})
+    limits: ClassVar[AbstractSet[str]] = frozenset(
+        {"cpu", "memory", "output", "file", "frame", "scratch"}
+    )
     confines: ClassVar[AbstractSet[str]] = frozenset(
         {"environment", "files", "network", "processes"}
     )
@@ -93,6 +95,42 @@ class SandboxLimits(Contract):
             outcome = await self.within(run(f"await take('x' * {2 * _MB})"))
             assert isinstance(outcome, (Failed, LimitReached)), outcome
             assert all(call.connection != "take" for call in host.calls)
+            await self._works(bench)
+
+    async def test_the_number_of_calls_is_limited(self, backend: Any) -> None:
+        host = RecordingScriptHost({"ok": lambda: "ok"})
+        code = """
+count = 0
+try:
+    while True:
+        await ok()
+        count += 1
+except Exception:
+    pass
+while True:
+    await ok()
+"""
+        async with Bench(backend) as bench:
+            run = await bench.open(host, limits=Limits(calls=50))
+            outcome = await self.within(run(code))
+            assert isinstance(outcome, LimitReached), outcome
+            assert outcome.limit == "calls"
+            assert "50" in outcome.message
+            assert len(host.calls) <= 50
+            await self._works(bench)
+
+    @needs("limits:scratch")
+    async def test_scratch_space_is_limited(self, backend: Any) -> None:
+        code = f"""
+for number in range(40):
+    with open(str(number), "wb") as file:
+        file.write(bytes({_MB}))
+"""
+        async with Bench(backend) as bench:
+            limits = Limits(scratch_bytes=8 * _MB)
+            outcome = await self.within(bench.run(code, limits=limits))
+            assert isinstance(outcome, LimitReached), outcome
+            assert outcome.limit == "file"
             await self._works(bench)
 
     # -- cancellation and crashes -------------------------------------------------------

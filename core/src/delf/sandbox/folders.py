@@ -1,0 +1,84 @@
+"""Folders that a script wrote to, which may hold anything: removed and measured with care."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from contextlib import suppress
+from pathlib import Path
+
+_MAX_ENTRIES = 20_000
+
+
+def remove_folder(folder: str) -> None:
+    """Remove one folder, whatever a script put into it.
+
+    Folders inside are first moved to its top: a tree can be deeper than recursion, open
+    descriptors or the length of a path allow. Nothing may run in it any more.
+    """
+    with suppress(OSError):
+        Path(folder).rmdir()
+        return
+    waiting, numbers = [folder], itertools.count()
+    while waiting:
+        current = waiting.pop()
+        with suppress(OSError):
+            _open_up(current)
+        for entry in _entries(current):
+            with suppress(OSError):
+                if not entry.is_dir(follow_symlinks=False):
+                    Path(entry.path).unlink()
+                    continue
+                _open_up(entry.path)
+                moved = f"{folder}/.removed-{next(numbers)}"
+                while os.path.lexists(moved):
+                    moved = f"{folder}/.removed-{next(numbers)}"
+                Path(entry.path).rename(moved)
+                waiting.append(moved)
+        if current != folder:
+            with suppress(OSError):
+                Path(current).rmdir()
+    with suppress(OSError):
+        Path(folder).rmdir()
+
+
+def remove_folders(base: str) -> None:
+    """Remove a folder of such folders."""
+    for entry in _entries(base):
+        remove_folder(entry.path)
+    remove_folder(base)
+
+
+def used_space(folder: str, most: int) -> int:
+    """Bytes on disk below a folder while a script may be changing it.
+
+    Args:
+        folder: Where.
+        most: Stop counting above this; too many entries count as more than this.
+    """
+    used = seen = 0
+    waiting = [folder]
+    while waiting and used <= most:
+        for entry in _entries(waiting.pop()):
+            seen += 1
+            if seen > _MAX_ENTRIES:
+                return most + 1
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                used += entry.stat(follow_symlinks=False).st_blocks * 512
+    return used
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
+        return []
+
+
+def _open_up(folder: str) -> None:
+    """Let this user into a folder, which is no link: nothing runs in it any more."""
+    if Path(folder).lstat().st_mode & 0o700 != 0o700:
+        Path(folder).chmod(0o700)

@@ -1,0 +1,67 @@
+"""Input files of a task under the names that a script finds them by."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from delf.errors import SandboxUnavailableError
+
+WORKSPACE: Final = "/workspace"
+
+
+class InputNames:
+    """Names in a folder of their own, for sandboxes that do not share the host's files.
+
+    A file is called as on the host, without its folders; files of one name get numbers.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def name(self, path: str) -> str:
+        """A file's name there, the same whenever it is asked for.
+
+        Args:
+            path: Its absolute path on the host.
+        """
+        name = self._names.get(path)
+        if name is None:
+            taken = set(self._names.values())
+            own = Path(path)
+            name, number = own.name, 1
+            while name in taken:
+                number += 1
+                name = f"{own.stem}-{number}{own.suffix}"
+            self._names[path] = name
+        return name
+
+    def visible_path(self, path: str) -> str:
+        """How a script calls a file.
+
+        Args:
+            path: Its absolute path on the host.
+        """
+        return f"{WORKSPACE}/{self.name(path)}"
+
+    def copy(self, paths: Iterable[str], folder: Path) -> None:
+        """Put files where the sandbox can read them. Blocks.
+
+        Args:
+            paths: Of the host, absolute.
+            folder: What the sandbox calls ``/workspace``.
+
+        Raises:
+            SandboxUnavailableError: When one of them cannot be read.
+        """
+        for path in paths:
+            target = folder / self.name(path)
+            try:
+                shutil.copyfile(path, target)
+                target.chmod(0o644)
+            except OSError as error:
+                raise SandboxUnavailableError(
+                    f"the input file {path} cannot be given to the sandbox: {error}"
+                ) from error

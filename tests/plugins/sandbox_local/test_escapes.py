@@ -1,0 +1,191 @@
+"""Attempts to escape get nowhere: the shared corpus, and those in ``escapes/``, one technique each.
+
+As the user who runs the tests, and again as one without any rights where root runs them.
+"""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from delf_sandbox_local import cgroup, seccomp
+from delf_sandbox_local.backend import LocalBackend
+from support.corpora import Targets, entries, run_escapes
+from support.escapes import limits_kept, run_attempts
+from support.workspace import CORE, ROOT
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(sys.platform != "linux", reason="confinement is Linux's"),
+]
+NOBODY = 65534
+PARTS = 4
+_NOBODY = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
+"""Whoever is not root cannot become somebody else, and has no rights anyway."""
+here = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="the attempts use the call numbers of x86_64"
+)
+
+
+@here
+async def test_own_attempts(tmp_path, monkeypatch):
+    monkeypatch.setenv("DELF_SECRET", "")
+    with limits_kept():
+        assert await run_attempts(tmp_path) == {}
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_the_corpus(part, tmp_path, monkeypatch):
+    found = entries("escape")[part::PARTS]
+    if not found:
+        pytest.skip("needs ../shared")
+    backend = LocalBackend(pool_size=1)
+    async with Targets(tmp_path, monkeypatch) as target:
+        escaped = await run_escapes(backend, found, target)
+        await backend.aclose()
+    assert escaped == {}
+
+
+# -- as a user without rights -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def unprivileged():
+    """Runs a module of ``support`` as nobody, in a copy of delf that nobody can read."""
+    python = next(filter(_can_run, (sys.executable, "/usr/bin/python3")), None)
+    if python is None:
+        pytest.skip("there is no Python 3.11 that other users can run")
+    import platformdirs
+
+    folder = Path(tempfile.mkdtemp(prefix="delf-nobody-", dir="/tmp"))
+    sources = (
+        (CORE / "src/delf", "delf"),
+        (ROOT / "plugins/sandbox-local/src/delf_sandbox_local", "delf_sandbox_local"),
+        (Path(platformdirs.__file__).parent, "platformdirs"),
+        (ROOT / "tests/support", "support"),
+        (ROOT / "tests/plugins/sandbox_local/escapes", "plugins/sandbox_local/escapes"),
+    )
+    for source, name in sources:
+        shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "support").rename(folder / "tests_support")
+    (folder / "tests").mkdir()
+    (folder / "tests_support").rename(folder / "tests/support")
+    (folder / "plugins").rename(folder / "tests/plugins")
+    subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
+
+    def run(*words):
+        boot = (
+            f"import sys, runpy; sys.path[:0] = [{str(folder)!r}, {str(folder / 'tests')!r}]; "
+            "sys.argv = ['x', *sys.argv[1:]]; runpy.run_module('support.escapes', run_name='__main__')"
+        )
+        return subprocess.run(
+            [python, "-I", "-S", "-B", "-c", boot, *words],
+            **_NOBODY,
+            env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+
+    yield run
+    shutil.rmtree(folder)
+
+
+def _can_run(python):
+    probe = "import sys; sys.exit(sys.version_info < (3, 11))"
+    try:
+        done = subprocess.run(
+            [python, "-I", "-c", probe],
+            **_NOBODY,
+            capture_output=True,
+        )
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+@here
+def test_own_attempts_as_nobody(unprivileged):
+    folder = tempfile.mkdtemp(prefix="delf-target-", dir="/tmp")
+    if _NOBODY:
+        os.chown(folder, NOBODY, NOBODY)
+    try:
+        done = unprivileged(folder)
+    finally:
+        shutil.rmtree(folder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {}
+
+
+# -- with less than all of it -----------------------------------------------------------------
+
+
+@here
+@pytest.mark.parametrize("without", ["landlock", "seccomp"])
+async def test_what_one_layer_lets_pass_another_holds(without, tmp_path, monkeypatch):
+    """Only reading files rests on Landlock alone."""
+    names = ["ptrace", "memory_of_others", "namespaces", "mounts", "network", "limits_of_others"]
+    names += ["signals_to_others", "chmod_outside", "signals_by_owner"]
+    if without == "seccomp":
+        names = ["open_raw", "hard_link", "rename_race", "proc_of_others"]
+    monkeypatch.setattr("delf_sandbox_local.forkserver._BOOT", _BOOT_WITHOUT[without])
+    with limits_kept():
+        assert await run_attempts(tmp_path, names) == {}
+
+
+_BOOT_WITHOUT = {
+    name: (
+        "import sys; sys.path.insert(0, {source!r}); "
+        f"from delf_sandbox_local import {name}; {name}.{switch} = lambda: 0; "
+        "from delf_sandbox_local.template import main; sys.path.pop(0); "
+        "main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))"
+    )
+    for name, switch in (("landlock", "version"), ("seccomp", "supported"))
+}
+
+
+# -- the filter, and groups, on paper ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_filter_fits_and_every_jump_stays_inside(machine):
+    code = seccomp.build(machine, 123, threads=True)
+    instructions = [code[n : n + 8] for n in range(0, len(code), 8)]
+    assert len(instructions) < 4096
+    for number, instruction in enumerate(instructions):
+        kind, yes, no = int.from_bytes(instruction[:2], sys.byteorder), *instruction[2:4]
+        if kind & 0x07 == 0x05:
+            assert number + 1 + max(yes, no) < len(instructions)
+    assert int.from_bytes(instructions[-1][:2], sys.byteorder) == 0x06
+
+
+def test_groups_of_version_two(tmp_path):
+    """A delegated slice: the group of the host's own has processes, the one above controllers."""
+    own = tmp_path / "user.slice" / "app.scope"
+    own.mkdir(parents=True)
+    (own / "cgroup.subtree_control").write_text("\n")
+    (own.parent / "cgroup.subtree_control").write_text("cpu memory pids\n")
+    for folder in (own, own.parent):
+        (folder / "cgroup.procs").touch()
+    groups = cgroup.Groups(tmp_path, "0::/user.slice/app.scope\n")
+    assert groups.controllers == ("memory", "pids")
+    group = groups.make(2**20, 3)
+    (folder,) = own.parent.glob("delf-*")
+    group.add(77)
+    assert (folder / "pids.max").read_text() == "3"
+    assert int((folder / "memory.max").read_text()) > 2**20
+    assert (folder / "cgroup.procs").read_text() == "77"
+
+
+def test_no_groups_where_none_can_be_made(tmp_path):
+    groups = cgroup.Groups(tmp_path, "0::/nowhere\n5:pids:/x\n")
+    assert groups.controllers == ()
+    assert groups.make(1, 1) is None
