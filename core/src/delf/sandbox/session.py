@@ -31,6 +31,7 @@ from delf.sandbox.wire import (
 
 _log = logging.getLogger(__name__)
 
+_READ_SIZE = 64 * 1024
 _MAX_OPEN_CALLS = 20_000
 _BUSY_CALLS = 2_000
 _MAX_OPEN_FILES = 16
@@ -56,10 +57,11 @@ class GuestProcess(Protocol):
         ...
 
 
-class WireSession(asyncio.Protocol):
+class WireSession(asyncio.BufferedProtocol):
     """Implements :class:`delf.protocols.sandbox.SandboxSession` over a transport.
 
-    A backend connects it to the guest's streams, then calls :meth:`ready` and
+    Sockets are read into a buffer of its own, as a fresh one for every read costs more than
+    a call; other transports call :meth:`data_received`. A backend connects it to the guest's streams, then calls :meth:`ready` and
     :meth:`initialise`.
 
     Args:
@@ -72,6 +74,7 @@ class WireSession(asyncio.Protocol):
         self._loop = loop
         self._process = process
         self._reader = FrameReader(frame_bytes)
+        self._buffer = memoryview(bytearray(_READ_SIZE))
         self._transport: asyncio.Transport | None = None
         self._booted: asyncio.Future[None] = loop.create_future()
         self._outcome: asyncio.Future[Outcome] | None = None
@@ -89,11 +92,19 @@ class WireSession(asyncio.Protocol):
         self._closed = False
         self._paused = False
 
-    # -- asyncio.Protocol ---------------------------------------------------------------
+    # -- asyncio.BufferedProtocol -------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The streams are connected."""
         self._transport = cast("asyncio.Transport", transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the transport puts what it reads."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """The guest sent bytes, which are in the buffer."""
+        self.data_received(bytes(self._buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
         """The guest sent bytes."""
