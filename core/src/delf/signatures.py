@@ -236,6 +236,7 @@ class ArgumentValidator:
         self._where = where
         self._signature = signature
         self._model: type[BaseModel] | None = None
+        self._names: tuple[tuple[str, str], ...] = ()
 
     def build(self) -> type[BaseModel]:
         """The pydantic model behind the validator.
@@ -245,6 +246,7 @@ class ArgumentValidator:
         """
         if self._model is None:
             self._model = self._make_model()
+            self._names = tuple((f"p{i}", name) for i, name in enumerate(self._signature.hints))
         return self._model
 
     def json_schema(self) -> dict[str, Any]:
@@ -268,12 +270,9 @@ class ArgumentValidator:
             raise ToolRefusedError(
                 f"{self._where}: an argument cannot be checked: {type(error).__name__}: {error}"
             ) from error
-        given = checked.model_fields_set  # a set: the order of the signature is for people
-        return {
-            str(field.alias): getattr(checked, key)
-            for key, field in model.model_fields.items()
-            if key in given
-        }
+        given, values = checked.model_fields_set, checked.__dict__
+        # In the order of the signature, which is for people.
+        return {name: values[key] for key, name in self._names if key in given}
 
     def _make_model(self) -> type[BaseModel]:
         from pydantic import ConfigDict, Field, create_model

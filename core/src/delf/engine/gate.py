@@ -31,7 +31,7 @@ from delf.values import UnsupportedValueError, dumps
 _MAX_MESSAGE = 4000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Call:
     """A call that was found and whose arguments fit."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import sys
+from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol, cast
 
 from delf.errors import SandboxUnavailableError, WireError
@@ -37,6 +38,7 @@ _BUSY_CALLS = 2_000
 _MAX_OPEN_FILES = 16
 _MAX_NAME = 1000
 _MAX_READINGS = 2000
+_CALL = "delf-call"
 _SLACK = 1.25
 """The guest enforces limits on output itself; the host ends the session a little above."""
 
@@ -91,6 +93,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._lost = False
         self._closed = False
         self._paused = False
+        self._reading = False
 
     # -- asyncio.BufferedProtocol -------------------------------------------------------
 
@@ -108,6 +111,7 @@ class WireSession(asyncio.BufferedProtocol):
 
     def data_received(self, data: bytes) -> None:
         """The guest sent bytes."""
+        self._reading = True
         try:
             for payload in self._reader.feed(data):
                 if not self.alive:
@@ -120,6 +124,9 @@ class WireSession(asyncio.BufferedProtocol):
         except Exception as error:
             _log.exception("a frame of the sandbox could not be handled")
             self._break(Crashed(message=f"a frame could not be handled: {error}"))
+        finally:
+            self._reading = False
+            self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The guest is gone."""
@@ -309,8 +316,9 @@ class WireSession(asyncio.BufferedProtocol):
             return
         if number in self._calls or len(self._calls) >= _MAX_OPEN_CALLS:
             raise WireError("the sandbox reused a call's number or has too many calls open")
-        task = self._loop.create_task(self._serve_call(self._host, request))
-        self._calls[number] = task
+        task = _start_task(self._loop, self._serve_call(self._host, request))
+        if not task.done():
+            self._calls[number] = task
         if len(self._calls) > _BUSY_CALLS and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
@@ -339,11 +347,13 @@ class WireSession(asyncio.BufferedProtocol):
         """Send bytes: at once where nothing else is going on, else together with the rest.
 
         While many calls are open, what is answered within one turn of the loop goes out in
-        one write.
+        one write; so do the answers to all calls of one read that need not wait.
         """
         if self._lost:
             return
         self._out.append(data)
+        if self._reading:
+            return
         if not self._calls:
             self._flush()
         elif len(self._out) == 1:
@@ -356,6 +366,22 @@ class WireSession(asyncio.BufferedProtocol):
         self._out.clear()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
+
+
+if sys.version_info >= (3, 12):
+
+    def _start_task(
+        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
+    ) -> asyncio.Task[None]:
+        """A task that has taken its first step, which is all that many calls need."""
+        return asyncio.Task(work, loop=loop, name=_CALL, eager_start=True)
+else:
+
+    def _start_task(
+        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
+    ) -> asyncio.Task[None]:
+        """A task that takes its first step at the loop's next turn."""
+        return loop.create_task(work, name=_CALL)
 
 
 def _hand_over(done: asyncio.Task[Outcome], outcome: asyncio.Future[Outcome]) -> None:
