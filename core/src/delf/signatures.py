@@ -259,18 +259,18 @@ class ArgumentValidator:
         Raises:
             ToolRefusedError: Naming each argument that does not fit and the right signature.
         """
-        from pydantic import ValidationError
-
-        model = self.build()
+        validator = self.build().__pydantic_validator__
         try:
-            checked = model.model_validate(dict(arguments))
-        except ValidationError as error:
-            raise ToolRefusedError(self._explain(error)) from None
+            checked = validator.validate_python(dict(arguments))
         except Exception as error:  # a validator of the author's own may raise anything
+            from pydantic import ValidationError
+
+            if isinstance(error, ValidationError):
+                raise ToolRefusedError(self._explain(error)) from None
             raise ToolRefusedError(
                 f"{self._where}: an argument cannot be checked: {type(error).__name__}: {error}"
             ) from error
-        given, values = checked.model_fields_set, checked.__dict__
+        given, values = checked.__pydantic_fields_set__, checked.__dict__
         # In the order of the signature, which is for people.
         return {name: values[key] for key, name in self._names if key in given}
 
