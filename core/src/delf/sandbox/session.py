@@ -63,8 +63,8 @@ class WireSession(asyncio.BufferedProtocol):
     """Implements :class:`delf.protocols.sandbox.SandboxSession` over a transport.
 
     Sockets are read into a buffer of its own, as a fresh one for every read costs more than
-    a call; other transports call :meth:`data_received`. A backend connects it to the guest's streams, then calls :meth:`ready` and
-    :meth:`initialise`.
+    a call; other transports call :meth:`data_received`. A backend connects it to the guest's
+    streams, then calls :meth:`ready` and :meth:`initialise`.
 
     Args:
         process: The guest's process.

@@ -5,36 +5,40 @@ from __future__ import annotations
 import _thread
 import asyncio
 import selectors
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any
 
+_count_threads = _thread._count  # pyright: ignore[reportPrivateUsage]
 _DESCRIPTORS = 2
 """What is watched while a script watches nothing: the wire, and the loop's own wake-ups."""
 
 
 class _Selector(selectors.DefaultSelector):
-    """Calls a function at the end of each turn of the loop.
+    """Calls a function before it looks for what happened, so at the end of a loop's turn."""
 
-    Args:
-        at_turn: The function.
-    """
-
-    def __init__(self, at_turn: Callable[[], None]) -> None:
-        super().__init__()
-        self._at_turn = at_turn
+    at_turn: Callable[[], None] | None = None
 
     def select(self, timeout: float | None = None) -> Any:
-        self._at_turn()
+        if self.at_turn is not None:
+            self.at_turn()
         return super().select(timeout)
 
 
 class GuestLoop(asyncio.SelectorEventLoop):
-    """An event loop with a function that is called at the end of each of its turns."""
+    """An event loop that knows when it only waits for the host."""
+
+    _ready: Sized
+    _scheduled: Sized
+    _signal_handlers: Sized
 
     def __init__(self) -> None:
-        self.at_turn: Callable[[], None] = _nothing
-        self._watched = _Selector(lambda: self.at_turn())
+        self._threads = _count_threads()
+        self._watched = _Selector()
         super().__init__(self._watched)
+
+    def at_turn(self, function: Callable[[], None]) -> None:
+        """Have a function called at the end of every turn, before the loop waits."""
+        self._watched.at_turn = function
 
     def only_waits(self) -> bool:
         """Whether nothing can happen before the host sends something.
@@ -49,11 +53,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
             and not self._ready
             and not self._scheduled
             and not self._signal_handlers
-            and self._task_factory is None
-            and not _thread._count()
+            and self.get_task_factory() is None
+            and _count_threads() == self._threads
             and len(self._watched.get_map()) == _DESCRIPTORS
         )
-
-
-def _nothing() -> None:
-    pass

@@ -59,7 +59,7 @@ class GuestSession:
         )
         self._world = World(lambda readings: self._channel.send(["clock", readings]))
         loop.add_reader(read_fd, self._channel.receive)
-        loop.at_turn = self._flush
+        loop.at_turn(self._flush)
         self._module = types.ModuleType("__main__")
         self._namespace = self._module.__dict__
         self._hidden: frozenset[str] = frozenset()
