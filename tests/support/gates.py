@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +15,7 @@ from delf.engine.log import TaskLog
 from delf.engine.order import TaskOrder
 from delf.engine.pending import PendingRequests
 from delf.engine.slots import Slot
+from delf.engine.threads import ToolThreads
 from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.views.trace import Trace
 from delf.events import Event
@@ -90,7 +90,5 @@ async def gate_bench(
     approvals = shared or Approvals(mode, channels, timeout, PendingRequests())
     order = TaskOrder(task="a task", timeout=60)
     slot = Slot(asyncio.Semaphore(10))
-    gate = Gate(
-        tools, approvals.for_task(order, log, slot), log, ThreadPoolExecutor(4), max_result_bytes
-    )
+    gate = Gate(tools, approvals.for_task(order, log, slot), log, ToolThreads(4), max_result_bytes)
     return GateBench(tools, gate, log, asked)

@@ -270,6 +270,7 @@ class ArgumentValidator:
         self._where = where
         self._signature = signature
         self._model: type[BaseModel] | None = None
+        self._names: tuple[tuple[str, str], ...] = ()
 
     def build(self) -> type[BaseModel]:
         """The pydantic model behind the validator.
@@ -279,6 +280,7 @@ class ArgumentValidator:
         """
         if self._model is None:
             self._model = self._make_model()
+            self._names = tuple((f"p{i}", name) for i, name in enumerate(self._signature.hints))
         return self._model
 
     def check_defaults(self) -> None:
@@ -313,23 +315,20 @@ class ArgumentValidator:
         Raises:
             ToolRefusedError: Naming each argument that does not fit and the right signature.
         """
-        from pydantic import ValidationError
-
-        model = self.build()
+        validator = self.build().__pydantic_validator__
         try:
-            checked = model.model_validate(dict(arguments))
-        except ValidationError as error:
-            raise ToolRefusedError(self._explain(error)) from None
+            checked = validator.validate_python(dict(arguments))
         except Exception as error:  # a validator of the author's own may raise anything
+            from pydantic import ValidationError
+
+            if isinstance(error, ValidationError):
+                raise ToolRefusedError(self._explain(error)) from None
             raise ToolRefusedError(
                 f"{self._where}: an argument cannot be checked: {type(error).__name__}: {error}"
             ) from error
-        given = checked.model_fields_set  # a set: the order of the signature is for people
-        return {
-            str(field.alias): getattr(checked, key)
-            for key, field in model.model_fields.items()
-            if key in given
-        }
+        given, values = checked.__pydantic_fields_set__, checked.__dict__
+        # In the order of the signature, which is for people.
+        return {name: values[key] for key, name in self._names if key in given}
 
     def _make_model(self) -> type[BaseModel]:
         from pydantic import ConfigDict, Field, create_model

@@ -259,7 +259,19 @@ def _decode_tag(value: dict[str, Any]) -> Any:
         raise ValueError(f"malformed {tag} value: {type(error).__name__}") from None
 
 
+def _make_writer() -> Callable[[Any], str]:
+    """A function that writes JSON. The standard encoder makes its C part for every call."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    whole = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
+    if make is None:
+        return whole.encode
+    text: Any = json.encoder.encode_basestring
+    pieces = make(None, whole.default, text, None, ":", ",", False, False, True)
+    join = "".join
+    return lambda value: join(pieces(value, 0))
+
+
 # Made once: quicker, and out of reach of a script that changes the json module.
-_write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_write = _make_writer()
 _read_plain = json.JSONDecoder().decode
 _read_tagged = json.JSONDecoder(object_hook=_decode_tag).decode

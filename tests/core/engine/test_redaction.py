@@ -91,6 +91,7 @@ def test_what_models_and_options_hold() -> None:
     assert {"key-1", "abc-1", "Bearer abc-1"} <= set(secrets_of_model(model))
     options = {"API_KEY": "a-1", "HOME": "/root", "DB_URL": "x://u:pw-1@h", "t": {"token": "b-2"}}
     assert set(secrets_of_options(options)) == {"a-1", "pw-1", "b-2"}
+    assert not set(secrets_of_options({"PWD": "/home/ada/work", "OLDPWD": "/home/ada"}))
 
 
 class Leaky(Connection):

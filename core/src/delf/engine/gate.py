@@ -11,7 +11,6 @@ import functools
 import itertools
 import time
 from collections.abc import Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +20,7 @@ from delf.engine.log import TaskLog
 from delf.engine.past import PastCall
 from delf.engine.redaction import Redactor
 from delf.engine.replay import Replay
+from delf.engine.threads import ToolThreads
 from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import DelfError, ReplayMismatch, ToolException, ToolRefusedError
 from delf.events import CallFinished, CallStarted, CallStatus
@@ -31,7 +31,7 @@ from delf.values import UnsupportedValueError, dumps
 _MAX_MESSAGE = 4000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Call:
     """A call that was found and whose arguments fit."""
 
@@ -49,7 +49,7 @@ class Gate:
         tools: What may be called.
         approvals: Who decides where a person is asked.
         log: Where every call is recorded.
-        executor: Where plain functions run.
+        threads: Where plain functions run.
         max_result_bytes: The largest result that can be passed to a script.
         redactor: Takes secrets out of what scripts get.
         replay: Of a task that is resumed: the calls that were made before.
@@ -60,7 +60,7 @@ class Gate:
         tools: Toolset,
         approvals: TaskApprovals,
         log: TaskLog,
-        executor: Executor,
+        threads: ToolThreads,
         max_result_bytes: int,
         redactor: Redactor | None = None,
         replay: Replay | None = None,
@@ -68,7 +68,7 @@ class Gate:
         self._tools = tools
         self._approvals = approvals
         self._log = log
-        self._executor = executor
+        self._threads = threads
         self._max_result_bytes = max_result_bytes
         self._redactor = redactor or Redactor()
         self._replay = Replay() if replay is None else replay
@@ -273,7 +273,7 @@ class Gate:
             return await action.call(**arguments)
         context = contextvars.copy_context()
         call = functools.partial(context.run, action.call, **arguments)
-        result = await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        result = await self._threads.run(call)
         return await result if asyncio.iscoroutine(result) else result
 
     def _encode(self, result: Any) -> bytes:

@@ -57,7 +57,8 @@ class TaskLog:
             fields: Its own fields; task, sequence number and time are added.
         """
         async with self._lock:
-            await self._write_printed()
+            if self._printed or self._readings:
+                await self._write_printed()
             if not self._replay.knows(kind, fields):
                 await self._write(kind, fields)
 

@@ -21,6 +21,8 @@ _LONG: Final = 16
 _NAME = re.compile(
     r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PWD|CREDENTIALS?|_DSN|_URL|AUTH)$", re.IGNORECASE
 )
+_FOLDERS = frozenset({"PWD", "OLDPWD"})
+"""Variables of every shell, which hold where it stands."""
 _CLASSES = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"), re.compile(r"[^\w\s]"))
 
 
@@ -78,7 +80,7 @@ def _clean(value: Any, pattern: re.Pattern[str]) -> Any:
     if value is None or isinstance(value, (int, float)):
         return value
     if isinstance(value, str):
-        return pattern.sub(REDACTED, value)
+        return pattern.sub(REDACTED, value) if pattern.search(value) else value
     if isinstance(value, bytes):
         text = value.decode("latin-1")
         return pattern.sub(REDACTED, text).encode("latin-1") if pattern.search(text) else value
@@ -157,7 +159,7 @@ def secrets_of_options(options: Mapping[str, Any]) -> Iterator[str]:
             yield from secrets_of_options(cast("Mapping[str, Any]", value))
         elif isinstance(value, str) and "://" in value:
             yield from _passwords(value)
-        elif isinstance(value, str) and _NAME.search(name):
+        elif isinstance(value, str) and _NAME.search(name) and name not in _FOLDERS:
             yield value
 
 

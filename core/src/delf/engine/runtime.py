@@ -6,7 +6,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -42,6 +41,7 @@ from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
 from delf.engine.setup import SetUp
 from delf.engine.slots import Slot
 from delf.engine.task import TaskRun
+from delf.engine.threads import ToolThreads
 from delf.engine.toolset import load_toolset
 from delf.engine.usage import Ledger
 from delf.environment import using_environ
@@ -118,7 +118,7 @@ class Runtime:
             ModelContext(environ=parts.environ, providers=parts.config.providers),
             parts.config.record,
         )
-        self._executor = ThreadPoolExecutor(_TOOL_THREADS, thread_name_prefix="delf-tool")
+        self._threads = ToolThreads(_TOOL_THREADS)
         self._running: set[asyncio.Task[FinishedTask]] = set()
         self._places = asyncio.Semaphore(parts.config.max_tasks)
         self._background: set[asyncio.Future[None]] = set()
@@ -298,7 +298,7 @@ class Runtime:
             tools,
             approvals,
             log,
-            self._executor,
+            self._threads,
             self._limits.frame_bytes - 1024,
             redactor,
             replay,
@@ -355,7 +355,7 @@ class Runtime:
         for outcome in await asyncio.gather(*closing, return_exceptions=True):
             if isinstance(outcome, Exception):
                 _log.warning("while stopping: %s: %s", type(outcome).__name__, outcome)
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
 
 def _callback_channel(on_confirm: Callable[[Any], Any]) -> NamedChannel:

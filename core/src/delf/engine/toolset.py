@@ -49,20 +49,20 @@ class BoundAction:
         Raises:
             ToolRefusedError: When positional arguments do not fit.
         """
-        names = [parameter.name for parameter in self.action.parameters]
+        parameters = self.action.parameters
         named = dict(kwargs)
         description = None
-        if "desc" in named and "desc" not in names:
+        if "desc" in named and all(parameter.name != "desc" for parameter in parameters):
             description = str(named.pop("desc"))
-        if len(args) > len(names):
+        if len(args) > len(parameters):
             raise ToolRefusedError(
-                f"{self.name} takes at most {len(names)} arguments, {len(args)} were given. "
+                f"{self.name} takes at most {len(parameters)} arguments, {len(args)} were given. "
                 f"Expected {self.name}{self.action.signature}"
             )
-        for name, value in zip(names, args, strict=False):
-            if name in named:
-                raise ToolRefusedError(f"{self.name} got {name!r} twice")
-            named[name] = value
+        for parameter, value in zip(parameters, args, strict=False):
+            if parameter.name in named:
+                raise ToolRefusedError(f"{self.name} got {parameter.name!r} twice")
+            named[parameter.name] = value
         return named, description
 
 

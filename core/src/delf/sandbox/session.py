@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import sys
+from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol, cast
 
 from delf.errors import SandboxUnavailableError, WireError
@@ -33,11 +34,13 @@ from delf.sandbox.wire import (
 
 _log = logging.getLogger(__name__)
 
+_READ_SIZE = 64 * 1024
 _MAX_OPEN_CALLS = 20_000
 _BUSY_CALLS = 2_000
 _MAX_OPEN_FILES = 16
 _MAX_NAME = 1000
 _MAX_READINGS = 2000
+_CALL = "delf-call"
 _SLACK = 1.25
 """The guest enforces limits on output itself; the host ends the session a little above."""
 
@@ -58,11 +61,12 @@ class GuestProcess(Protocol):
         ...
 
 
-class WireSession(asyncio.Protocol):
+class WireSession(asyncio.BufferedProtocol):
     """Implements :class:`delf.protocols.sandbox.SandboxSession` over a transport.
 
-    A backend connects it to the guest's streams, then calls :meth:`ready` and
-    :meth:`initialise`.
+    Sockets are read into a buffer of its own, as a fresh one for every read costs more than
+    a call; other transports call :meth:`data_received`. A backend connects it to the guest's
+    streams, then calls :meth:`ready` and :meth:`initialise`.
 
     Args:
         process: The guest's process.
@@ -74,6 +78,7 @@ class WireSession(asyncio.Protocol):
         self._loop = loop
         self._process = process
         self._reader = FrameReader(frame_bytes)
+        self._buffer = memoryview(bytearray(_READ_SIZE))
         self._transport: asyncio.Transport | None = None
         self._booted: asyncio.Future[None] = loop.create_future()
         self._outcome: asyncio.Future[Outcome] | None = None
@@ -91,15 +96,25 @@ class WireSession(asyncio.Protocol):
         self._lost = False
         self._closed = False
         self._paused = False
+        self._reading = False
 
-    # -- asyncio.Protocol ---------------------------------------------------------------
+    # -- asyncio.BufferedProtocol -------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The streams are connected."""
         self._transport = cast("asyncio.Transport", transport)
 
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the transport puts what it reads."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """The guest sent bytes, which are in the buffer."""
+        self.data_received(bytes(self._buffer[:nbytes]))
+
     def data_received(self, data: bytes) -> None:
         """The guest sent bytes."""
+        self._reading = True
         try:
             for payload in self._reader.feed(data):
                 if not self.alive:
@@ -112,6 +127,9 @@ class WireSession(asyncio.Protocol):
         except Exception as error:
             _log.exception("a frame of the sandbox could not be handled")
             self._break(Crashed(message=f"a frame could not be handled: {error}"))
+        finally:
+            self._reading = False
+            self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The guest is gone."""
@@ -306,8 +324,9 @@ class WireSession(asyncio.Protocol):
             message = f"a task can make {self._spec.limits.calls:,} tool calls"
             self._break(LimitReached(limit="calls", message=message))
             return
-        task = self._loop.create_task(self._serve_call(self._host, request))
-        self._calls[number] = task
+        task = _start_task(self._loop, self._serve_call(self._host, request))
+        if not task.done():
+            self._calls[number] = task
         if len(self._calls) > _BUSY_CALLS and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
@@ -336,11 +355,13 @@ class WireSession(asyncio.Protocol):
         """Send bytes: at once where nothing else is going on, else together with the rest.
 
         While many calls are open, what is answered within one turn of the loop goes out in
-        one write.
+        one write; so do the answers to all calls of one read that need not wait.
         """
         if self._lost:
             return
         self._out.append(data)
+        if self._reading:
+            return
         if not self._calls:
             self._flush()
         elif len(self._out) == 1:
@@ -362,6 +383,22 @@ class WireSession(asyncio.Protocol):
 def _unread_bytes(limits: Limits) -> int:
     """How much may wait in the host's memory for a guest that does not read."""
     return max(limits.memory_bytes, 2 * limits.frame_bytes)
+
+
+if sys.version_info >= (3, 12):
+
+    def _start_task(
+        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
+    ) -> asyncio.Task[None]:
+        """A task that has taken its first step, which is all that many calls need."""
+        return asyncio.Task(work, loop=loop, name=_CALL, eager_start=True)
+else:
+
+    def _start_task(
+        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
+    ) -> asyncio.Task[None]:
+        """A task that takes its first step at the loop's next turn."""
+        return loop.create_task(work, name=_CALL)
 
 
 def _hand_over(done: asyncio.Task[Outcome], outcome: asyncio.Future[Outcome]) -> None:

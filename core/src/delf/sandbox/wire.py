@@ -42,7 +42,7 @@ def parse(payload: bytes) -> list[Any]:
         raise WireError(f"the sandbox sent a frame of more than {_MAX_ITEMS:,} values")
     try:
         frame = loads(payload)
-        if _SURROGATE.search(payload):
+        if (b"\\u" in payload or b"\xed" in payload) and _SURROGATE.search(payload):
             frame = _clean(frame)
     except (ValueError, RecursionError) as error:
         raise WireError(f"the sandbox sent a frame that cannot be read: {error}") from None
@@ -188,9 +188,9 @@ def answer_frame(call_id: int, answer: CallAnswer, limit: int) -> tuple[bytes, s
     A result that cannot cross becomes an error in the script rather than a lost call.
     """
     try:
+        if isinstance(answer, Returned) and answer.encoded is not None:
+            return frame_around(b'["return",%d,' % call_id, answer.encoded, limit), None
         match answer:
-            case Returned(_, bytes(encoded)):
-                return frame_around(f'["return",{call_id},'.encode(), encoded, limit), None
             case Returned(value):
                 return encode(["return", call_id, value], limit), None
             case Told(message):

@@ -65,17 +65,21 @@ class ToolCall(Coroutine[Any, Any, Any]):
     """
 
     def __init__(
-        self, make: Callable[[], Coroutine[Any, Any, Any]], label: str, started: Callable[[], Any]
+        self, caller: Caller, number: int, connection: str, method: str, args: Any, kwargs: Any
     ) -> None:
-        self._make = make
-        self._label = label
-        self._started = started
+        self._caller = caller
+        self._number = number
+        self._connection = connection
+        self._method = method
+        self._args = args
+        self._kwargs = kwargs
         self._inner: Coroutine[Any, Any, Any] | None = None
 
     def _begin(self) -> Coroutine[Any, Any, Any]:
         if self._inner is None:
-            self._started()
-            self._inner = self._make()
+            self._inner = self._caller.make(
+                self._number, self._connection, self._method, self._args, self._kwargs
+            )
         return self._inner
 
     def send(self, value: Any) -> Any:
@@ -102,54 +106,84 @@ class ToolCall(Coroutine[Any, Any, Any]):
         self._missing_await()
 
     def _missing_await(self) -> NoReturn:
-        raise TypeError(f"{self._label} must be awaited: write `await {self._label}`")
+        label = _label(self._connection, self._method)
+        raise TypeError(f"{label} must be awaited: write `await {label}`")
 
     def __repr__(self) -> str:
-        return f"<{self._label}, not awaited>"
+        return f"<{_label(self._connection, self._method)}, not awaited>"
+
+
+def _label(connection: str, method: str) -> str:
+    return f"{connection}.{method}(…)" if method else f"{connection}(…)"
 
 
 class Caller:
     """Makes calls and gives their answers to the coroutines that wait for them.
 
+    While nothing else can happen in the guest, a call blocks until its answer is there: that
+    spares the turns of the event loop which would only wait for it.
+
     Args:
-        send: Passes a frame on.
+        send: Passes a frame on, at once if told so.
+        receive: Waits for frames of the host and takes them.
+        may_block: Whether nothing can happen before the host sends something.
     """
 
-    def __init__(self, send: Callable[[list[Any]], None]) -> None:
+    def __init__(
+        self,
+        send: Callable[[list[Any], bool], None],
+        receive: Callable[[], None],
+        may_block: Callable[[], bool],
+    ) -> None:
         self._send = send
+        self._receive = receive
+        self._may_block = may_block
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self.unawaited: dict[int, str] = {}
+        self._unawaited: dict[int, tuple[str, int]] = {}
 
-    @property
-    def waiting(self) -> bool:
-        """Whether any call waits for its answer."""
-        return bool(self._waiting)
+    def forget(self) -> None:
+        """A new script begins; what an earlier one did not await is not its concern."""
+        self._unawaited.clear()
+
+    def note_unawaited(self, call: str, line: int) -> None:
+        """Something was written as a call on a line and never made."""
+        self._unawaited[-line] = (call, line)
+
+    def unawaited(self) -> list[str]:
+        """The calls that were written and never made."""
+        return [f"{call} on line {line}" for call, line in self._unawaited.values()]
 
     def call(self, connection: str, method: str, args: Any, kwargs: Any, depth: int) -> ToolCall:
         """A call to be awaited."""
         number = next(self._numbers)
-        label = f"{connection}.{method}(…)" if method else f"{connection}(…)"
         line = sys._getframe(depth).f_lineno  # pyright: ignore[reportPrivateUsage]
-        self.unawaited[number] = f"{label} on line {line}"
-        return ToolCall(
-            lambda: self._make(number, connection, method, args, kwargs),
-            label,
-            lambda: self.unawaited.pop(number, None),
-        )
+        self._unawaited[number] = (_label(connection, method), line)
+        return ToolCall(self, number, connection, method, args, kwargs)
 
-    async def _make(self, number: int, connection: str, method: str, args: Any, kwargs: Any) -> Any:
+    def make(
+        self, number: int, connection: str, method: str, args: Any, kwargs: Any
+    ) -> Coroutine[Any, Any, Any]:
+        """The coroutine that makes a call."""
+        self._unawaited.pop(number, None)
+        return self._make(number, ["call", number, connection, method, list(args), kwargs])
+
+    async def _make(self, number: int, frame: list[Any]) -> Any:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._send(["call", number, connection, method, list(args), kwargs])
+        alone = not self._waiting
+        self._send(frame, alone)
         self._waiting[number] = future
         try:
+            if alone and self._may_block():
+                while not future.done():
+                    self._receive()
             return await future
-        except asyncio.CancelledError:
+        except BaseException:
             if not future.done() or future.cancelled():
-                self._send(["cancel", number])
+                self._send(["cancel", number], False)
             raise
         finally:
-            self._waiting.pop(number, None)
+            del self._waiting[number]
 
     def answer(self, frame: list[Any]) -> None:
         """Take an answer from the host; one that nobody waits for is dropped."""

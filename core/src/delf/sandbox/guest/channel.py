@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
 from typing import Any
@@ -10,14 +9,15 @@ from typing import Any
 from delf.sandbox.guest.frames import FrameReader, encode
 from delf.values import loads
 
-_READ_SIZE = 256 * 1024
+_READ_SIZE = 64 * 1024
+"""Below the size from which the C library maps fresh pages for every buffer."""
 
 
 class Channel:
     """Sends and receives frames.
 
-    What is sent within one turn of the event loop goes out in one write. The host always
-    reads, so writing may block without a deadlock.
+    What is sent goes out together with :meth:`flush`, before the event loop waits. The host
+    always reads, so writing may block without a deadlock.
 
     Args:
         read_fd: Where the host's frames arrive.
@@ -32,17 +32,13 @@ class Channel:
         self._receive = receive
         self._reader = FrameReader(2**32 - 1)
         self._pending: list[bytes] = []
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(read_fd, self._readable)
+        os.set_blocking(read_fd, True)
 
-    def send(self, frame: list[Any], *, at_once: bool = False) -> None:
-        """Send a frame, or queue it for the end of this turn of the loop."""
-        data = encode(frame, self.limit)
-        self._pending.append(data)
+    def send(self, frame: list[Any], at_once: bool = False) -> None:
+        """Send a frame, or queue it for the next flush."""
+        self._pending.append(encode(frame, self.limit))
         if at_once:
             self.flush()
-        elif len(self._pending) == 1:
-            self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
         """Write what is queued now."""
@@ -56,7 +52,8 @@ class Channel:
         except OSError:
             os._exit(0)
 
-    def _readable(self) -> None:
+    def receive(self) -> None:
+        """Read what is there, or wait until something is, and hand over its frames."""
         try:
             data = os.read(self._read_fd, _READ_SIZE)
         except OSError:

@@ -29,15 +29,13 @@ class Printer(io.TextIOBase):
     """Standard output of scripts: gathers text and sends it in pieces.
 
     Args:
-        send: Passes a piece on.
-        wake: Asks for :meth:`flush` to be called at the end of this turn of the loop.
+        send: Passes a piece on, at once if told so.
     """
 
-    def __init__(self, send: Callable[[str], None], wake: Callable[[], None]) -> None:
+    def __init__(self, send: Callable[[str, bool], None]) -> None:
         super().__init__()
         self.limit = 10 * 1024 * 1024
         self._send = send
-        self._wake = wake
         self._parts: list[str] = []
         self._waiting = 0
         self._total = 0
@@ -60,23 +58,24 @@ class Printer(io.TextIOBase):
             raise LimitReachedError(
                 "output", f"the script printed more than {self.limit:,} characters"
             )
-        if not self._parts:
-            self._wake()
         self._parts.append(text)
         self._total += size
         self._waiting += size
         if self._waiting >= _FLUSH_CHARS or time.monotonic() - self._sent_at > _FLUSH_SECONDS:
-            self.flush()
+            self._pass_on(at_once=True)
         return size
 
     def flush(self) -> None:
+        self._pass_on(at_once=False)
+
+    def _pass_on(self, *, at_once: bool) -> None:
         if not self._parts:
             return
         text = "".join(self._parts)
         self._parts.clear()
         self._waiting = 0
         self._sent_at = time.monotonic()
-        self._send(text)
+        self._send(text, at_once)
 
 
 class FileSender:

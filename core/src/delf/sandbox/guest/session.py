@@ -22,6 +22,7 @@ from delf.sandbox.guest.failure import (
     message_of,
 )
 from delf.sandbox.guest.frames import FrameTooLargeError
+from delf.sandbox.guest.loop import GuestLoop
 from delf.sandbox.guest.output import FileSender, LimitReachedError, Printer
 from delf.sandbox.guest.policy import make_builtins, make_open
 from delf.sandbox.guest.script import Script
@@ -43,26 +44,22 @@ class GuestSession:
     """Answers the host's frames.
 
     Args:
+        loop: The event loop that it runs on.
         read_fd: Where the host's frames arrive.
         write_fd: Where frames go.
     """
 
-    def __init__(self, read_fd: int, write_fd: int) -> None:
+    def __init__(self, loop: GuestLoop, read_fd: int, write_fd: int) -> None:
         self._channel = Channel(read_fd, write_fd, self._receive)
         self._commands: asyncio.Queue[list[Any]] = asyncio.Queue()
-        self._caller = Caller(self._send_call)
-        loop = asyncio.get_running_loop()
-        self._printer = Printer(
-            lambda text: self._channel.send(["print", text]),
-            lambda: loop.call_soon(self._printer.flush) and None,
-        )
+        self._caller = Caller(self._send_call, self._channel.receive, loop.only_waits)
+        self._printer = Printer(self._send_print)
         self._files = FileSender(
             lambda kind, name, last, chunk: self._channel.send([kind, name, last, chunk])
         )
-        self._world = World(
-            lambda readings: self._channel.send(["clock", readings]),
-            lambda: loop.call_soon(self._world.flush),
-        )
+        self._world = World(lambda readings: self._channel.send(["clock", readings]))
+        loop.add_reader(read_fd, self._channel.receive)
+        loop.at_turn(self._flush)
         self._module = types.ModuleType("__main__")
         self._namespace = self._module.__dict__
         self._hidden: frozenset[str] = frozenset()
@@ -88,12 +85,20 @@ class GuestSession:
         else:
             self._commands.put_nowait(frame)
 
-    def _send_call(self, frame: list[Any]) -> None:
+    def _flush(self) -> None:
         self._world.flush()
         self._printer.flush()
-        alone = not self._caller.waiting
+        self._channel.flush()
+
+    def _send_print(self, text: str, at_once: bool) -> None:
+        self._world.flush()
+        self._channel.send(["print", text], at_once)
+
+    def _send_call(self, frame: list[Any], at_once: bool) -> None:
+        self._world.flush()
+        self._printer.flush()
         try:
-            self._channel.send(frame, at_once=alone)
+            self._channel.send(frame, at_once)
         except FrameTooLargeError as error:
             raise EXCEPTIONS["ToolArgumentError"](f"the arguments are too large: {error}") from None
 
@@ -132,7 +137,7 @@ class GuestSession:
         """Keep warnings out of the answer; one says that something was not done at all."""
         found = re.fullmatch(r"coroutine '(.+)' was never awaited", str(message))
         if found and filename in self._sources:
-            self._caller.unawaited[-lineno] = f"{found[1]}(…) on line {lineno}"
+            self._caller.note_unawaited(f"{found[1]}(…)", lineno)
 
     def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
         """End this script; the next is written with what was learned."""
@@ -143,7 +148,7 @@ class GuestSession:
     async def _execute(self, number: int, source: str) -> list[Any]:
         self._printer.start()
         self._rerun = None
-        self._caller.unawaited.clear()
+        self._caller.forget()
         filename = f"<script {number}>"
         self._sources[filename] = source
         task = asyncio.ensure_future(self._run(source, filename))
@@ -175,9 +180,9 @@ class GuestSession:
     def _describe_end(self, value: Any, error: BaseException | None) -> list[Any]:
         if self._rerun is not None:
             return ["rerun", *self._rerun, self._variables()]
-        if error is None and self._caller.unawaited:
-            missed = ", ".join(list(self._caller.unawaited.values())[:5])
-            error = NotAwaitedError(f"never awaited, so never made: {missed}; write `await …`")
+        if error is None and (missed := self._caller.unawaited()):
+            listed = ", ".join(missed[:5])
+            error = NotAwaitedError(f"never awaited, so never made: {listed}; write `await …`")
         if error is None:
             return ["done", value, self._variables()]
         place = find_place(error, self._sources)
@@ -239,11 +244,11 @@ def _explain(error: BaseException) -> str:
 def serve_forever(read_fd: int, write_fd: int) -> NoReturn:
     """Run a session on two descriptors until the host closes the wire."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    loop = asyncio.new_event_loop()
+    loop = GuestLoop()
     asyncio.set_event_loop(loop)
 
     async def run() -> None:
-        await GuestSession(read_fd, write_fd).serve()
+        await GuestSession(loop, read_fd, write_fd).serve()
 
     main = loop.create_task(run())
     while not main.done():

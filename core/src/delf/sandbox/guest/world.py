@@ -23,12 +23,10 @@ class World:
 
     Args:
         send: Takes new looks at the clock, in nanoseconds.
-        wake: Called when there is something to send.
     """
 
-    def __init__(self, send: Callable[[list[int]], None], wake: Callable[[], object]) -> None:
+    def __init__(self, send: Callable[[list[int]], None]) -> None:
         self._send = send
-        self._wake = wake
         self._past: deque[int] = deque()
         self._new: list[int] = []
         self._left = 0
@@ -64,8 +62,6 @@ class World:
         now = _real_time_ns()
         if self._left > 0:
             self._left -= 1
-            if not self._new:
-                self._wake()
             self._new.append(now)
         return now
 

@@ -1,0 +1,107 @@
+"""The guest's loop says that it only waits for the host when nothing else can happen."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from delf.sandbox.guest.loop import GuestLoop
+
+
+@pytest.fixture
+def loop() -> Iterator[GuestLoop]:
+    wire, other = socket.socketpair()
+    made = GuestLoop()
+    made.add_reader(wire.fileno(), lambda: None)
+    yield made
+    made.remove_reader(wire.fileno())
+    made.close()
+    wire.close()
+    other.close()
+
+
+def only_waits(loop: GuestLoop, before: Callable[[], object] = lambda: None) -> bool:
+    async def ask() -> bool:
+        kept = before()
+        try:
+            return loop.only_waits()
+        finally:
+            del kept
+
+    return loop.run_until_complete(ask())
+
+
+def test_with_one_task_it_only_waits(loop):
+    assert only_waits(loop)
+
+
+def test_not_outside_of_a_task(loop):
+    assert not loop.only_waits()
+
+
+def test_not_while_a_callback_is_ready(loop):
+    assert not only_waits(loop, lambda: loop.call_soon(lambda: None))
+
+
+def test_not_while_another_task_can_run(loop):
+    assert not only_waits(loop, lambda: loop.create_task(asyncio.sleep(0)))
+
+
+def test_but_while_another_task_waits_for_this_one(loop):
+    async def scene() -> bool:
+        gate = asyncio.Event()
+        other = loop.create_task(gate.wait())
+        await asyncio.sleep(0)
+        said = loop.only_waits()
+        gate.set()
+        await other
+        return said
+
+    assert loop.run_until_complete(scene())
+
+
+def test_not_while_a_timer_runs(loop):
+    assert not only_waits(loop, lambda: loop.call_later(60, lambda: None))
+
+
+def test_not_while_a_thread_could_call_back(loop):
+    assert not only_waits(loop, lambda: loop.run_in_executor(None, lambda: None))
+    loop.run_until_complete(loop.shutdown_default_executor())
+
+
+def test_not_while_a_further_descriptor_is_watched(loop):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert not only_waits(loop, lambda: loop.add_reader(ours.fileno(), lambda: None))
+        loop.remove_reader(ours.fileno())
+
+
+def test_not_while_the_task_is_being_cancelled(loop):
+    async def scene() -> bool:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        said = loop.only_waits()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        return said
+
+    assert not loop.run_until_complete(scene())
+
+
+def test_not_where_tasks_are_made_in_another_way(loop):
+    loop.set_task_factory(lambda its, work: asyncio.Task(work, loop=its))
+    assert not only_waits(loop)
+
+
+def test_calls_its_function_in_every_turn(loop):
+    turns = []
+    loop.at_turn(lambda: turns.append(1))
+
+    async def three_turns() -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(three_turns())
+    assert len(turns) >= 3

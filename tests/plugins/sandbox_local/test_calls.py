@@ -1,0 +1,142 @@
+"""A call that waits holds up nothing else of its script."""
+
+import asyncio
+
+import pytest
+
+from delf.protocols.sandbox import Done
+from delf.testing.contracts.bench import Bench
+from delf.testing.scripts import RecordingScriptHost
+from delf_sandbox_local.backend import LocalBackend
+
+
+class Door:
+    """A call that waits for another one."""
+
+    def __init__(self):
+        self.opened = asyncio.Event()
+
+    async def wait(self):
+        await self.opened.wait()
+        return "through"
+
+    async def open(self):
+        self.opened.set()
+
+    async def never(self):
+        await asyncio.get_running_loop().create_future()
+
+
+@pytest.fixture
+async def run():
+    door = Door()
+    host = RecordingScriptHost(
+        {"wait": door.wait, "open_it": door.open, "never": door.never, "add": lambda a, b: a + b}
+    )
+    async with Bench(LocalBackend(pool_size=0)) as bench:
+        running = await bench.open(host)
+        run = lambda code: asyncio.wait_for(running(code), 20)  # noqa: E731
+        run.host = host
+        yield run
+
+
+WAYS = {
+    "a task": "asyncio.create_task(opening())",
+    "a callback": "loop.call_soon(lambda: asyncio.create_task(opening()))",
+    "a timer": "loop.call_later(0.01, lambda: asyncio.create_task(opening()))",
+    "a task after turns": "asyncio.create_task(later())",
+    "a task that slept": "asyncio.create_task(slept())",
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+async def test_what_else_a_script_does_goes_on(run, way):
+    code = f"""
+loop = asyncio.get_running_loop()
+async def opening():
+    await open_it()
+async def later():
+    for _ in range(5):
+        await asyncio.sleep(0)
+    await opening()
+async def slept():
+    await asyncio.sleep(0.01)
+    await opening()
+kept = {way}
+[await add(1, b=2), await wait(), await add(3, b=4)]
+"""
+    outcome = await run(code)
+    assert isinstance(outcome, Done), outcome
+    assert outcome.value == [3, "through", 7]
+
+
+async def test_a_call_in_a_task_that_is_awaited(run):
+    code = """
+async def inner():
+    return [await add(i, b=1) for i in range(3)]
+await asyncio.create_task(inner())
+"""
+    assert (await run(code)).value == [1, 2, 3]
+
+
+async def test_a_time_limit_ends_a_call_and_the_next_is_made(run):
+    code = """
+said = []
+try:
+    async with asyncio.timeout(0.01):
+        await never()
+except TimeoutError:
+    said.append("too late")
+said.append(await add(1, b=2))
+said
+"""
+    assert (await run(code)).value == ["too late", 3]
+    assert run.host.cancelled == ["never"]
+
+
+async def test_a_task_that_cancelled_itself_does_not_wait(run):
+    code = """
+asyncio.current_task().cancel()
+try:
+    await never()
+except asyncio.CancelledError:
+    asyncio.current_task().uncancel()
+await add(1, b=2)
+"""
+    assert (await run(code)).value == 3
+    assert run.host.cancelled == ["never"]
+
+
+async def test_an_answer_to_a_call_given_up_does_not_reach_the_next(run):
+    code = """
+task = asyncio.create_task(wait())
+await asyncio.sleep(0)
+task.cancel()
+await open_it()
+[await add(i, b=0) for i in range(3)]
+"""
+    assert (await run(code)).value == [0, 1, 2]
+
+
+async def test_text_arrives_before_the_call_that_follows_it(run):
+    seen = []
+    run.host.tools["add"] = lambda a, b: seen.append(run.host.text)
+    await run("for i in range(3):\n    print(i)\n    await add(i, b=0)")
+    assert seen == ["0\n", "0\n1\n", "0\n1\n2\n"]
+
+
+async def test_text_of_a_script_that_never_waits_arrives_while_it_runs(run):
+    arrived = asyncio.Event()
+    printed = run.host.printed_texts
+
+    class Texts(list):
+        def append(self, text):
+            super().append(text)
+            arrived.set()
+
+    run.host.printed_texts = Texts(printed)
+    running = asyncio.ensure_future(run("while True: print('busy')"))
+    await asyncio.wait_for(arrived.wait(), 10)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
