@@ -19,9 +19,8 @@ from delf.protocols.sandbox import (
     ScriptHost,
     SessionSpec,
 )
-from delf.sandbox.guest.filenames import check_file_name
 from delf.sandbox.guest.frames import FrameReader, FrameTooLargeError
-from delf.sandbox.guest.output import MAX_FILES
+from delf.sandbox.incoming import IncomingFiles
 from delf.sandbox.wire import (
     answer_frame,
     exec_frame,
@@ -37,8 +36,6 @@ _log = logging.getLogger(__name__)
 _READ_SIZE = 64 * 1024
 _MAX_OPEN_CALLS = 20_000
 _BUSY_CALLS = 2_000
-_MAX_OPEN_FILES = 16
-_MAX_NAME = 1000
 _MAX_READINGS = 2000
 _CALL = "delf-call"
 _SLACK = 1.25
@@ -86,9 +83,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._spec: SessionSpec | None = None
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._out: list[bytes] = []
-        self._files: dict[str, bytearray] = {}
-        self._file_total = 0
-        self._file_count = 0
+        self._files = IncomingFiles()
         self._printed = 0
         self._scripts = 0
         self._readings = 0
@@ -191,7 +186,7 @@ class WireSession(asyncio.BufferedProtocol):
             return Crashed(message="the sandbox is gone")
         self._scripts += 1
         self._printed = self._readings = 0
-        self._files.clear()
+        self._files.begin_script()
         self._host = host
         outcome = self._outcome = self._loop.create_future()
         try:
@@ -281,33 +276,9 @@ class WireSession(asyncio.BufferedProtocol):
     def _take_chunk(self, frame: list[Any]) -> None:
         if self._host is None or self._spec is None:
             return
-        match frame:
-            case [str(kind), str(name), bool(last), bytes(chunk)]:
-                take = self._host.wrote_rows if kind == "rows" else self._host.wrote_file
-            case _:
-                raise WireError("the sandbox sent a malformed file")
-        limits = self._spec.limits
-        content = self._files.setdefault(name[:_MAX_NAME], bytearray())
-        content += chunk
-        self._file_total += len(chunk)
-        if len(content) > limits.file_bytes or self._file_total > limits.total_file_bytes:
-            message = f"output files are limited to {limits.file_bytes:,} bytes each and "
-            message += f"{limits.total_file_bytes:,} together"
-            self._break(LimitReached(limit="file", message=message))
-            return
-        if len(self._files) > _MAX_OPEN_FILES:
-            raise WireError("the sandbox has too many output files open")
-        if last:
-            del self._files[name[:_MAX_NAME]]
-            self._file_count += 1
-            if self._file_count > MAX_FILES:
-                message = f"a task can hand over {MAX_FILES:,} files"
-                self._break(LimitReached(limit="file", message=message))
-                return
-            try:
-                take(check_file_name(name), bytes(content))
-            except (ValueError, OSError) as error:
-                self._break(Crashed(message=f"output file {name[:80]!r} was refused: {error}"))
+        outcome = self._files.take(frame, self._spec.limits, self._host)
+        if outcome is not None:
+            self._break(outcome)
 
     # -- calls --------------------------------------------------------------------------
 
