@@ -2,13 +2,10 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,31 +17,10 @@ from delf.cli.main import cli
 from delf.cli.toolfile import load_tools
 from support.program import DELF, delf, environment, write_recording
 from support.terminal import TerminalProcess
+from support.waiting import TOOLS, running, sent
 
 pytestmark = pytest.mark.timeout(120)  # some start a dozen processes
 
-TOOLS = '''
-from delf import Connection, action
-
-class Desk(Connection):
-    """A desk."""
-
-    @action(effect="irreversible")
-    async def send(self, to: str, copies: int = 1) -> str:
-        """Send."""
-        with open("sent.txt", "a") as file:
-            file.write(f"{to} {copies}\\n")
-        return f"sent to {to}"
-
-    @action(effect="write")
-    async def close(self, number: int) -> str:
-        """Close."""
-        with open("sent.txt", "a") as file:
-            file.write(f"closed {number}\\n")
-        return "closed"
-
-desk = Desk(name="desk")
-'''
 SEND = "print(await desk.send('ada', copies=2, desc='say hi'))"
 
 
@@ -61,52 +37,6 @@ def journal(request: pytest.FixtureRequest) -> dict[str, str]:
     if request.param == "sqlite":
         return {}
     return {"DELF_JOURNAL_SQL_URL": request.getfixturevalue("postgres_url")}
-
-
-class Run:
-    """``delf run`` in the background."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-
-    def request(self) -> str:
-        """The id of the next request, once it waits."""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            if found := re.match(r"approval needed: .*delf approvals show (req_\w+)", line):
-                return found[1]
-        raise AssertionError("nothing was asked")
-
-    def end(self) -> tuple[int, str, str]:
-        """Its exit status and what it wrote."""
-        out, err = self.process.communicate(timeout=30)
-        return self.process.returncode, out, err
-
-
-@contextmanager
-def running(here: Path, *scripts: str, flags=(), env=None) -> Iterator[Run]:
-    llm = write_recording(here / "answers.jsonl", *scripts)
-    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--wait-approvals", *flags]
-    process = subprocess.Popen(
-        command,
-        cwd=here,
-        env=environment(**(env or {})),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield Run(process)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
-def sent(here: Path) -> list[str]:
-    path = here / "sent.txt"
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def approvals(*arguments: str, env=None) -> subprocess.CompletedProcess[str]:

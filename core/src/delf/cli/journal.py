@@ -9,6 +9,7 @@ from delf.errors import ConfigurationError
 if TYPE_CHECKING:
     from delf.config.project import Project
     from delf.plugins.host import PluginHost
+    from delf.protocols.journal import Journal
 
 DEFAULT: Final = "sql"
 _FIELD: Final = "journal"
@@ -37,17 +38,23 @@ def open_inbox(project: Project, host: PluginHost) -> Any:
     Raises:
         ConfigurationError: When they cannot.
     """
-    from delf.engine.factories import make
-    from delf.environment import using_environ
     from delf.protocols.journal import SupportsInbox
-    from delf.specs import JournalSpec
 
-    name = journal_name(project, host)
-    with using_environ(project.environ):
-        journal = make(host, host.spec(JournalSpec, name), project.plugin_options)
+    journal = open_journal(project, host)
     if not isinstance(journal, SupportsInbox):
         raise ConfigurationError(
-            f"the journal {name!r} is not for several processes",
+            f"the journal {journal_name(project, host)!r} is not for several processes",
             hint='pip install delf-plugin-journal-sql, and journal = "sql"',
         )
     return journal
+
+
+def open_journal(project: Project, host: PluginHost) -> Journal:
+    """The journal that ``delf run`` uses here."""
+    from delf.engine.factories import make
+    from delf.environment import using_environ
+    from delf.specs import JournalSpec
+
+    spec = host.spec(JournalSpec, journal_name(project, host))
+    with using_environ(project.environ):
+        return make(host, spec, project.plugin_options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -54,6 +54,22 @@ class Options:
     as_json: bool = False
     events: bool = False
 
+    def to_record(self, state: State) -> dict[str, Any]:
+        """What ``delf resume`` needs to set up the same agent again."""
+        flags = {name: value for name, value in self.flags.items() if value is not None}
+        return {
+            "folder": str(Path.cwd()),
+            "config": state.config,
+            "flags": flags,
+            "connections": list(self.connections),
+            "tool_files": list(self.tool_files),
+            "overrides": list(self.overrides),
+        }
+
+
+Work = Callable[[Agent, Mapping[str, Any]], Coroutine[Any, Any, "Response"]]
+"""What an agent is asked to do, given who sees how it goes."""
+
 
 def run_session(state: State, task: str, options: Options) -> int:
     """Do a task and write what became of it.
@@ -70,11 +86,34 @@ def run_session(state: State, task: str, options: Options) -> int:
         InterruptedRunError: When a signal stopped it.
         BrokenPipeError: When nobody reads stdout any more.
     """
+    kept = options.to_record(state)
+
+    def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
+        return agent.arun(task, setup=kept, **seen)
+
+    return work_session(state, do, options)
+
+
+def work_session(state: State, do: Work, options: Options) -> int:
+    """Have an agent do something and write what became of it.
+
+    Args:
+        state: The program's flags.
+        do: What to do with the agent that the options describe.
+        options: How.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        InterruptedRunError: When a signal stopped it.
+        BrokenPipeError: When nobody reads stdout any more.
+    """
     log_to_stderr(debug=state.debug)
     screen = output.Screen()
     try:
         setup = Setup.of(state, options)
-        response = _do(setup, task, setup.options, screen)
+        response = _do(setup, do, setup.options, screen)
     except DelfError as error:
         if options.as_json:
             click.echo(output.failure_json(error.message))
@@ -172,7 +211,7 @@ def _tools(host: PluginHost, project: Project, options: Options) -> list[Any]:
     return tools
 
 
-def _do(setup: Setup, task: str, options: Options, screen: output.Screen) -> Response:
+def _do(setup: Setup, do: Work, options: Options, screen: output.Screen) -> Response:
     agent = setup.agent()
     asks = agent.config.approval_mode == "interactive"
     live: LiveStatus | None = None
@@ -196,9 +235,8 @@ def _do(setup: Setup, task: str, options: Options, screen: output.Screen) -> Res
             lines.watch()
         started = await setup.start(agent)
         try:
-            return await started.arun(
-                task, listeners=listeners, on_delta=live.on_delta if live is not None else None
-            )
+            seen = {"listeners": listeners, "on_delta": live.on_delta if live else None}
+            return await do(started, seen)
         finally:
             await started.astop()
 

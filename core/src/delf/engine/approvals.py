@@ -218,6 +218,7 @@ class TaskApprovals:
                 await self._announce(request, call_id)
             else:
                 request = replace(request, request_id=asked.request_id)
+                self._log.show(asked)
             try:
                 answer = await self._ask(request)
             except asyncio.CancelledError:

@@ -110,6 +110,10 @@ class TaskLog:
 
     def _show(self, event: Event) -> None:
         self.events.append(event)
+        self.show(event)
+
+    def show(self, event: Event) -> None:
+        """Let the listeners see an event that is in the journal."""
         for listener in self._listeners:
             try:
                 listener(event)

@@ -127,6 +127,7 @@ def secrets_of_model(config: LLMConfig) -> Iterator[str]:
     """The secrets in a model's configuration: its key and its headers."""
     if config.api_key:
         yield config.api_key
+    yield from _passwords(config.base_url or "")
     for value in (config.headers or {}).values():
         yield value
         yield value.rpartition(" ")[2]  # "Bearer KEY"

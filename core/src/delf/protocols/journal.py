@@ -52,6 +52,19 @@ class Journal(Protocol):
 
 
 @runtime_checkable
+class SupportsShortIds(Protocol):
+    """A journal whose users type the ids of tasks."""
+
+    async def resolve(self, text: str) -> str:
+        """The id that a text abbreviates.
+
+        Raises:
+            UnknownTaskError: When no id or more than one begins so.
+        """
+        ...
+
+
+@runtime_checkable
 class SupportsClaims(Protocol):
     """A journal that several processes share: it knows which of them works on a task."""
 

@@ -1,0 +1,120 @@
+"""``delf resume``: a task whose process was killed goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from delf.cli.run import flags_of, rest_of
+from delf.cli.run import run as run_command
+from delf.cli.state import State, state_of
+from delf.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from delf.agent import Agent
+    from delf.cli.session import Options
+    from delf.response import Response
+
+_NOT_SHARED: Final = {"task", "no_journal"}
+
+
+@click.command(
+    "resume",
+    epilog="Exit status: 0 done, 1 the task failed, 2 usage or configuration, 130 interrupted.",
+)
+@click.argument("task_id", metavar="ID")
+@click.pass_context
+def resume(ctx: click.Context, task_id: str, **given: Any) -> None:
+    """Go on with the task ID of the journal, which may be shortened while it is unique.
+
+    The task runs with the options that it was started with, in its folder; those that are given
+    here come first. What it did is not done again: the answers of models and calls come from the
+    journal. Of a call that was begun and may have changed something, a person is asked.
+
+    \b
+    delf runs list --state interrupted
+    delf resume 3f9a
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    if given["as_json"] and given["events"]:
+        raise click.UsageError("--json and --events exclude each other", ctx)
+    from delf.cli.session import Options, work_session
+    from delf.errors import DelfError
+
+    state = state_of(ctx)
+    options = Options(flags=flags_of({**given, "no_journal": False}), **rest_of(given))
+    try:
+        name, record = asyncio.run(_find(state, options, task_id))
+        options = _as_before(state, options, record)
+    except DelfError as error:
+        from delf.cli import errors
+
+        ctx.exit(errors.report(error, debug=state.debug))
+
+    def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
+        return agent.aresume(name, **seen)
+
+    ctx.exit(work_session(state, do, options))
+
+
+resume.params += [option for option in run_command.params if option.name not in _NOT_SHARED]
+
+
+async def _find(state: State, options: Options, text: str) -> tuple[str, Mapping[str, Any]]:
+    """A task's id, and what it was set up with."""
+    from delf.cli.journal import open_journal
+    from delf.events import TaskStarted
+    from delf.protocols.journal import SupportsShortIds
+
+    project = state.load_project(options.overrides, {"journal": options.flags["journal"]})
+    journal = open_journal(project, state.discover(project.environ))
+    try:
+        name = await journal.resolve(text) if isinstance(journal, SupportsShortIds) else text
+        events = await journal.read(name)
+    finally:
+        await journal.aclose()
+    started = next((event for event in events if isinstance(event, TaskStarted)), None)
+    return name, {} if started is None else started.setup
+
+
+def _as_before(state: State, options: Options, record: Mapping[str, Any]) -> Options:
+    """The options of the task, under those that are given now; its folder becomes this one's.
+
+    Raises:
+        ConfigurationError: When its folder is gone, or an option held a secret.
+    """
+    from delf.engine.redaction import REDACTED
+
+    if not record:
+        return options  # not of the command line: the options given now describe the agent
+    folder = str(record["folder"])
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the task's folder {folder!r} cannot be entered: {error.strerror}"
+        ) from None
+    state.config = state.config or record["config"]
+    flags = {name: value for name, value in options.flags.items() if value is not None}
+    overrides = [*record["overrides"], *options.overrides]
+    held = [text for text in record["overrides"] if REDACTED in text]
+    given = {text.partition("=")[0] for text in options.overrides}
+    for text in held:
+        name = text.partition("=")[0]
+        if name not in given:
+            raise ConfigurationError(
+                f"the value of --set {name}=… is a secret, which the journal does not keep",
+                hint=f"give it again: --set {name}=…",
+            )
+        overrides.remove(text)
+    return replace(
+        options,
+        flags={**options.flags, **record["flags"], **flags},
+        connections=options.connections or tuple(record["connections"]),
+        tool_files=options.tool_files or tuple(record["tool_files"]),
+        overrides=tuple(overrides),
+    )

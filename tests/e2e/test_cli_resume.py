@@ -1,0 +1,109 @@
+"""``delf run`` is killed; ``delf resume`` ends what it began, and does nothing twice."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.program import DELF, delf, environment
+from support.waiting import TOOLS, Run, running, sent
+
+pytestmark = pytest.mark.timeout(120)
+
+NO_RETRY = "agent.retry_count=0"
+SCRIPT = """
+print(await desk.close(7))
+print(await desk.send("ada"))
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    tools = TOOLS.replace('Desk(name="desk")', 'Desk(name="desk", confirm="send")')
+    (tmp_path / "tools.py").write_text(tools)
+    return tmp_path
+
+
+def killed_while_it_waits(here: Path, *flags: str) -> tuple[str, str]:
+    """The ids of a task that was killed, and of the request that waited."""
+    with running(here, SCRIPT, flags=flags) as run:
+        request = run.request()
+        run.process.kill()
+        run.process.communicate()
+    listed = json.loads(delf("runs", "list", "--json", cwd=here).stdout)
+    assert [task["state"] for task in listed] == ["interrupted"]
+    return listed[0]["task_id"], request
+
+
+def test_from_another_folder_with_its_own_options(here: Path, tmp_path: Path) -> None:
+    task, request = killed_while_it_waits(here)
+    assert sent(here) == ["closed 7"]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    process = subprocess.Popen(
+        [DELF, "resume", task[:9]],
+        cwd=elsewhere,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    run = Run(process)
+    assert run.request() == request, "the request keeps its id"
+    done = delf("approvals", "approve", request, cwd=elsewhere)
+    assert (done.returncode, done.stderr) == (0, "")
+    status, out, err = run.end()
+    assert (status, out) == (0, "closed\nsent to ada\n"), err
+    assert sent(here) == ["closed 7", "ada 1"]
+    again = delf("resume", task, cwd=here)
+    assert (again.returncode, again.stdout) == (0, "closed\nsent to ada\n")
+    assert sent(here) == ["closed 7", "ada 1"]
+
+
+def test_options_that_are_given_come_first(here: Path) -> None:
+    task, _ = killed_while_it_waits(here)
+    done = delf("resume", task, "--approve", "none", "--set", NO_RETRY, "--json", cwd=here)
+    assert done.returncode == 1
+    assert "denied" in json.loads(done.stdout)["error"]
+    assert sent(here) == ["closed 7"]
+
+
+def test_a_secret_option_is_given_again(here: Path) -> None:
+    key = "providers.openai=sk-planted-0123456789"
+    task, _ = killed_while_it_waits(here, "--set", key)
+    kept = delf("runs", "export", task, cwd=here).stdout
+    assert "planted" not in kept
+    failed = delf("resume", task, cwd=here)
+    assert failed.returncode == 2
+    assert "give it again: --set providers.openai=…" in failed.stderr
+    done = delf("resume", task, "--set", key, "--approve", "all", cwd=here)
+    assert (done.returncode, done.stdout) == (0, "closed\nsent to ada\n")
+
+
+def test_what_cannot_be_resumed(here: Path) -> None:
+    unknown = delf("resume", "task_none", cwd=here)
+    assert unknown.returncode == 1
+    assert "task_none" in unknown.stderr
+    assert "delf runs list" in unknown.stderr
+    with running(here, SCRIPT) as run:
+        run.request()
+        listed = json.loads(delf("runs", "list", "--json", cwd=here).stdout)
+        busy = delf("resume", listed[0]["task_id"], cwd=here)
+    assert busy.returncode == 1
+    assert re.search(r"is being worked on by process \d+", busy.stderr)
+
+
+def test_a_folder_that_is_gone(here: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    (gone / "tools.py").write_text((here / "tools.py").read_text())
+    task, _ = killed_while_it_waits(gone)
+    for file in gone.iterdir():
+        file.unlink()
+    gone.rmdir()
+    failed = delf("resume", task, cwd=here)
+    assert failed.returncode == 2
+    assert "gone' cannot be entered: No such file or directory" in failed.stderr
