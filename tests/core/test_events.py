@@ -21,6 +21,7 @@ SAMPLES = {
     "float | None": None,
     "bool": True,
     "tuple[str, ...]": ("a", "b"),
+    "tuple[int, ...]": (1_772_000_000_000_000_000,),
     "Mapping[str, Any]": {"when": dt.date(2024, 1, 1), "n": decimal.Decimal("1.1")},
     "Mapping[str, Any] | None": None,
     "Mapping[str, str]": {"a": "b"},

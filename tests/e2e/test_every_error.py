@@ -253,9 +253,13 @@ def _(world: World) -> None:
 
 @raises(errors.JournalUnavailableError)
 def _(world: World) -> None:
-    url = f"postgresql://u:{SECRET}@127.0.0.1:{world.closed_port()}/d"
-    world.monkeypatch.setenv("DELF_JOURNAL_SQL_URL", url)
-    world.agent(journal="sql").start()
+    class Full(MemoryJournal):
+        async def open(self) -> None:
+            raise DelfError("the disk is full", hint="make room")
+
+    spec = JournalSpec(name="full", factory="a:b", summary="")
+    world.host.provide(spec, Full)
+    world.agent(journal="full").start()
 
 
 @pytest.mark.parametrize("cls", [c for c in KNOWN if c not in NOT_YET], ids=lambda c: c.__name__)

@@ -153,7 +153,7 @@ def test_no_prefilter_leaves_them_out(run, delf_host, inputs, events):
     )
     assert response.text == "3"
     (chosen,) = (event for event in events if isinstance(event, ToolsSelected))
-    assert set(chosen.actions) == {"files.list", "files.read"}
+    assert chosen.actions == ()
 
 
 def test_a_tool_cannot_be_called_files(run):

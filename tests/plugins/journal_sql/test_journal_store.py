@@ -400,6 +400,7 @@ class TestPostgres:
 
 
 async def test_closing_ends_subscriptions(journal_url, open_journal):
+    before = set(threading.enumerate())
     journal = open_journal(journal_url)
     live = journal.subscribe()
     waiting = asyncio.ensure_future(anext(live))
@@ -410,4 +411,4 @@ async def test_closing_ends_subscriptions(journal_url, open_journal):
     await journal.aclose()
     with pytest.raises(StopAsyncIteration):
         await asyncio.wait_for(rest, 20)
-    assert not [t for t in threading.enumerate() if t.name.startswith("delf-journal")]
+    assert not [t for t in set(threading.enumerate()) - before if "journal" in t.name]

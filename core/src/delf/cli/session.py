@@ -113,7 +113,8 @@ def work_session(state: State, do: Work, options: Options) -> int:
     screen = output.Screen()
     try:
         setup = Setup.of(state, options)
-        response = _do(setup, do, setup.options, screen)
+        options = setup.options
+        response = _do(setup, do, options, screen)
     except DelfError as error:
         if options.as_json:
             click.echo(output.failure_json(error.message))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from delf.engine.task import TaskRun
+from delf.errors import SandboxUnavailableError
 from delf.events import CallFinished, ScriptFinished, ScriptStatus, Warned
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome, Rerun
 
@@ -78,7 +79,10 @@ async def _relive(run: TaskRun, scripts: Sequence[tuple[int, str]]) -> Outcome:
         run.replay.end_script(*_end_of(outcome))
         run.take_printed()
         run.begin_script(attempt)
-        outcome = await run.execute(code)
+        try:
+            outcome = await run.execute(code)
+        except SandboxUnavailableError as error:
+            outcome = Crashed(message=error.message)
         if isinstance(outcome, Crashed):
             break
     return outcome

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from delf.errors import LLMExecutionError
-from delf.messages import ModelReply, Usage
+from delf.messages import ModelReply, Price, Usage
 from delf.testing import ModelContract, ScriptedModel
 
 
@@ -44,6 +44,14 @@ class TestCountsNothing(Suite):
     class kind(ScriptedModel):
         async def complete(self, request):
             return replace(await super().complete(request), usage=Usage())
+
+
+class TestPaysForBeingAsked(Suite):
+    breaks = ("test_its_price_is_a_price",)
+
+    class kind(ScriptedModel):
+        async def price(self):
+            return Price(input=-1.0, output=1.0, cached_input=0.0)
 
 
 class TestStreamsNoWhole(Suite):
