@@ -104,7 +104,7 @@ except asyncio.CancelledError:
 await add(1, b=2)
 """
     assert (await run(code)).value == 3
-    assert run.host.cancelled == ["never"]
+    assert run.host.cancelled in ([], ["never"])  # it may be given up before it begins
 
 
 async def test_an_answer_to_a_call_given_up_does_not_reach_the_next(run):

@@ -20,6 +20,7 @@ from delf.protocols.sandbox import (
     SessionSpec,
 )
 from delf.sandbox.guest.frames import FrameReader, FrameTooLargeError
+from delf.sandbox.guest.spin import SPIN_SECONDS, Spin
 from delf.sandbox.incoming import IncomingFiles
 from delf.sandbox.wire import (
     answer_frame,
@@ -92,6 +93,8 @@ class WireSession(asyncio.BufferedProtocol):
         self._closed = False
         self._paused = False
         self._reading = False
+        self._spin = Spin()
+        self._look_until = 0.0
 
     # -- asyncio.BufferedProtocol -------------------------------------------------------
 
@@ -338,6 +341,15 @@ class WireSession(asyncio.BufferedProtocol):
         elif len(self._out) == 1:
             self._loop.call_soon(self._flush)
 
+    def _look(self) -> None:
+        """Keep the loop awake for the script's next call, which may come at once."""
+        if self._calls or self._host is None:
+            self._spin.paid()
+        elif self._loop.time() < self._look_until:
+            self._loop.call_soon(self._look)
+        else:
+            self._spin.was_in_vain()
+
     def _flush(self) -> None:
         if not self._out:
             return
@@ -345,6 +357,9 @@ class WireSession(asyncio.BufferedProtocol):
         self._out.clear()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
+            if not self._calls and self._host is not None and self._spin.pays():
+                self._look_until = self._loop.time() + SPIN_SECONDS
+                self._loop.call_soon(self._look)
             limits = self._spec.limits if self._spec is not None else None
             if limits and self._transport.get_write_buffer_size() > _unread_bytes(limits):
                 message = "the script left more answers unread than its memory could hold"

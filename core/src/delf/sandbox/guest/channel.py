@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
+import time
 from collections.abc import Callable
 from typing import Any
 
 from delf.sandbox.guest.frames import FrameReader, encode
+from delf.sandbox.guest.spin import SPIN_SECONDS, Spin
 from delf.values import loads
 
 _READ_SIZE = 64 * 1024
@@ -32,7 +35,10 @@ class Channel:
         self._receive = receive
         self._reader = FrameReader(2**32 - 1)
         self._pending: list[bytes] = []
-        os.set_blocking(read_fd, True)
+        self._spin = Spin()
+        self._wait = select.poll()
+        self._wait.register(read_fd, select.POLLIN)
+        os.set_blocking(read_fd, False)
 
     def send(self, frame: list[Any], at_once: bool = False) -> None:
         """Send a frame, or queue it for the next flush."""
@@ -46,19 +52,37 @@ class Channel:
             return
         data = memoryview(b"".join(self._pending))
         self._pending.clear()
-        try:
-            while data:
+        while data:
+            try:
                 data = data[os.write(self._write_fd, data) :]
-        except OSError:
-            os._exit(0)
+            except BlockingIOError:
+                select.select((), (self._write_fd,), ())
+            except OSError:
+                os._exit(0)
 
     def receive(self) -> None:
         """Read what is there, or wait until something is, and hand over its frames."""
-        try:
-            data = os.read(self._read_fd, _READ_SIZE)
-        except OSError:
-            data = b""
+        data = self._read()
         if not data:
             os._exit(0)
         for payload in self._reader.feed(data):
             self._receive(loads(payload))
+
+    def _read(self) -> bytes:
+        until = time.perf_counter() + SPIN_SECONDS if self._spin.pays() else 0.0
+        while True:
+            try:
+                data = os.read(self._read_fd, _READ_SIZE)
+            except BlockingIOError:
+                if time.perf_counter() < until:
+                    continue
+                if until:
+                    self._spin.was_in_vain()
+                    until = 0.0
+                self._wait.poll()
+            except OSError:
+                return b""
+            else:
+                if until:
+                    self._spin.paid()
+                return data

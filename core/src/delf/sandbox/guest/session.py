@@ -27,6 +27,7 @@ from delf.sandbox.guest.output import FileSender, LimitReachedError, Printer
 from delf.sandbox.guest.policy import make_builtins, make_open
 from delf.sandbox.guest.script import Script
 from delf.sandbox.guest.world import World
+from delf.values import dumps, loads
 
 _STOP_SECONDS = 0.25
 _MAX_TEXT = 20_000
@@ -68,7 +69,9 @@ class GuestSession:
 
     async def serve(self) -> NoReturn:
         """Answer frames until the host closes the wire."""
-        self._channel.send(["ready"])
+        self._channel.send(["ready"], at_once=True)
+        self._prepare()
+        await self._rehearse()
         while True:
             frame = await self._commands.get()
             if frame[0] == "init":
@@ -102,6 +105,21 @@ class GuestSession:
         except FrameTooLargeError as error:
             raise EXCEPTIONS["ToolArgumentError"](f"the arguments are too large: {error}") from None
 
+    def _prepare(self) -> None:
+        """What can be done before it is known for what."""
+        self._world.install()
+        sys.modules["__main__"] = self._module
+        sys.stdout = sys.stderr = self._printer
+        sys.stdin = None
+        warnings.filterwarnings("always", "coroutine .* was never awaited", RuntimeWarning)
+        warnings.showwarning = self._take_warning
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+
+    async def _rehearse(self) -> None:
+        """Do once what each script needs: a forked process gets its memory when it uses it."""
+        await Script("def nothing():\n    return [1]\nnothing()", "<rehearsal>").run({})
+        loads(dumps(["exec", 1, "print()", None]))
+
     def _initialise(self, spec: dict[str, Any]) -> None:
         limits = spec["limits"]
         self._channel.limit = limits["frame_bytes"]
@@ -124,12 +142,6 @@ class GuestSession:
         )
         self._namespace.update(names)
         self._hidden = frozenset(self._namespace)
-        sys.modules["__main__"] = self._module
-        sys.stdout = sys.stderr = self._printer
-        sys.stdin = None
-        warnings.filterwarnings("always", "coroutine .* was never awaited", RuntimeWarning)
-        warnings.showwarning = self._take_warning
-        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
 
     def _take_warning(
         self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any

@@ -30,9 +30,8 @@ class World:
         self._past: deque[int] = deque()
         self._new: list[int] = []
         self._left = 0
-        self._seed = b""
+        self._seed = _real_urandom(32)
         self._blocks = 0
-        self._installed = False
 
     def begin(self, seed: str, clock: Sequence[int]) -> None:
         """A script is about to run.
@@ -41,9 +40,6 @@ class World:
             seed: What all chance is drawn from.
             clock: What it sees on the clock first, in nanoseconds.
         """
-        if not self._installed:
-            self._installed = True
-            self._install()
         self._seed, self._blocks = seed.encode(), 0
         self._past = deque(clock)
         self._left = _MAX_READINGS - len(clock)
@@ -77,7 +73,8 @@ class World:
             found += hashlib.sha256(b"%d/%b" % (self._blocks, self._seed)).digest()
         return found[:count]
 
-    def _install(self) -> None:
+    def install(self) -> None:
+        """Take the place of the real ones; takes a while, so before anybody waits."""
         module: Any = random
         os.urandom = module._urandom = self.bytes
         module.Random.seed = _seeding(module.Random.seed, self.bytes)
@@ -92,6 +89,7 @@ class World:
 
 
 _real_time_ns = time.time_ns
+_real_urandom = os.urandom
 
 
 def _seeding(real: Callable[..., None], draw: Callable[[int], bytes]) -> Callable[..., None]:
