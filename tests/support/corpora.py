@@ -1,17 +1,20 @@
-"""Runs the corpora of ../shared in any sandbox: honest scripts, and attempts to escape."""
+"""Runs the corpora of ../shared in any sandbox: honest scripts, and attempts to escape.
+
+python corpora.py CORPUS FOLDER PART OF     the attempts, in sandbox-local; prints how many, and what escaped
+"""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
 import json
+import os
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from delf.protocols.sandbox import (
     Crashed,
@@ -30,6 +33,8 @@ from support.scripting import NotingHost
 from support.workspace import ROOT
 
 CORPUS = ROOT.parent / "shared" / "data" / "sandbox"
+if __name__ == "__main__":
+    CORPUS = Path(sys.argv[1])
 TOOLS = (
     ToolNames(name="sql", methods=("query",)),
     ToolNames(name="gmail", methods=("read", "send")),
@@ -57,6 +62,8 @@ def entries(kind: str) -> list[dict[str, Any]]:
 
 def need_corpora() -> None:
     """Skip a module of tests where the corpora are not."""
+    import pytest
+
     if not CORPUS.is_dir():
         pytest.skip("needs ../shared", allow_module_level=True)
 
@@ -149,14 +156,15 @@ class Targets:
 
     Args:
         folder: A fresh folder.
+        setenv: Sets a variable of the environment.
     """
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, setenv: Callable[[str, str], object]) -> None:
         self._folder = folder
         self._servers: list[asyncio.AbstractServer] = []
         self.heard: list[Any] = []
         (folder / "secret.txt").write_text(SECRETS[0], "utf-8")
-        monkeypatch.setenv("DELF_SECRET", SECRETS[1])
+        setenv("DELF_SECRET", SECRETS[1])
 
     async def __aenter__(self) -> Target:
         self._servers = [
@@ -250,3 +258,18 @@ def _judge(
         return None
     found = re.search(r"(?m)^ESCAPED [^\n]{0,200}", host.text)
     return found.group() if found else None
+
+
+async def _main(folder: Path, part: int, of: int) -> list[Any]:
+    from delf_sandbox_local.backend import LocalBackend
+
+    backend = LocalBackend(pool_size=1)
+    async with Targets(folder, os.environ.__setitem__) as target:
+        attempts = entries("escape")[part::of]
+        escaped = await run_escapes(backend, attempts, target)
+        await backend.aclose()
+    return [len(attempts), escaped]
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(_main(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))))

@@ -16,7 +16,7 @@ import pytest
 
 from delf_sandbox_local import cgroup, seccomp
 from delf_sandbox_local.backend import LocalBackend
-from support.corpora import Targets, entries, run_escapes
+from support.corpora import CORPUS, Targets, entries, run_escapes
 from support.escapes import limits_kept, run_attempts
 from support.workspace import CORE, ROOT
 
@@ -47,7 +47,7 @@ async def test_the_corpus(part, tmp_path, monkeypatch):
     if not found:
         pytest.skip("needs ../shared")
     backend = LocalBackend(pool_size=1)
-    async with Targets(tmp_path, monkeypatch) as target:
+    async with Targets(tmp_path, monkeypatch.setenv) as target:
         escaped = await run_escapes(backend, found, target)
         await backend.aclose()
     assert escaped == {}
@@ -80,10 +80,10 @@ def unprivileged():
     (folder / "plugins").rename(folder / "tests/plugins")
     subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
 
-    def run(*words):
+    def run(module, *words):
         boot = (
             f"import sys, runpy; sys.path[:0] = [{str(folder)!r}, {str(folder / 'tests')!r}]; "
-            "sys.argv = ['x', *sys.argv[1:]]; runpy.run_module('support.escapes', run_name='__main__')"
+            f"sys.argv = ['x', *sys.argv[1:]]; runpy.run_module({module!r}, run_name='__main__')"
         )
         return subprocess.run(
             [python, "-I", "-S", "-B", "-c", boot, *words],
@@ -112,17 +112,36 @@ def _can_run(python):
     return done.returncode == 0
 
 
-@here
-def test_own_attempts_as_nobody(unprivileged):
+@pytest.fixture
+def target():
+    """A folder that nobody may write to."""
     folder = tempfile.mkdtemp(prefix="delf-target-", dir="/tmp")
     if _NOBODY:
         os.chown(folder, NOBODY, NOBODY)
-    try:
-        done = unprivileged(folder)
-    finally:
-        shutil.rmtree(folder)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@here
+def test_own_attempts_as_nobody(unprivileged, target):
+    done = unprivileged("support.escapes", target)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {}
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_the_corpus_as_nobody(part, unprivileged, target):
+    if not entries("escape"):
+        pytest.skip("needs ../shared")
+    corpus = Path(target) / "corpus"
+    shutil.copytree(CORPUS, corpus)
+    aim = Path(target) / "aim"
+    aim.mkdir()
+    if _NOBODY:
+        os.chown(aim, NOBODY, NOBODY)
+    done = unprivileged("support.corpora", corpus, aim, str(part), str(PARTS))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [len(entries("escape")[part::PARTS]), {}]
 
 
 # -- with less than all of it -----------------------------------------------------------------

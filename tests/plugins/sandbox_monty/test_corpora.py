@@ -28,7 +28,7 @@ async def test_honest_scripts():
 
 async def test_attempts_to_escape(tmp_path, monkeypatch):
     backend = MontyBackend()
-    async with Targets(tmp_path, monkeypatch) as target:
+    async with Targets(tmp_path, monkeypatch.setenv) as target:
         found = await run_escapes(backend, entries("escape"), target)
         await backend.aclose()
     assert {name: found[name] for name in found if name not in PRINTS_WITHOUT_DOING} == {}
