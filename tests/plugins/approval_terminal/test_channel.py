@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from delf.protocols.approval import Approved, Edited, Rejected
+from delf.protocols.approval import Approved, Edited, Rejected, Settled
 from delf_approval_terminal import TerminalChannel
 from delf_approval_terminal.channel import _TURNS
 from support.terminal import ESCAPES
@@ -227,3 +227,48 @@ async def test_a_script_is_shown_whole(person, request_for, monkeypatch, colours
     person.types("r\n")
     await person.answers(("empty): ", "close one only\n"))
     assert await asked == Rejected(reason="close one only")
+
+
+UNSETTLED_PROMPT = "r reject · v view all · ? help\n> "
+RESULT = "empty for null): "
+
+
+@pytest.mark.parametrize(
+    ("typed", "decision"),
+    [
+        ([("", "a\n")], Approved()),
+        ([("", "y\n")], Approved()),
+        ([("", "h\n"), (RESULT, '{"id": 7}\n')], Settled(result={"id": 7})),
+        ([("", "h\n"), (RESULT, "\n")], Settled(result=None)),
+        ([("", "h\n"), (RESULT, "paid\n"), (RESULT, '"paid"\n')], Settled(result="paid")),
+        ([("", "h\n"), (RESULT, "\x04"), (UNSETTLED_PROMPT, "a\n")], Approved()),
+        ([("", "r\n"), ("empty): ", "ask her\n")], Rejected(reason="ask her")),
+        ([("", "\x04")], Rejected(reason="rejected on the terminal")),
+        ([("", "v\n"), (UNSETTLED_PROMPT, "a\n")], Approved()),
+    ],
+    ids=["a", "y", "h", "h empty", "h no JSON", "h Ctrl-D", "r", "Ctrl-D", "v"],
+)
+async def test_a_call_that_was_interrupted(person, request_for, typed, decision):
+    asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS, unsettled=True)))
+    shown = await person.sees(UNSETTLED_PROMPT)
+    assert "mail.send was interrupted; make it again?" in shown
+    assert "whether it happened is not recorded" in shown
+    assert "copies = 2" in shown
+    await person.answers(*typed)
+    assert await asked == decision
+
+
+async def test_an_interrupted_call_is_neither_edited_nor_remembered(person, request_for):
+    asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS, unsettled=True)))
+    await person.sees(UNSETTLED_PROMPT)
+    for typed in ("e\n", "t\n", "s\n", "?\n"):
+        person.types(typed)
+        assert "h  it did happen" in await person.sees("stops the task\n> ")
+    person.types("a\n")
+    assert await asked == Approved()
+
+
+async def test_only_interrupted_calls_have_happened(person, request_for):
+    asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
+    await person.answers((PROMPT, "h\n"), ("stops the task\n> ", "a\n"))
+    assert await asked == Approved()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from delf.protocols.approval import ApprovalRequest, Approved, Decision, Edited, Rejected
+from delf.protocols.approval import ApprovalRequest, Approved, Decision, Edited, Rejected, Settled
 from delf_approval_terminal.edit import parse_arguments, parse_value
 from delf_approval_terminal.lines import LineCutError, Terminal
 from delf_approval_terminal.render import (
-    HELP,
-    SCRIPT_HELP,
     escape,
     fold,
+    help_text,
     request_text,
     style,
     value_lines,
@@ -21,6 +21,7 @@ from delf_approval_terminal.render import (
 from delf_approval_terminal.turns import Turns
 
 _PROMPT: Final = "> "
+_RESULT: Final = "what it returned, as JSON (empty for null): "
 _CUT: Final = "that line was longer than a terminal can take; nothing was changed"
 
 # A process has one terminal, whatever the number of its agents and event loops.
@@ -56,6 +57,7 @@ class _Question:
         self._request = request
         self._arguments: Mapping[str, Any] = dict(request.arguments)
         self._edited = False
+        self._is_call = request.code is None and not request.unsettled
 
     async def ask(self) -> Decision:
         self._terminal.forget_typed()
@@ -71,21 +73,22 @@ class _Question:
         match answer.lower():
             case "a" | "y" | "yes" | "approve":
                 return Edited(arguments=self._arguments) if self._edited else Approved()
-            case "t" | "task" if not self._edited and self._request.code is None:
+            case "t" | "task" if self._is_call and not self._edited:
                 return Approved(remember="task")
-            case "s" | "session" if not self._edited and self._request.code is None:
+            case "s" | "session" if self._is_call and not self._edited:
                 return Approved(remember="session")
             case "r" | "n" | "no" | "reject":
                 reason = None if ended else await self._line("reason (may be empty): ")
                 return Rejected(reason=reason or "rejected on the terminal")
-            case "e" | "edit" if self._request.code is None:
+            case "h" | "happened" if self._request.unsettled:
+                return await self._settle()
+            case "e" | "edit" if self._is_call:
                 await self._edit()
                 self._show()
             case "v" | "view":
                 self._show(whole=True)
             case _:
-                help_text = HELP if self._request.code is None else SCRIPT_HELP
-                self._terminal.write(f"{help_text}\n")
+                self._terminal.write(f"{help_text(self._request)}\n")
         return None
 
     def _show(self, *, whole: bool = False) -> None:
@@ -105,6 +108,16 @@ class _Question:
                 return await self._terminal.read(prompt)
             except LineCutError:
                 self._complain(_CUT)
+
+    async def _settle(self) -> Settled | None:
+        """What the call returned when it happened; None at Ctrl-D, to ask on."""
+        while (typed := await self._line(_RESULT)) is not None:
+            try:
+                return Settled(result=json.loads(typed or "null"))
+            except (ValueError, RecursionError):
+                self._complain('write JSON, with text in "quotes"')
+        self._show()
+        return None
 
     async def _edit(self) -> None:
         """Change arguments until an empty line, or Ctrl-D."""
@@ -167,6 +180,8 @@ def _outcome(decision: Decision) -> str:
             return style("approved for this session", "green")
         case Approved():
             return style("approved", "green")
+        case Settled():
+            return style("it did happen; it is not made again", "green")
         case Edited():
             return style("approved as edited", "green")
         case _:

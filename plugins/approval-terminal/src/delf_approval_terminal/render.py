@@ -29,6 +29,14 @@ a  run the script; calls of the actions named above pass while it runs, all othe
 r  do not run it; a reason is passed on to the model, which writes another
 Ctrl-D refuses, Ctrl-C stops the task"""
 
+UNSETTLED_MENU: Final = "a make it again · h it did happen · r reject · v view all · ? help"
+UNSETTLED_HELP: Final = """\
+a  make the call again, with these arguments
+h  it did happen: it is not made again, and the script gets the result that you type
+r  give it up; a reason is passed on to the script and the model
+v  show every argument in full
+Ctrl-D rejects, Ctrl-C stops the task"""
+
 _EFFECTS: Final = {
     "read": "it only reads",
     "write": "it changes data",
@@ -146,7 +154,7 @@ def request_text(
     mark = "red" if request.effect == "irreversible" else "yellow"
     more = f" · {waiting} more waiting" if waiting else ""
     effect = f"{request.effect}, {_EFFECTS.get(request.effect, '')}"
-    head = f"approval needed · {escape(request.action)} · {effect}{more}"
+    head = f"{_question(request)} · {effect}{more}"
     lines = [f"{style('┌', mark)} {style(piece, mark)}" for piece in fold(head, width - 2)]
     bar = style("│", mark)
     room = width - 3
@@ -166,9 +174,23 @@ def request_text(
     if edited:
         body.append("(edited by you)")
     lines += [f"{bar} {piece}" for line in body for piece in fold(line, room)]
-    menu = EDITED_MENU if edited else MENU
+    menu = UNSETTLED_MENU if request.unsettled else EDITED_MENU if edited else MENU
     lines += [f"{style('└', mark)} {piece}" for piece in fold(menu, room)]
     return "\n".join(lines) + "\n"
+
+
+def help_text(request: ApprovalRequest) -> str:
+    """What each answer to a request means."""
+    if request.code is not None:
+        return SCRIPT_HELP
+    return UNSETTLED_HELP if request.unsettled else HELP
+
+
+def _question(request: ApprovalRequest) -> str:
+    action = escape(request.action)
+    if request.unsettled:
+        return f"{action} was interrupted; make it again?"
+    return f"approval needed · {action}"
 
 
 def _script_head(request: ApprovalRequest) -> Iterator[str]:
@@ -203,6 +225,8 @@ def script_lines(code: str, width: int) -> list[str]:
 
 
 def _about(request: ApprovalRequest) -> Iterator[str]:
+    if request.unsettled:
+        yield "The call was begun when its process died; whether it happened is not recorded."
     if request.permission not in (request.action, request.action.rpartition(".")[2]):
         yield f"permission: {escape(request.permission)}"
     if request.description:
