@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.program import DELF, environment, write_recording
+from support.program import DELF, delf, environment, write_recording
 
 TOOLS = '''
+import os, signal
 from delf import Connection, action
 
 class Desk(Connection):
@@ -28,6 +31,8 @@ class Desk(Connection):
         """Close."""
         with open("sent.txt", "a") as file:
             file.write(f"closed {number}\\n")
+        if os.path.exists("die"):
+            os.kill(os.getpid(), signal.SIGKILL)
         return "closed"
 
 desk = Desk(name="desk")
@@ -61,6 +66,14 @@ def running(
     """A run of these scripts in a folder that has ``tools.py``."""
     llm = write_recording(here / "answers.jsonl", *scripts)
     command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--wait-approvals", *flags]
+    with _background(command, here, env) as run:
+        yield run
+
+
+@contextmanager
+def _background(
+    command: Sequence[str | Path], here: Path, env: Mapping[str, str] | None = None
+) -> Iterator[Run]:
     process = subprocess.Popen(
         command,
         cwd=here,
@@ -76,6 +89,26 @@ def running(
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+def killed_in_a_call(here: Path) -> str:
+    """The id of a task whose process was killed in ``desk.close(7)``, after it happened."""
+    llm = write_recording(here / "answers.jsonl", "print('answer:', await desk.close(7))")
+    (here / "die").touch()
+    flags = ("--tools", "tools.py", "--llm", llm, "--wait-approvals", "--approve", "ask")
+    done = delf("run", "x", *flags, cwd=here)
+    (here / "die").unlink()
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    (task,) = json.loads(delf("runs", "list", "--json", cwd=here).stdout)
+    assert task["state"] == "interrupted"
+    return task["task_id"]
+
+
+@contextmanager
+def resuming(here: Path, task: str, *flags: str) -> Iterator[Run]:
+    """``delf resume`` in the background."""
+    with _background([DELF, "resume", task, *flags], here) as run:
+        yield run
 
 
 def sent(here: Path) -> list[str]:

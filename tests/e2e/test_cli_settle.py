@@ -1,0 +1,129 @@
+"""A process is killed in a call that writes; whether it happened is for a person to say."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support.program import DELF, delf, environment
+from support.terminal import TerminalProcess
+from support.waiting import TOOLS, killed_in_a_call, resuming, running, sent
+
+pytestmark = pytest.mark.timeout(120)
+
+RESULT = "as JSON (empty for null): "
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    tools = TOOLS.replace('Desk(name="desk")', 'Desk(name="desk", confirm="send")')
+    (tmp_path / "tools.py").write_text(tools)
+    return tmp_path
+
+
+def approvals(here: Path, *arguments: str):
+    return delf("approvals", *arguments, cwd=here)
+
+
+# -- from another process ---------------------------------------------------------------------
+
+
+def test_what_is_shown_of_it(here):
+    task = killed_in_a_call(here)
+    with resuming(here, task) as run:
+        name = run.request()
+        assert "again? desk.close(number=7)" in approvals(here, "list").stdout
+        shown = approvals(here, "show", name).stdout
+        assert "This call was begun when its process died." in shown
+        data = json.loads(approvals(here, "show", name, "--json").stdout)
+        assert (data["unsettled"], data["effect"]) == (True, "write")
+        refused = approvals(here, "edit", name, "number=8")
+        assert refused.returncode == 1
+        assert "the arguments of a call that was begun cannot be changed" in refused.stderr
+        assert "settle says that it did happen" in refused.stderr
+    assert sent(here) == ["closed 7"]
+
+
+@pytest.mark.parametrize(
+    ("decision", "answer", "done"),
+    [
+        (("settle", "--result", '"as recorded"'), "answer: as recorded\n", ["closed 7"]),
+        (("settle",), "answer: None\n", ["closed 7"]),
+        (("approve",), "answer: closed\n", ["closed 7", "closed 7"]),
+    ],
+    ids=["settle", "settle without result", "approve"],
+)
+def test_it_is_decided(here, decision, answer, done):
+    task = killed_in_a_call(here)
+    command, *more = decision
+    with resuming(here, task) as run:
+        said = approvals(here, command, run.request(), *more)
+        assert (said.returncode, said.stderr) == (0, "")
+        assert said.stdout.endswith("again? desk.close(number=7)\n")
+        status, out, err = run.end()
+    assert (status, out) == (0, answer), err
+    assert sent(here) == done
+    again = delf("resume", task, cwd=here)
+    assert (again.returncode, again.stdout) == (0, answer), "a task that is over stays as it was"
+    assert sent(here) == done
+
+
+def test_it_is_given_up(here):
+    task = killed_in_a_call(here)
+    with resuming(here, task, "--set", "agent.retry_count=0") as run:
+        said = approvals(here, "reject", run.request(), "--reason", "ask Ada")
+        assert said.returncode == 0
+        status, _, err = run.end()
+    assert status == 1
+    assert "desk.close was rejected: ask Ada" in err
+    assert sent(here) == ["closed 7"]
+
+
+def test_a_settlement_as_json(here):
+    task = killed_in_a_call(here)
+    with resuming(here, task) as run:
+        said = approvals(here, "settle", run.request(), "--result", "1", "--note", "seen", "--json")
+        data = json.loads(said.stdout)
+        assert (data["decision"], data["by"], data["reason"]) == ("settled", "cli", "seen")
+        assert run.end()[:2] == (0, "answer: 1\n")
+
+
+def test_a_result_that_is_no_json(here):
+    done = approvals(here, "settle", "req_x", "--result", "closed")
+    assert done.returncode == 2
+    assert "--result is no JSON; text needs quotes of its own" in done.stderr
+
+
+def test_a_call_that_was_not_begun_cannot_have_happened(here):
+    with running(here, "print(await desk.send('ada'))") as run:
+        name = run.request()
+        refused = approvals(here, "settle", name)
+        assert refused.returncode == 1
+        assert "only a call that was interrupted can have happened before" in refused.stderr
+        assert approvals(here, "approve", name).returncode == 0
+        assert run.end()[:2] == (0, "sent to ada\n")
+
+
+# -- on a terminal ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer", "done"),
+    [
+        ((("? help\n> ", "h\n"), (RESULT, '"by hand"\n')), "answer: by hand", 1),
+        ((("? help\n> ", "h\n"), (RESULT, "\n")), "answer: None", 1),
+        ((("? help\n> ", "a\n"),), "answer: closed", 2),
+    ],
+    ids=["it did happen", "without a result", "again"],
+)
+def test_on_a_terminal(here, keys, answer, done):
+    task = killed_in_a_call(here)
+    command = [DELF, "resume", task]
+    with TerminalProcess(command, env=environment(), cwd=here) as terminal:
+        terminal.expect("desk.close was interrupted; make it again?")
+        for prompt, typed in keys:
+            terminal.expect(prompt)
+            terminal.send(typed)
+        terminal.expect(answer)
+        assert terminal.wait() == 0
+    assert sent(here) == ["closed 7"] * done
