@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.program import DELF, delf, environment
-from support.waiting import TOOLS, Run, running, sent
+from support.waiting import FREE_TO_CLOSE, Run, running, sent
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -21,8 +21,7 @@ print(await desk.send("ada"))
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    tools = TOOLS.replace('Desk(name="desk")', 'Desk(name="desk", confirm="send")')
-    (tmp_path / "tools.py").write_text(tools)
+    (tmp_path / "tools.py").write_text(FREE_TO_CLOSE)
     return tmp_path
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from support.program import DELF, delf, environment
 from support.terminal import TerminalProcess
-from support.waiting import TOOLS, killed_in_a_call, resuming, running, sent
+from support.waiting import FREE_TO_CLOSE, killed_in_a_call, resuming, running, sent
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -16,8 +16,7 @@ RESULT = "as JSON (empty for null): "
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    tools = TOOLS.replace('Desk(name="desk")', 'Desk(name="desk", confirm="send")')
-    (tmp_path / "tools.py").write_text(tools)
+    (tmp_path / "tools.py").write_text(FREE_TO_CLOSE)
     return tmp_path
 
 
@@ -30,8 +29,10 @@ def approvals(here: Path, *arguments: str):
 
 def test_what_is_shown_of_it(here):
     task = killed_in_a_call(here)
+    assert delf("runs", "show", task, cwd=here).stdout.endswith(f"\nhint: delf resume {task}\n")
     with resuming(here, task) as run:
         name = run.request()
+        assert "hint: delf resume" not in delf("runs", "show", task, cwd=here).stdout
         assert "again? desk.close(number=7)" in approvals(here, "list").stdout
         shown = approvals(here, "show", name).stdout
         assert "This call was begun when its process died." in shown

@@ -37,6 +37,8 @@ class Desk(Connection):
 
 desk = Desk(name="desk")
 '''
+FREE_TO_CLOSE = TOOLS.replace('Desk(name="desk")', 'Desk(name="desk", confirm="send")')
+"""The same where ``close`` needs no approval."""
 
 
 class Run:

@@ -1,6 +1,7 @@
 """What scripts, hosts and engines do at their worst."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from delf.testing.contracts.bench import Bench, done
 from delf.testing.scripts import RecordingScriptHost
 from delf_sandbox_docker.backend import DockerBackend
 from delf_sandbox_docker.engine import LABEL, LABEL_OWNER, Engine, owner
+from support.commands import check_object, json_tables
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(90)]
 
@@ -387,3 +389,9 @@ async def test_the_command(docker_engine):
     assert "up to date" in await asyncio.to_thread(delf, "build", *base)
     assert "built" in await asyncio.to_thread(delf, "status", *base)
     assert "removed 0 images" in await asyncio.to_thread(delf, "prune")
+    tables = json_tables()
+    for words in (("build", *base), ("status", *base), ("prune",)):
+        data = json.loads(await asyncio.to_thread(delf, *words, "--json"))
+        check_object(data, tables[f"delf sandbox {words[0]}"])
+        for image in data.get("images", ()):
+            check_object(image, tables["image"])

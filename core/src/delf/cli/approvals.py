@@ -38,6 +38,7 @@ def approvals() -> None:
     delf approvals approve 3f9a
     delf approvals reject 3f9a --reason "wrong customer"
     delf approvals edit 3f9a amount=20
+    delf approvals settle 3f9a --result '"paid"'
     """  # noqa: D301 - click's mark for lines that stay as they are
 
 
@@ -57,7 +58,7 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
         click.echo(line)
 
 
-@approvals.command("show")
+@approvals.command("show", short_help="Show a request in full.")
 @request_argument
 @as_json_option
 @click.pass_context
@@ -110,7 +111,7 @@ def reject(ctx: click.Context, request_id: str, reason: str, as_json: bool) -> N
     _answer(ctx, request_id, lambda _: Rejected(reason=reason), as_json=as_json)
 
 
-@approvals.command("settle")
+@approvals.command("settle", short_help="Say that an interrupted call did happen.")
 @request_argument
 @click.option("--result", metavar="JSON", help="What the call returned; the script gets it.")
 @click.option("--note", metavar="TEXT", help="A note for the journal.")
@@ -133,9 +134,9 @@ def settle(
     _answer(ctx, request_id, lambda _: decision, as_json=as_json)
 
 
-@approvals.command("edit")
+@approvals.command("edit", short_help="Let a call be made with other arguments.")
 @request_argument
-@click.argument("changes", metavar="KEY=VALUE", nargs=-1)
+@click.argument("changes", metavar="[KEY=VALUE]...", nargs=-1)
 @click.option(
     "--arguments", metavar="JSON", help="Arguments to change, as one object; before KEY=VALUE."
 )

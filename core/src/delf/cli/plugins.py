@@ -43,7 +43,7 @@ def plugins(ctx: click.Context, as_json: bool) -> None:
         _show(ctx, as_json)
 
 
-@plugins.command("list")
+@plugins.command("list", short_help="List the plugins.")
 @click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
 @program_options
 @click.pass_context

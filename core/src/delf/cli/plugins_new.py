@@ -102,7 +102,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     type=click.Path(path_type=Path),
     help="Where the package goes; delf-plugin-NAME by default.",
 )
-def new(name: str, kind: str, directory: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Write what was made as JSON.")
+def new(name: str, kind: str, directory: Path | None, as_json: bool) -> None:
     """Start a plugin: a package that works, with tests that pass.
 
     NAME is what users will type, as in `delf run … -c NAME`: small letters, digits and
@@ -110,7 +111,14 @@ def new(name: str, kind: str, directory: Path | None) -> None:
     """
     fields = fields_of(name, kind)
     target = directory if directory is not None else Path(fields["distribution"])
-    write_package(target, render(kind, fields))
+    files = render(kind, fields)
+    write_package(target, files)
+    if as_json:
+        from delf.cli.output import json_text
+
+        made = {"name": fields["name"], "kind": kind, "distribution": fields["distribution"]}
+        click.echo(json_text({**made, "directory": str(target), "files": list(files)}, indent=2))
+        return
     click.echo(f"{target} has the {kind} {fields['name']!r}. Next:\n")
     click.echo(f"  cd {target}")
     click.echo('  pip install -e ".[test]"')

@@ -58,7 +58,14 @@ def runs() -> None:
 @click.option("--state", type=click.Choice(_STATES), help="Only tasks in this state.")
 @click.option("--text", metavar="TEXT", help="Only tasks that hold this text.")
 @click.option("--since", callback=_age, metavar="AGE", help="Only tasks of the last 2h, 7d, …")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="At most so many tasks.",
+)
 @as_json_option
 @click.pass_context
 def list_command(
@@ -132,6 +139,9 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
         click.echo(f"\n{click.style('error:', fg='red', bold=True)} {render.visible(task.error)}")
     if ended is not None and ended.text.strip():
         click.echo(f"\n{_lines(ended.text.strip())}")
+    if task.state == "interrupted":
+        name = render.visible(task.task_id)
+        click.echo(f"\n{click.style('hint:', fg='cyan', bold=True)} delf resume {name}")
 
 
 @runs.command("events")

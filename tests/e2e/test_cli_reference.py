@@ -1,0 +1,283 @@
+"""``docs/cli.md`` says what the program does: every command, its help, its JSON."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from delf.cli.main import COMMANDS, cli
+from support.commands import (
+    PAGE,
+    check_object,
+    commands,
+    documented,
+    json_tables,
+    options_of,
+    with_help,
+)
+from support.program import DELF, delf, environment, write_recording
+from support.waiting import FREE_TO_CLOSE, TOOLS, killed_in_a_call, resuming, running
+
+pytestmark = pytest.mark.timeout(120)
+
+TEXT = PAGE.read_text(encoding="utf-8")
+TABLES = json_tables(TEXT)
+ALL = commands()
+OF_DOCKER = {"delf sandbox build", "delf sandbox status", "delf sandbox prune", "image"}
+"""Checked where an engine is: ``tests/plugins/sandbox_docker``."""
+
+
+def section(words: str) -> str:
+    """What the page says about a command."""
+    found = re.search(rf"^##+ {words}\n(.*?)(?=^##|\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"{PAGE.name} has no section {words!r}"
+    return found[1]
+
+
+# -- help ---------------------------------------------------------------------------------------
+
+
+def test_the_help_on_the_page_is_that_of_the_program():
+    assert with_help(TEXT) == TEXT, "cd tests && ../.venv/bin/python -m support.commands"
+
+
+def test_every_command_has_a_section():
+    assert documented(TEXT) == [words for words in documented(TEXT) if words in ALL]
+    assert sorted(documented(TEXT)) == sorted(ALL)
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_a_section_has_an_example(words):
+    examples = re.findall(
+        r"^```(?:sh|console)\n(.*?)^```", section(words), re.MULTILINE | re.DOTALL
+    )
+    assert any(
+        re.search(rf"^(?:\$ |echo .*\| )?{words}\b", line, re.MULTILINE) for line in examples
+    )
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_help(words):
+    result = CliRunner().invoke(cli, [*words.split()[1:], "--help"], terminal_width=100)
+    assert (result.exit_code, result.stderr) == (0, "")
+    text = " ".join(result.stdout.split())
+    assert text.startswith(f"Usage: {words} ")
+    for option in options_of(ALL[words]):
+        assert f"{option.names} {option.meaning}" in text
+    if isinstance(ALL[words].command, click.Group):
+        assert "…" not in text.partition("Commands:")[2]
+        assert "..." not in text.partition("Commands:")[2], "a summary was cut"
+
+
+ALL_HELP = """
+import contextlib, io, json, sys
+from delf.cli.main import cli
+for words in {words!r}:
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert cli.main([*words.split()[1:], "--help"], standalone_mode=False) == 0, words
+print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
+"""
+
+
+def test_help_of_the_core_imports_nothing_heavy(tmp_path):
+    words = [words for words in ALL if words.split()[1:2] and words.split()[1] in COMMANDS]
+    code = ALL_HELP.format(words=words)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert not set(json.loads(done.stdout)) & {"pydantic", "rich", "sqlalchemy", "prompt_toolkit"}
+
+
+# -- completion ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_has_a_script_for(shell, tmp_path):
+    assert f"_DELF_COMPLETE={shell}_source delf" in section("Completion")
+    env = environment(_DELF_COMPLETE=f"{shell}_source")
+    done = subprocess.run([DELF], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert f"{shell}_complete" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("delf ru", {"run", "runs"}),
+        ("delf run --appr", {"--approve"}),
+        ("delf run --approve ", {"ask", "all", "none"}),
+        ("delf runs list --state d", {"done"}),
+        ("delf approvals s", {"settle", "show"}),
+        ("delf approvals show ", set()),
+    ],
+)
+def test_completion(typed, offered, tmp_path):
+    words = typed.split(" ")
+    env = environment(
+        _DELF_COMPLETE="bash_complete", COMP_WORDS=typed, COMP_CWORD=str(len(words) - 1)
+    )
+    done = subprocess.run([DELF], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert {line.partition(",")[2] for line in done.stdout.split()} == offered
+
+
+# -- JSON ---------------------------------------------------------------------------------------
+
+ADD = '''
+from delf import tool
+
+@tool(effect="read", confirm=False)
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+'''
+OF_TASKS = {
+    *("delf run", "delf resume", "trace", "call", "event", "delf runs events", "delf runs list"),
+    *("delf runs show", "delf runs code", "delf runs export", "delf runs prune"),
+}
+OF_APPROVALS = {
+    f"delf approvals {name}" for name in ("list", "show", "approve", "reject", "edit", "settle")
+}
+OF_THE_REST = {
+    *("delf demo", "delf chat", "delf doctor", "finding", "delf inspect", "method", "setting"),
+    *("delf plugins", "delf plugins list", "delf plugins new"),
+}
+
+
+def test_every_json_output_has_a_table_and_a_test():
+    writing = {words for words, ctx in ALL.items() if "--json" in [o.flag for o in options_of(ctx)]}
+    assert writing - set(TABLES) == set()
+    assert set(TABLES) == OF_TASKS | OF_APPROVALS | OF_THE_REST | OF_DOCKER
+
+
+def written(here: Path, *arguments: str) -> Any:
+    done = delf(*arguments, cwd=here)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def checked(name: str, values: Any) -> None:
+    """See that objects are as the page says, and that there are any."""
+    assert values
+    for value in values:
+        check_object(value, TABLES[name])
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    return tmp_path
+
+
+def test_json_of_tasks(here):
+    (here / "add.py").write_text(ADD)
+    llm = write_recording(here / "add.jsonl", "print(await add(1, 2))")
+    task = ("run", "x", "--tools", "add.py", "--llm", llm)
+    response = written(here, *task, "--json")
+    checked("delf run", [response])
+    checked("trace", [response["trace"]])
+    checked("call", response["trace"]["tool_calls"])
+    name = response["trace"]["task_id"]
+    resumed = written(here, "resume", name, "--json")
+    checked("delf resume", [resumed])
+    checked("trace", [resumed["trace"]])
+    lines = delf(*task, "--events", cwd=here).stdout.splitlines()
+    checked("event", map(json.loads, lines))
+    listed = written(here, "runs", "list", "--json")
+    checked("delf runs list", listed)
+    shown = written(here, "runs", "show", name, "--json")
+    assert set(shown) == set(TABLES["delf runs list"]) | set(TABLES["delf runs show"])
+    check_object({key: shown[key] for key in TABLES["delf runs show"]}, TABLES["delf runs show"])
+    checked("trace", [shown["trace"]])
+    lines = delf("runs", "events", name, "--json", cwd=here).stdout.splitlines()
+    checked("delf runs events", map(json.loads, lines))
+    checked("delf runs code", written(here, "runs", "code", name, "--json"))
+    exported = written(here, "runs", "export", name)
+    checked("delf runs export", [exported])
+    checked("delf runs list", [exported["task"]])
+    checked("event", exported["events"])
+    pruned = written(here, "runs", "prune", "--keep", "1", "--json")
+    checked("delf runs prune", [pruned])
+    assert pruned["tasks"] == [name]
+
+
+def test_json_of_a_task_that_fails_has_the_same_fields(here):
+    llm = write_recording(here / "bad.jsonl", *["1 / 0"] * 5)
+    for arguments, status in ((("--llm", llm), 1), (("-c", "nope", "--llm", llm), 2)):
+        done = delf("run", "x", *arguments, "--json", cwd=here)
+        assert done.returncode == status
+        checked("delf run", [json.loads(done.stdout)])
+    (task,) = written(here, "runs", "list", "--json")
+    assert task["state"] == "error"
+    checked("delf runs list", [task])
+
+
+def test_json_of_approvals(here):
+    calls = "await asyncio.gather(desk.close(1), desk.send('ada'), desk.send('bob'))"
+    with running(here, f"try:\n    {calls}\nexcept ApprovalRejected:\n    pass") as run:
+        names = [run.request() for _ in range(3)]
+        listed = written(here, "approvals", "list", "--json")
+        checked("delf approvals list", listed)
+        by_action = {str(item["arguments"]): item["request_id"] for item in listed}
+        assert sorted(by_action.values()) == sorted(names)
+        close = by_action["{'number': 1}"]
+        ada, bob = (name for name in names if name != close)
+        decided = {
+            "approve": written(here, "approvals", "approve", close, "--json"),
+            "edit": written(here, "approvals", "edit", ada, "to=eve", "--json"),
+            "reject": written(here, "approvals", "reject", bob, "--json"),
+        }
+        for command, data in decided.items():
+            checked(f"delf approvals {command}", [data])
+        run.end()
+    shown = written(here, "approvals", "show", close, "--json")
+    checked("delf approvals show", [shown])
+    assert set(shown["decided"]) == set(TABLES["delf approvals approve"]) - {"request_id"}
+
+
+def test_json_of_a_settlement(here):
+    (here / "tools.py").write_text(FREE_TO_CLOSE)
+    with resuming(here, killed_in_a_call(here)) as run:
+        name = run.request()
+        checked("delf approvals show", [written(here, "approvals", "show", name, "--json")])
+        checked("delf approvals settle", [written(here, "approvals", "settle", name, "--json")])
+        assert run.end()[0] == 0
+
+
+def test_json_of_what_is_there(here):
+    llm = write_recording(here / "chat.jsonl", "print('hello')")
+    doctor = written(here, "doctor", "--config", str(_config(here, llm)), "--json")
+    checked("delf doctor", [doctor])
+    checked("finding", doctor["findings"])
+    plain = written(here, "inspect", "sql", "--json")
+    checked("delf inspect", [plain])
+    checked("method", plain["methods"])
+    verbose = written(here, "inspect", "sql", "--verbose", "--json")
+    assert set(verbose) == {*TABLES["delf inspect"], "settings"}
+    assert set(verbose["methods"][0]) > set(TABLES["method"])
+    checked("setting", verbose["settings"])
+    for command in ("plugins", "plugins list"):
+        checked(f"delf {command}", written(here, *command.split(), "--json"))
+    checked("delf plugins new", [written(here, "plugins", "new", "tickets", "--json")])
+    assert (here / "delf-plugin-tickets" / "pyproject.toml").is_file()
+
+
+def _config(here: Path, llm: str) -> Path:
+    path = here / "delf.toml"
+    path.write_text(f"[agent]\nllm = {json.dumps(llm)}\n")
+    return path
+
+
+def test_json_of_conversations_and_of_the_demo(here):
+    llm = write_recording(here / "chat.jsonl", "print('hello')")
+    assert delf("chat", "--llm", llm, cwd=here, stdin="Say hello\n").returncode == 0
+    checked("delf chat", written(here, "chat", "--list", "--json"))
+    lines = delf("demo", "--recorded", "--approve", "all", "--json", cwd=here).stdout.splitlines()
+    assert len(lines) == 2
+    checked("delf demo", map(json.loads, lines))
