@@ -69,6 +69,14 @@ def test_it_is_decided(here, decision, answer, done):
     assert sent(here) == done
 
 
+def test_it_is_asked_about_even_where_all_is_approved(here):
+    task = killed_in_a_call(here)
+    with resuming(here, task, "--approve", "all") as run:
+        assert approvals(here, "settle", run.request(), "--result", "1").returncode == 0
+        assert run.end()[:2] == (0, "answer: 1\n")
+    assert sent(here) == ["closed 7"]
+
+
 def test_it_is_given_up(here):
     task = killed_in_a_call(here)
     with resuming(here, task, "--set", "agent.retry_count=0") as run:
@@ -119,11 +127,11 @@ def test_a_call_that_was_not_begun_cannot_have_happened(here):
 )
 def test_on_a_terminal(here, keys, answer, done):
     task = killed_in_a_call(here)
-    command = [DELF, "resume", task]
+    command = [DELF, "resume", task, "--approve", "all"]
     with TerminalProcess(command, env=environment(), cwd=here) as terminal:
         terminal.expect("desk.close was interrupted; make it again?")
         for prompt, typed in keys:
-            terminal.expect(prompt)
+            assert "starting" not in terminal.expect(prompt), "progress gives way to the question"
             terminal.send(typed)
         terminal.expect(answer)
         assert terminal.wait() == 0

@@ -40,12 +40,20 @@ class Narrator:
         show_code: Write each script.
         verbose: Write each step, model call and tool call.
         waits: Write how to answer the requests that nobody here is asked about.
+        asks: Whether there are others than those about interrupted calls.
     """
 
     def __init__(
-        self, screen: Screen, *, show_code: bool, verbose: bool, waits: bool = False
+        self,
+        screen: Screen,
+        *,
+        show_code: bool,
+        verbose: bool,
+        waits: bool = False,
+        asks: bool = True,
     ) -> None:
         self._screen = screen
+        self._asks = asks
         self._waits = waits
         self._show_code = show_code
         self._verbose = verbose
@@ -60,7 +68,7 @@ class Narrator:
                 self._scripts += 1
                 if self._show_code:
                     self._screen.script(event.code, self._scripts)
-            case ev.ApprovalRequested() if self._waits:
+            case ev.ApprovalRequested() if self._waits and (self._asks or event.unsettled):
                 name = event.request_id
                 say("approval needed", f"{event.action}; delf approvals show {name}")
             case ev.ApprovalDecided() if event.note is not None:
@@ -86,7 +94,7 @@ class LiveStatus:
 
     Args:
         console: A terminal.
-        asks: Whether approvals are asked for on this terminal.
+        asks: Whether approvals are asked for on this terminal; interrupted calls always are.
     """
 
     def __init__(self, console: Console, *, asks: bool) -> None:
@@ -141,10 +149,10 @@ class LiveStatus:
             case ev.CallFinished():
                 self._calls += 1
                 self._running.pop(event.call_id, None)
-            case ev.ApprovalRequested() if self._asks:
+            case ev.ApprovalRequested() if self._asks or event.unsettled:
                 self._waiting.add(event.request_id)
                 self.stop()
-            case ev.ApprovalDecided() if self._asks:
+            case ev.ApprovalDecided() if event.request_id in self._waiting:
                 self._waiting.discard(event.request_id)
                 if not self._waiting:
                     self.start()

@@ -224,7 +224,8 @@ def _do(setup: Setup, do: Work, options: Options, screen: output.Screen) -> Resp
         screen,
         show_code=options.show_code,
         verbose=options.verbose,
-        waits=asks and agent.config.wait_approvals and not sys.stdin.isatty(),
+        waits=agent.config.wait_approvals and not sys.stdin.isatty(),
+        asks=asks,
     )
     listeners: list[Callable[[Event], None]] = [narrator]
     listeners += [live] if live is not None else []

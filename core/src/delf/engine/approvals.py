@@ -213,7 +213,7 @@ class TaskApprovals:
             return Approved(reason="remembered")
         if decided is not None:
             return _recorded(decided)
-        async with self._watched_inbox():
+        async with self._watched_inbox(request):
             if asked is None:
                 await self._announce(request, call_id)
             else:
@@ -240,9 +240,10 @@ class TaskApprovals:
         return decision
 
     @asynccontextmanager
-    async def _watched_inbox(self) -> AsyncGenerator[None]:
-        inbox = self._shared.inbox
-        if inbox is None or self._shared.mode != "interactive":
+    async def _watched_inbox(self, request: ApprovalRequest) -> AsyncGenerator[None]:
+        inbox, mode = self._shared.inbox, self._shared.mode
+        asks = mode == "interactive" or (mode == "approve_all" and request.unsettled)
+        if inbox is None or not asks:
             yield
             return
         async with inbox.watched():
