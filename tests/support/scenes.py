@@ -27,7 +27,9 @@ PAGE: Final = ROOT / "docs/terminal.md"
 COLUMNS: Final = 100
 PROMPT: Final = "$ "
 CHAT_PROMPT: Final = "› "
-_VIEW: Final = re.compile(r"(<!-- terminal: ([\w-]+) -->\n```text\n).*?(^```$)", re.DOTALL | re.MULTILINE)
+_VIEW: Final = re.compile(
+    r"(<!-- terminal: ([\w-]+) -->\n```text\n).*?(^```$)", re.DOTALL | re.MULTILINE
+)
 _SECONDS: Final = 30.0
 
 TOOLS: Final = '''
