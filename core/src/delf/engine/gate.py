@@ -143,6 +143,7 @@ class Gate:
         return await self._reject(call, reason)
 
     async def _take_as_made(self, call: _Call, result: Any) -> CallAnswer:
+        result = self._redactor.value(result)
         try:
             encoded = self._encode(result)
         except UnsupportedValueError as error:

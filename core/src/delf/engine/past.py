@@ -127,6 +127,7 @@ class Past:
         self.scripts: dict[int, PastScript] = {}
         self.last_call = 0
         self._calls: dict[int, PastCall] = {}
+        self._callers: dict[int, PastScript] = {}
         self._asked: dict[str, PastCall] = {}
         self._plans: dict[str, PastScript] = {}
         script = PastScript(attempt=0)
@@ -179,7 +180,7 @@ class Past:
             case ev.CallStarted():
                 self._call(event, script).started = event
             case ev.CallFinished():
-                self._take_end(event, script)
+                self._take_end(event)
             case _:
                 pass
 
@@ -188,6 +189,7 @@ class Past:
         if past is None:
             past = PastCall(call_id=event.call_id, action=event.action, digest=event.digest)
             self._calls[event.call_id] = past
+            self._callers[event.call_id] = script
             self.last_call = max(self.last_call, event.call_id)
             script.calls.append(past)
         return past
@@ -206,7 +208,7 @@ class Past:
         elif past is not None:
             past.decision = event
 
-    def _take_end(self, event: ev.CallFinished, script: PastScript) -> None:
+    def _take_end(self, event: ev.CallFinished) -> None:
         self.last_call = max(self.last_call, event.call_id)
         past = self._calls.get(event.call_id)
         if past is None:
@@ -214,7 +216,7 @@ class Past:
             return
         past.finished = event
         if not past.was_given_up:
-            script.ends.append(event.call_id)
+            self._callers[event.call_id].ends.append(event.call_id)
 
 
 def _broken_off(events: Sequence[ev.Event]) -> frozenset[int]:
