@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -17,6 +18,7 @@ from delf import (
     Agent,
     Approved,
     Chat,
+    Edited,
     ReplayMismatch,
     Settled,
     ToolException,
@@ -429,3 +431,64 @@ async def test_a_result_that_a_person_gives_holds_no_secret(bench: Bench) -> Non
     async with bench.agent(world, lambda _: Settled(result=KEY), **options) as agent:
         response = (await agent.aresume(task)).raise_for_status()
     assert response.text == str(len("[redacted]"))
+
+
+async def test_a_second_life_sees_what_the_first_one_saw(bench: Bench, tmp_path: Path) -> None:
+    """Clock, chance, prints, files and what was approved with the script."""
+    deaths: list[int] = []
+
+    @tool(effect="read")
+    def kill() -> int:
+        """Kill every guest of this process, the first times."""
+        if len(deaths) < 2:
+            deaths.extend(guests()[:1])
+            for pid in guests():
+                os.kill(pid, signal.SIGKILL)
+        return len(deaths)
+
+    bench.model.writes(
+        "import time, uuid\nfrom datetime import datetime\n"
+        "stamp = f'{time.time_ns()} {uuid.uuid1()} {datetime.now()}'\nprint('one', stamp)\n"
+        "add_to_output_files('a.txt', stamp)\nawait send('a')\nlater = str(time.time())\n"
+        "try:\n    await asyncio.wait_for(hang(), 0.05)\nexcept TimeoutError:\n    print('late')\n"
+        "await kill()\nawait send(stamp + later)\nawait kill()\nawait send(stamp + later + 'b')\n"
+        "print('end', stamp)"
+    )
+
+    @tool(effect="write", confirm=False)
+    async def hang() -> None:
+        """Never come to an end."""
+        await asyncio.Event().wait()
+
+    world = World()
+    options = {"confirm_mode": "plan", "output_dir": str(tmp_path)}
+    async with bench.agent(world, more=[kill, hang], **options) as agent:
+        response = (await agent.arun("Write.")).raise_for_status()
+    stamp = (tmp_path / "a.txt").read_text()
+    assert len(deaths) == 2
+    assert [request.action for request in bench.asked] == ["script"]
+    assert response.text.splitlines() == [f"one {stamp}", "late", f"end {stamp}"]
+    first, second, third = world.writes
+    assert (first, f"{second}b") == ("sent a", third)
+    assert second.startswith(f"sent {stamp}")
+    events = await bench.journal.read(response.trace.task_id)
+    assert prints_of(events).strip() == response.text
+    assert os.listdir(tmp_path) == ["a.txt"]
+    assert sum(isinstance(e, ev.FileWritten) for e in events) == 1
+
+
+async def test_arguments_that_were_edited_to_a_secret_are_asked_for_again(bench: Bench) -> None:
+    """The journal does not have them; what it has in their place is no argument."""
+    bench.model.writes("print(await send('x'))")
+    options = {"providers": {"openai": KEY}}
+    world = World()
+    async with bench.agent(world, lambda _: Edited(arguments={"text": KEY}), **options) as agent:
+        task = (await agent.arun("Send.")).trace.task_id
+    events = await bench.journal.read(task)
+    place = next(i for i, e in enumerate(events) if isinstance(e, ev.ApprovalDecided))
+    for end, again in ((place + 1, Edited(arguments={"text": KEY})), (place + 2, Approved())):
+        world.writes.clear()
+        await bench.journal.ended_after(events[:end])
+        async with bench.agent(world, lambda _, again=again: again, **options) as agent:
+            await agent.aresume(task)
+        assert "sent [redacted]" not in world.writes

@@ -134,6 +134,8 @@ class Gate:
         match decision:
             case Settled(result=result):
                 return await self._take_as_made(call, result)
+            case Approved() if past.lost_arguments:
+                reason = "its edited arguments held a secret, which the journal does not have"
             case Approved():
                 return await self._make(call, begun=True)
             case Edited():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from delf import events as ev
+from delf.engine.redaction import REDACTED
 from delf.protocols.sandbox import CallAnswer, Raised, Returned, Told
 
 _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
@@ -57,6 +58,12 @@ class PastCall:
         """Whether the script cancelled it, so that it never had an answer."""
         return self.finished is not None and self.finished.status == "cancelled"
 
+    @property
+    def lost_arguments(self) -> bool:
+        """Whether it was edited to arguments with a secret, which the journal does not have."""
+        decision = self.decision
+        return decision is not None and REDACTED in repr(decision.arguments)
+
     def question_of(
         self, *, unsettled: bool
     ) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
@@ -67,7 +74,7 @@ class PastCall:
                 have been made since.
         """
         if not unsettled:
-            return self.request, self.decision
+            return (None, None) if self.lost_arguments else (self.request, self.decision)
         if self.settlement is None:
             return self.question, None
         if self.settlement.decision == "approved":
