@@ -121,7 +121,6 @@ def _with_parts(real: Callable[..., str], place: int) -> Callable[..., str]:
 
 def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
     """``datetime.date`` and ``datetime.datetime`` whose clock is the script's."""
-
     real: dict[type, type] = {}
 
     class Alike(abc.ABCMeta):
