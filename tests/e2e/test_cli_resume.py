@@ -82,6 +82,24 @@ def test_a_secret_option_is_given_again(here: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "closed\nsent to ada\n")
 
 
+def test_a_secret_in_another_option_is_given_again(here: Path) -> None:
+    flags = ("--base-url", "http://ada:planted-0123456789@127.0.0.1:9/v1")
+    task, _ = killed_while_it_waits(here, *flags)
+    failed = delf("resume", task, cwd=here)
+    assert failed.returncode == 2
+    assert "give that option again" in failed.stderr
+
+
+def test_given_paths_are_those_of_the_present_folder(here: Path, tmp_path: Path) -> None:
+    task, _ = killed_while_it_waits(here)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "own.toml").write_text("")
+    flags = ("--config", "own.toml", "--approve", "all")
+    done = delf("resume", task, *flags, cwd=elsewhere)
+    assert (done.returncode, done.stdout) == (0, "closed\nsent to ada\n"), done.stderr
+
+
 def test_what_cannot_be_resumed(here: Path) -> None:
     unknown = delf("resume", "task_none", cwd=here)
     assert unknown.returncode == 1

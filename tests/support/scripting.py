@@ -14,6 +14,7 @@ from delf.protocols.sandbox import (
     Limits,
     Outcome,
     Returned,
+    ScriptStart,
     SessionSpec,
     ToolNames,
 )
@@ -38,6 +39,7 @@ class NotingHost:
     pieces: list[str] = field(default_factory=list[str])
     order: list[str] = field(default_factory=list[str])
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    script_start: ScriptStart = field(default_factory=ScriptStart)
     called: asyncio.Event = field(default_factory=asyncio.Event)
     spoke: asyncio.Event = field(default_factory=asyncio.Event)
 

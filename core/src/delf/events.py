@@ -50,13 +50,14 @@ class TaskStarted(_Event):
     """A task was accepted. ``origin`` names the agent.
 
     ``seed`` is what its scripts draw chance from; ``setup`` is what the program that runs it
-    needs to set up the same agent again.
+    needs to set up the same agent again. ``conversation`` is the one that it continues.
     """
 
     task: str
     origin: str = ""
     seed: str = ""
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    conversation: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

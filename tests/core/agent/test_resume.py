@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -13,9 +14,21 @@ from typing import Any
 
 import pytest
 
-from delf import Agent, Approved, ReplayMismatch, Settled, ToolException, UnknownTaskError, tool
+from delf import (
+    Agent,
+    Approved,
+    Chat,
+    Edited,
+    ReplayMismatch,
+    Settled,
+    ToolException,
+    UnknownTaskError,
+    tool,
+)
 from delf import events as ev
 from delf.engine.journal import MemoryJournal
+from delf.engine.past import PastCall
+from delf.errors import DelfError
 from delf.specs import JournalSpec
 from delf.testing.hosts import TestHost
 from delf.testing.models import ScriptedModel
@@ -298,3 +311,184 @@ async def test_a_sandbox_that_dies_is_replaced(bench: Bench) -> None:
     assert (world.writes, world.looks) == (["one", "two 10"], 1)
     assert len(response.trace.scripts) == 2
     assert "run once more" in response.trace.warnings[-1]
+
+
+KEY = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+async def test_a_printed_secret_is_no_new_text(bench: Bench, tmp_path: Path) -> None:
+    """It stands shorter in the journal; its rest must not be taken for something unsaid."""
+    (tmp_path / "notes.txt").write_text(f"the key: {KEY}\n")
+    bench.model.writes(
+        "(file,) = await files.list()\nprint(open(file['path']).read())\nawait look(1)\nprint('end')"
+    )
+    options = {"files": [str(tmp_path / "notes.txt")], "providers": {"openai": KEY}}
+    async with bench.agent(World(), **options) as agent:
+        whole = (await agent.arun("Read.")).raise_for_status()
+    events = await bench.journal.read(whole.trace.task_id)
+    assert KEY not in repr(events)
+    place = next(i for i, e in enumerate(events) if isinstance(e, ev.Printed))
+    await bench.journal.ended_after(events[: place + 1])
+    async with bench.agent(World(), **options) as agent:
+        (await agent.aresume(whole.trace.task_id)).raise_for_status()
+    assert prints_of(await bench.journal.read(whole.trace.task_id)) == prints_of(events)
+
+
+async def test_a_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None:
+    """What the models said after the script that dies is in the journal still."""
+    deaths: list[int] = []
+
+    def kill_guests() -> None:
+        for pid in guests():
+            os.kill(pid, signal.SIGKILL)
+            deaths.append(pid)
+
+    bench.model.writes(
+        "x = await look(1)\nprint('one')\nrerun(context='c', remaining='r')",
+        "print(await write(f'two {x}'))\nprint(await look(2))",
+    )
+    world = World()
+    async with bench.agent(world) as agent:
+        whole = (await agent.arun("Write.")).raise_for_status()
+        task = whole.trace.task_id
+        events = await bench.journal.read(task)
+        place = next(i for i, e in enumerate(events) if getattr(e, "action", "") == "write")
+        await bench.journal.ended_after(events[: place + 2])
+        answer = PastCall.answer
+
+        def dying(past: PastCall) -> Any:
+            if not deaths:
+                kill_guests()
+            return answer(past)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PastCall, "answer", dying)
+            response = (await agent.aresume(task)).raise_for_status()
+    assert deaths
+    assert (response.text, world.writes) == (whole.text, ["two 10"])
+    now = await bench.journal.read(task)
+    assert sum(isinstance(e, ev.ScriptGenerated) for e in now) == 2
+
+
+async def test_a_task_that_runs_is_not_resumed(bench: Bench) -> None:
+    bench.model.writes("print(await again())")
+    agents: list[Agent] = []
+    seen: list[ev.Event] = []
+
+    @tool(effect="read")
+    async def again() -> str:
+        """Resume the task that runs."""
+        try:
+            await agents[0].aresume(seen[0].task_id)
+        except DelfError as error:
+            return error.message
+        return "resumed"
+
+    async with bench.agent(World(), more=[again]) as agent:
+        agents.append(agent)
+        response = await agent.arun("Go.", timeout=10, listeners=[seen.append])
+    assert "is being worked on" in response.text
+
+
+async def test_it_goes_on_in_its_conversation(bench: Bench) -> None:
+    bench.model.writes("print(await look(1))")
+    chat = Chat()
+    async with bench.agent(World(), chat=chat) as agent:
+        whole = await agent.arun("Look.", conversation_id="other")
+    events = await bench.journal.read(whole.trace.task_id)
+    await bench.journal.ended_after(events[:-1])
+    chat = Chat()
+    async with bench.agent(World(), chat=chat) as agent:
+        (await agent.aresume(whole.trace.task_id)).raise_for_status()
+    assert [record.conversation for record in chat.conversations()] == ["other"]
+
+
+async def test_a_script_that_a_limit_cut(bench: Bench) -> None:
+    """Where it was cut depends on the machine: what it did not reach then is not done now."""
+    bench.model.writes("await write('a')\nawait write('b')\nawait write('c')\nprint('x' * 100)")
+    bench.model.writes("print(await look(1))")
+    world = World()
+    async with bench.agent(world, sandbox_config={"output_bytes": 50}) as agent:
+        whole = (await agent.arun("Write.")).raise_for_status()
+        task = whole.trace.task_id
+        events = await bench.journal.read(task)
+        keep = [e for e in events if getattr(e, "call_id", 0) != 3]
+        keep = [replace(e, seq=n) for n, e in enumerate(keep, 1)]
+        await bench.journal.ended_after(keep[:-1])
+        response = (await agent.aresume(task)).raise_for_status()
+    assert (response.text, world.writes) == (whole.text, ["a", "b", "c"])
+
+
+async def test_a_result_that_a_person_gives_holds_no_secret(bench: Bench) -> None:
+    bench.model.writes("print(len(await send('x')))")
+    world = World()
+    options = {"providers": {"openai": KEY}}
+    async with bench.agent(world, **options) as agent:
+        task = (await agent.arun("Send.")).trace.task_id
+    events = await bench.journal.read(task)
+    place = next(i for i, e in enumerate(events) if isinstance(e, ev.CallStarted))
+    await bench.journal.ended_after(events[: place + 1])
+    async with bench.agent(world, lambda _: Settled(result=KEY), **options) as agent:
+        response = (await agent.aresume(task)).raise_for_status()
+    assert response.text == str(len("[redacted]"))
+
+
+async def test_a_second_life_sees_what_the_first_one_saw(bench: Bench, tmp_path: Path) -> None:
+    """Clock, chance, prints, files and what was approved with the script."""
+    deaths: list[int] = []
+
+    @tool(effect="read")
+    def kill() -> int:
+        """Kill every guest of this process, the first times."""
+        if len(deaths) < 2:
+            deaths.extend(guests()[:1])
+            for pid in guests():
+                os.kill(pid, signal.SIGKILL)
+        return len(deaths)
+
+    bench.model.writes(
+        "import time, uuid\nfrom datetime import datetime\n"
+        "stamp = f'{time.time_ns()} {uuid.uuid1()} {datetime.now()}'\nprint('one', stamp)\n"
+        "add_to_output_files('a.txt', stamp)\nawait send('a')\nlater = str(time.time())\n"
+        "try:\n    await asyncio.wait_for(hang(), 0.05)\nexcept TimeoutError:\n    print('late')\n"
+        "await kill()\nawait send(stamp + later)\nawait kill()\nawait send(stamp + later + 'b')\n"
+        "print('end', stamp)"
+    )
+
+    @tool(effect="write", confirm=False)
+    async def hang() -> None:
+        """Never come to an end."""
+        await asyncio.Event().wait()
+
+    world = World()
+    options = {"confirm_mode": "plan", "output_dir": str(tmp_path)}
+    async with bench.agent(world, more=[kill, hang], **options) as agent:
+        response = (await agent.arun("Write.")).raise_for_status()
+    stamp = (tmp_path / "a.txt").read_text()
+    assert len(deaths) == 2
+    assert [request.action for request in bench.asked] == ["script"]
+    assert response.text.splitlines() == [f"one {stamp}", "late", f"end {stamp}"]
+    first, second, third = world.writes
+    assert (first, f"{second}b") == ("sent a", third)
+    assert second.startswith(f"sent {stamp}")
+    events = await bench.journal.read(response.trace.task_id)
+    assert prints_of(events).strip() == response.text
+    assert os.listdir(tmp_path) == ["a.txt"]
+    assert sum(isinstance(e, ev.FileWritten) for e in events) == 1
+
+
+async def test_arguments_that_were_edited_to_a_secret_are_asked_for_again(bench: Bench) -> None:
+    """The journal does not have them; what it has in their place is no argument."""
+    bench.model.writes("print(await send('x'))")
+    options = {"providers": {"openai": KEY}}
+    world = World()
+    async with bench.agent(world, lambda _: Edited(arguments={"text": KEY}), **options) as agent:
+        task = (await agent.arun("Send.")).trace.task_id
+    events = await bench.journal.read(task)
+    place = next(i for i, e in enumerate(events) if isinstance(e, ev.ApprovalDecided))
+    for end, again in ((place + 1, Edited(arguments={"text": KEY})), (place + 2, Approved())):
+        world.writes.clear()
+        await bench.journal.ended_after(events[:end])
+        async with bench.agent(world, lambda _, again=again: again, **options) as agent:
+            await agent.aresume(task)
+        assert "sent [redacted]" not in world.writes

@@ -234,3 +234,12 @@ def test_the_step_stands_in_the_timeline(make_agent, scripted_model: ScriptedMod
     asyncio.run(main())
     steps = [event.step for event in events if isinstance(event, StepFinished)]
     assert steps[0] == "setup"
+
+
+def test_a_task_that_waited_meanwhile_uses_it_too(make_agent, scripted_model) -> None:
+    """It was taken in before the set-up, and has its turn when that is done."""
+    scripted_model.says("look_up")
+    scripted_model.writes("print(await shop.look_up())", "print(await shop.look_up())")
+    agent = make_agent(Shop(), max_tasks=1)
+    names = [agent.submit("One."), agent.submit("Two.")]
+    assert [agent.wait(name, 30).text for name in names] == ["7", "7"]

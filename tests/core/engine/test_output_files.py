@@ -42,6 +42,22 @@ def test_a_task_that_was_stopped_right_after_a_file_does_not_write_it_twice(tmp_
     assert sorted(os.listdir(tmp_path)) == ["a-2.csv", "a.csv"]
 
 
+async def test_a_writer_that_fails_in_a_way_of_its_own_is_a_problem(
+    delf_host: TestHost, tmp_path: Path
+) -> None:
+    class Broken:
+        async def write(self, parts: object) -> bytes:
+            raise RuntimeError("as ever")
+
+    delf_host.provide(
+        FormatSpec(name="broken", factory="x:y", summary="x", endings=(), writes=(".brk",)), Broken
+    )
+    log = TaskLog("task_1", MemoryJournal(), ())
+    files = OutputFiles(OutputFolder(str(tmp_path)), Formats(delf_host), log)
+    files.take("a.brk", dumps({"sheet": [[1]]}), is_rows=True)
+    assert await files.settle() == ["'a.brk' cannot be made: RuntimeError: as ever"]
+
+
 def test_tasks_that_share_a_folder_do_not_share_files(tmp_path):
     folders = [OutputFolder(str(tmp_path)) for _ in range(3)]
     paths = [folder.write("a.csv", str(n).encode()) for n, folder in enumerate(folders)]

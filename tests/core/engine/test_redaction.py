@@ -91,6 +91,8 @@ def test_what_models_and_options_hold() -> None:
     assert {"key-1", "abc-1", "Bearer abc-1"} <= set(secrets_of_model(model))
     options = {"API_KEY": "a-1", "HOME": "/root", "DB_URL": "x://u:pw-1@h", "t": {"token": "b-2"}}
     assert set(secrets_of_options(options)) == {"a-1", "pw-1", "b-2"}
+    more = {"api_keys": ["l-1", "l-2"], "STORE_CONNECTION_STRING": "Key=c-3", "db_pass": "p-4"}
+    assert set(secrets_of_options(more)) == {"l-1", "l-2", "Key=c-3", "p-4"}
     assert not set(secrets_of_options({"PWD": "/home/ada/work", "OLDPWD": "/home/ada"}))
 
 

@@ -30,7 +30,8 @@ class Bench:
         self.pending = PendingRequests()
         self.log = TaskLog("task_1", MemoryJournal(), [self._seen])
         self.asked: asyncio.Queue[ApprovalRequested] = asyncio.Queue()
-        shared = Approvals("interactive", channels, 5.0, self.pending, **options)
+        timeout = options.pop("timeout", 5.0)
+        shared = Approvals("interactive", channels, timeout, self.pending, **options)
         order = TaskOrder(task="a task", timeout=60)
         self.approvals = shared.for_task(order, self.log, Slot(asyncio.Semaphore(5)))
         (self.bound,) = tools.actions
@@ -130,3 +131,36 @@ async def test_of_two_answers_the_first_counts():
     with pytest.raises(UnknownRequestError, match="it was answered"):
         pending.answer("req_1", Answer(Rejected(reason="no"), "two"))
     assert (await answer).by == "one"
+
+
+async def test_what_was_taken_as_an_answer_counts(tools):
+    """Even when the request expires in the same moment: whoever gave it was told that it does."""
+
+    class Late:
+        async def decide(self, request):
+            bench.pending.answer(request.request_id, Answer(Approved(), "cli"))
+            await asyncio.Event().wait()
+
+    bench = Bench(tools, [NamedChannel("late", Late())], timeout=0)
+    assert await bench.decide(1) == Approved()
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.decision, decided.by) == ("approved", "cli")
+
+
+async def test_nothing_is_taken_once_a_channel_has_said_no(tools):
+    refused = []
+
+    class Quick:
+        async def decide(self, request):
+            asyncio.current_task().add_done_callback(lambda _: answer(request.request_id))
+            return Rejected(reason="no")
+
+    def answer(name):
+        try:
+            bench.pending.answer(name, Answer(Approved(), "cli"))
+        except UnknownRequestError:
+            refused.append(name)
+
+    bench = Bench(tools, [NamedChannel("quick", Quick())])
+    decision = await bench.decide(1)
+    assert (decision == Approved()) != bool(refused)

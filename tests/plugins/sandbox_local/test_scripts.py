@@ -1,10 +1,11 @@
 """What scripts do in the real sandbox: every shape of Python that models write."""
 
+from datetime import date, datetime
 from textwrap import dedent
 
 import pytest
 
-from delf.protocols.sandbox import Done, Failed, Rerun
+from delf.protocols.sandbox import Done, Failed, Rerun, ScriptStart
 from support.scripting import NotingHost, local_session, run_script
 
 
@@ -551,3 +552,62 @@ async def test_an_unawaited_coroutine_is_found_in_every_script():
 async def test_a_huge_context_of_a_rerun_is_cut():
     outcome, _ = await run_script("rerun('c' * 100_000, 'r')", frame_bytes=60_000)
     assert isinstance(outcome, Rerun)
+
+
+DATES = """
+import copy, uuid
+from datetime import date, datetime, timedelta
+from abc import ABC
+
+found = await shop.find()
+at, day = found["at"], found["day"]
+
+
+class Day(date, ABC):
+    pass
+
+
+class Moment(datetime, Day):
+    pass
+
+
+def kind(value):
+    match value:
+        case Moment(): return "Moment"
+        case Day(): return "Day"
+        case datetime(): return "datetime"
+        case date(): return "date"
+
+
+print([kind(v) for v in (at, day, Day.today(), Moment.now(), date.today(), datetime.now())])
+print({type(v).__name__: type(v) in (date, datetime) for v in (at, day, at.date(), date.min)})
+print(isinstance(date(2020, 1, 1), Day), isinstance(Day(2020, 1, 1), date), issubclass(datetime, date))
+print(at < datetime.now(), datetime.now() - at > timedelta(0), copy.copy(at) == at)
+print(type(datetime.max - timedelta(1)) is datetime, repr(Day(2020, 1, 2)), repr(at))
+"""
+
+
+async def test_dates_are_as_everywhere():
+    async def find() -> dict[str, object]:
+        return {"at": datetime(2020, 5, 6, 7, 8), "day": date(2020, 5, 6)}
+
+    outcome, host = await run_script(DATES, NotingHost({"shop.find": find}))
+    assert isinstance(outcome, Done), outcome
+    assert host.text.splitlines() == [
+        "['datetime', 'date', 'Day', 'Moment', 'date', 'datetime']",
+        "{'datetime': True, 'date': True}",
+        "False True True",
+        "True True True",
+        "True Day(2020, 1, 2) datetime.datetime(2020, 5, 6, 7, 8)",
+    ]
+
+
+async def test_names_of_the_moment_come_from_the_seed_and_the_clock():
+    texts: list[str] = []
+    for _ in range(2):
+        host = NotingHost()
+        host.script_start = ScriptStart(seed="s", clock=tuple(range(10**18, 10**18 + 9)))
+        outcome, _ = await run_script("import uuid\nprint(uuid.uuid1(), uuid.getnode())", host)
+        assert isinstance(outcome, Done), outcome
+        texts.append(host.text)
+    assert texts[0] == texts[1]

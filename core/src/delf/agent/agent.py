@@ -206,8 +206,12 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentFacts, AgentTermina
         past = await runtime.take_up(task_id)
         if isinstance(past[-1], TaskFinished):
             return past_response(past, past[-1])
-        task = next((event.task for event in past if isinstance(event, TaskStarted)), "")
-        order = replace(self._order(task, timeout), task_id=task_id, past=past, **seen)
+        started = next((event for event in past if isinstance(event, TaskStarted)), None)
+        task, conversation_id = (
+            ("", None) if started is None else (started.task, started.conversation)
+        )
+        order = self._order(task, timeout, None if self.chat is None else conversation_id)
+        order = replace(order, task_id=task_id, past=past, **seen)
         return await self._run(runtime, order)
 
     def submit(

@@ -29,6 +29,11 @@ class ChatTurns:
         self._chat = chat
         self._conversation = conversation
 
+    @property
+    def conversation_id(self) -> str:
+        """Which conversation it is."""
+        return self._conversation
+
     async def begin(self, summarise: Summarise, warn: Warn) -> History:
         """Load what a task is shown; what is over ``keep`` is summarised first.
 

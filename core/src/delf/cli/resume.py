@@ -91,6 +91,7 @@ def _as_before(state: State, options: Options, record: Mapping[str, Any]) -> Opt
 
     if not record:
         return options  # not of the command line: the options given now describe the agent
+    options = _with_whole_paths(state, options)
     folder = str(record["folder"])
     try:
         os.chdir(folder)
@@ -100,6 +101,13 @@ def _as_before(state: State, options: Options, record: Mapping[str, Any]) -> Opt
         ) from None
     state.config = state.config or record["config"]
     flags = {name: value for name, value in options.flags.items() if value is not None}
+    for name, value in record["flags"].items():
+        if name not in flags and REDACTED in repr(value):
+            raise ConfigurationError(
+                f"the option of the task that sets {name!r} holds a secret, which the journal "
+                "does not keep",
+                hint="give that option again",
+            )
     overrides = [*record["overrides"], *options.overrides]
     held = [text for text in record["overrides"] if REDACTED in text]
     given = {text.partition("=")[0] for text in options.overrides}
@@ -118,3 +126,14 @@ def _as_before(state: State, options: Options, record: Mapping[str, Any]) -> Opt
         tool_files=options.tool_files or tuple(record["tool_files"]),
         overrides=tuple(overrides),
     )
+
+
+def _with_whole_paths(state: State, options: Options) -> Options:
+    """The options with paths that hold in any folder: they are those of the user's own."""
+    whole, flags = os.path.abspath, dict(options.flags)
+    state.config = state.config and whole(state.config)
+    for name in ("output_dir", "record"):
+        flags[name] = flags[name] and whole(flags[name])
+    flags["files"] = flags["files"] and [whole(file) for file in flags["files"]]
+    tools = tuple(whole(file) for file in options.tool_files)
+    return replace(options, flags=flags, tool_files=tools)

@@ -277,6 +277,8 @@ class TaskApprovals:
         try:
             async with self._slot.given_up():
                 settled = await self._first_answer(request, answer)
+                if not self._shared.pending.withdraw(request.request_id):
+                    settled = await answer  # whoever gave it was told that it counts
             how = type(settled.decision).__name__.lower()
         finally:
             self._shared.pending.close(request.request_id, how)

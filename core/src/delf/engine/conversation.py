@@ -40,6 +40,11 @@ class History:
 class Conversation(Protocol):
     """A conversation that tasks continue, several at once if need be."""
 
+    @property
+    def conversation_id(self) -> str:
+        """Which one it is."""
+        ...
+
     async def begin(self, summarise: Summarise, warn: Warn) -> History:
         """Load what a task is shown; older messages may be summarised first.
 

@@ -134,6 +134,8 @@ class Gate:
         match decision:
             case Settled(result=result):
                 return await self._take_as_made(call, result)
+            case Approved() if past.lost_arguments:
+                reason = "its edited arguments held a secret, which the journal does not have"
             case Approved():
                 return await self._make(call, begun=True)
             case Edited():
@@ -143,6 +145,7 @@ class Gate:
         return await self._reject(call, reason)
 
     async def _take_as_made(self, call: _Call, result: Any) -> CallAnswer:
+        result = self._redactor.value(result)
         try:
             encoded = self._encode(result)
         except UnsupportedValueError as error:

@@ -56,6 +56,8 @@ class TaskLog:
             kind: The event's class.
             fields: Its own fields; task, sequence number and time are added.
         """
+        if self.redactor:
+            fields = {name: self.redactor.value(value) for name, value in fields.items()}
         async with self._lock:
             if self._printed or self._readings:
                 await self._write_printed()
@@ -64,7 +66,8 @@ class TaskLog:
 
     def say(self, text: str) -> None:
         """Journal printed text soon, and before any other event."""
-        text = self._replay.unknown_part(text)
+        if self._replay.active:  # what is in the journal has its length without secrets
+            text = self._replay.unknown_part(self.redactor.text(text))
         if text:
             self._printed.append(text)
             self._flush_soon()
@@ -92,13 +95,11 @@ class TaskLog:
             self._readings.clear()
             await self._write(ClockRead, {"readings": readings})
         if self._printed:
-            text = "".join(self._printed)
+            text = self.redactor.text("".join(self._printed))
             self._printed.clear()
             await self._write(Printed, {"text": text})
 
     async def _write(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:
-        if self.redactor:
-            fields = {name: self.redactor.value(value) for name, value in fields.items()}
         seq = len(self.events) + 1
         event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
         try:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import filecmp
 import itertools
+import logging
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from delf.events import Event, FileWritten
 from delf.sandbox.guest.filenames import check_file_name
 from delf.values import loads
 
+_log = logging.getLogger(__name__)
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
 
@@ -194,6 +196,10 @@ class OutputFiles:
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or str(error)
                 self._problems.append(f"{name!r} cannot be written: {reason}")
+                return
+            except Exception as error:
+                _log.exception("the output file %r failed", name)
+                self._problems.append(f"{name!r} cannot be made: {type(error).__name__}: {error}")
                 return
         await self._log.record(FileWritten, label=name, path=path, size=len(content))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from delf import events as ev
+from delf.engine.redaction import REDACTED
 from delf.protocols.sandbox import CallAnswer, Raised, Returned, Told
 
 _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
@@ -57,6 +58,12 @@ class PastCall:
         """Whether the script cancelled it, so that it never had an answer."""
         return self.finished is not None and self.finished.status == "cancelled"
 
+    @property
+    def lost_arguments(self) -> bool:
+        """Whether it was edited to arguments with a secret, which the journal does not have."""
+        decision = self.decision
+        return decision is not None and REDACTED in repr(decision.arguments)
+
     def question_of(
         self, *, unsettled: bool
     ) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
@@ -67,7 +74,7 @@ class PastCall:
                 have been made since.
         """
         if not unsettled:
-            return self.request, self.decision
+            return (None, None) if self.lost_arguments else (self.request, self.decision)
         if self.settlement is None:
             return self.question, None
         if self.settlement.decision == "approved":
@@ -127,6 +134,7 @@ class Past:
         self.scripts: dict[int, PastScript] = {}
         self.last_call = 0
         self._calls: dict[int, PastCall] = {}
+        self._callers: dict[int, PastScript] = {}
         self._asked: dict[str, PastCall] = {}
         self._plans: dict[str, PastScript] = {}
         script = PastScript(attempt=0)
@@ -179,7 +187,7 @@ class Past:
             case ev.CallStarted():
                 self._call(event, script).started = event
             case ev.CallFinished():
-                self._take_end(event, script)
+                self._take_end(event)
             case _:
                 pass
 
@@ -188,6 +196,7 @@ class Past:
         if past is None:
             past = PastCall(call_id=event.call_id, action=event.action, digest=event.digest)
             self._calls[event.call_id] = past
+            self._callers[event.call_id] = script
             self.last_call = max(self.last_call, event.call_id)
             script.calls.append(past)
         return past
@@ -206,7 +215,7 @@ class Past:
         elif past is not None:
             past.decision = event
 
-    def _take_end(self, event: ev.CallFinished, script: PastScript) -> None:
+    def _take_end(self, event: ev.CallFinished) -> None:
         self.last_call = max(self.last_call, event.call_id)
         past = self._calls.get(event.call_id)
         if past is None:
@@ -214,7 +223,7 @@ class Past:
             return
         past.finished = event
         if not past.was_given_up:
-            script.ends.append(event.call_id)
+            self._callers[event.call_id].ends.append(event.call_id)
 
 
 def _broken_off(events: Sequence[ev.Event]) -> frozenset[int]:

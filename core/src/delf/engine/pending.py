@@ -79,6 +79,14 @@ class PendingRequests:
             pending = self._waiting.get(request_id)
         return None if pending is None else pending.request
 
+    def withdraw(self, request_id: str) -> bool:
+        """Take no answer to a request any more; False when one was taken already."""
+        with self._lock:
+            if self._waiting.pop(request_id, None) is None:
+                return False
+            self._settled[request_id] = "answered"
+            return True
+
     def close(self, request_id: str, how: str) -> None:
         """A request is settled, by whatever way.
 

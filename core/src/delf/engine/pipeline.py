@@ -56,8 +56,14 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
     if run.replay:
         await run.log.record(TaskResumed, origin=origin)
     else:
+        continued = None if run.conversation is None else run.conversation.conversation_id
         await run.log.record(
-            TaskStarted, task=run.task, origin=origin, seed=run.seed, setup=run.setup
+            TaskStarted,
+            task=run.task,
+            origin=origin,
+            seed=run.seed,
+            setup=run.setup,
+            conversation=continued,
         )
     if run.sandbox.warning:
         await run.log.record(Warned, message=run.sandbox.warning)

@@ -19,7 +19,9 @@ REDACTED: Final = "[redacted]"
 _MIN_LENGTH: Final = 8
 _LONG: Final = 16
 _NAME = re.compile(
-    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PWD|CREDENTIALS?|_DSN|_URL|AUTH)$", re.IGNORECASE
+    r"(?:(?:KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIAL|CONNECTION_STRING)S?"
+    r"|PASSWD|PWD|_PASS|_DSN|_URL|AUTH)$",
+    re.IGNORECASE,
 )
 _FOLDERS = frozenset({"PWD", "OLDPWD"})
 """Variables of every shell, which hold where it stands."""
@@ -158,6 +160,9 @@ def secrets_of_options(options: Mapping[str, Any]) -> Iterator[str]:
     for name, value in options.items():
         if isinstance(value, Mapping):
             yield from secrets_of_options(cast("Mapping[str, Any]", value))
+        elif isinstance(value, (list, tuple)):
+            for item in cast("list[Any]", value):
+                yield from secrets_of_options({name: item})
         elif isinstance(value, str) and "://" in value:
             yield from _passwords(value)
         elif isinstance(value, str) and _NAME.search(name) and name not in _FOLDERS:

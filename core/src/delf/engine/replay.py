@@ -16,6 +16,7 @@ from delf import events as ev
 from delf.engine.past import Past, PastCall, PastScript
 from delf.errors import ReplayMismatch
 from delf.messages import ModelReply, Purpose
+from delf.protocols.sandbox import LimitReached
 
 PATIENCE_SECONDS: Final = 10.0
 """How long a script may do nothing that the journal tells before it counts as another one."""
@@ -36,7 +37,7 @@ class Replay:
 
     def __init__(self, events: Sequence[ev.Event] = (), patience: float = PATIENCE_SECONDS) -> None:
         self.events = tuple(events)
-        self.mismatch: asyncio.Future[ReplayMismatch] | None = None
+        self._stopped: asyncio.Future[ReplayMismatch | LimitReached] | None = None
         self._patience = patience
         self._past = Past(self.events)
         self._script: PastScript | None = None
@@ -52,12 +53,12 @@ class Replay:
         Args:
             events: The task's events so far.
         """
+        before, self._past = self._past, Past(events)
         self._script = None
-        self._past = Past(events)
-        self._past.replies.clear()
-        for key in list(self._past.known):
+        self._past.replies = before.replies
+        for key in {*self._past.known, *before.known}:
             if key[0] not in _OF_SCRIPTS:
-                del self._past.known[key]
+                self._past.known[key] = before.known[key]
 
     # -- facts --------------------------------------------------------------------------
 
@@ -114,6 +115,8 @@ class Replay:
         script, self._script = self._script, None
         if script is None or status == "crashed":
             return
+        if status == "limit" and script.finished is not None and script.finished.status == "limit":
+            return  # how far it comes until then depends on the machine
         if script.expected:
             raise _mismatch(f"the script ended without the recorded {_named(script.expected[0])}")
         if script.finished is not None and script.finished.status != status:
@@ -153,6 +156,8 @@ class Replay:
         past = next((call for call in script.calls if call.digest == digest), None)
         if past is None:
             await self._until(lambda: not script.ends and not script.expected, None)
+            if script.finished is not None:
+                await self._end(script.finished)
             return None
         script.calls.remove(past)
         self._move()
@@ -165,6 +170,14 @@ class Replay:
             script.ends.popleft()
             self._move()
         return past
+
+    async def _end(self, finished: ev.ScriptFinished) -> None:
+        """A script goes on where the journal has its end: if a limit was that, it is again."""
+        if finished.status != "limit":
+            raise _mismatch(f"a script that was {finished.status!r} makes a further call")
+        message = finished.error or "a limit"
+        self._stop(LimitReached(limit="recorded", message=message, line=finished.line))
+        await asyncio.get_running_loop().create_future()  # until its sandbox is gone
 
     def _move(self) -> None:
         self._moved.set()
@@ -187,14 +200,16 @@ class Replay:
 
     def fail(self, error: ReplayMismatch) -> None:
         """End the task: its script is not the recorded one."""
-        if self.mismatch is not None and not self.mismatch.done():
-            self.mismatch.set_result(error)
+        self._stop(error)
 
-    def watch(self) -> asyncio.Future[ReplayMismatch]:
-        """Done when the script turned out to be another one."""
-        if self.mismatch is None:
-            self.mismatch = asyncio.get_running_loop().create_future()
-        return self.mismatch
+    def _stop(self, why: ReplayMismatch | LimitReached) -> None:
+        if self._stopped is not None and not self._stopped.done():
+            self._stopped.set_result(why)
+
+    def watch(self) -> asyncio.Future[ReplayMismatch | LimitReached]:
+        """Done when the script that runs turned out to be another one, or goes too far."""
+        self._stopped = asyncio.get_running_loop().create_future()
+        return self._stopped
 
 
 def _named(call: PastCall) -> str:

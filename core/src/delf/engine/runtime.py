@@ -120,6 +120,7 @@ class Runtime:
         )
         self._threads = ToolThreads(_TOOL_THREADS)
         self._running: set[asyncio.Task[FinishedTask]] = set()
+        self._at_work: set[str] = set()
         self._places = asyncio.Semaphore(parts.config.max_tasks)
         self._background: set[asyncio.Future[None]] = set()
         self._feeds: list[ObserverFeed] = []
@@ -233,6 +234,8 @@ class Runtime:
         work = asyncio.ensure_future(self._work(order))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
+        self._at_work.add(order.task_id)
+        work.add_done_callback(lambda _: self._at_work.discard(order.task_id))
         try:
             return await work
         except asyncio.CancelledError:
@@ -263,13 +266,23 @@ class Runtime:
 
         Raises:
             UnknownTaskError: When the journal does not have it.
-            DelfError: When a process that lives works on it.
+            DelfError: When this agent, or a process that lives, works on it.
         """
-        events = await self._journal.read(task_id)
-        if isinstance(self._journal, SupportsClaims) and not isinstance(events[-1], TaskFinished):
-            await self._journal.claim(task_id)
+        if task_id in self._at_work:
+            raise DelfError(f"task {task_id} is being worked on by this agent", hint="wait for it")
+        self._at_work.add(task_id)
+        events: Sequence[Event] = ()
+        try:
             events = await self._journal.read(task_id)
-        return events
+            if isinstance(events[-1], TaskFinished):
+                return events
+            if isinstance(self._journal, SupportsClaims):
+                await self._journal.claim(task_id)
+                events = await self._journal.read(task_id)
+            return events
+        finally:
+            if not events or isinstance(events[-1], TaskFinished):
+                self._at_work.discard(task_id)
 
     def _strategy_spec(self) -> StrategySpec:
         return self._host.spec(StrategySpec, self._config.strategy)

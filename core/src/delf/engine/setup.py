@@ -29,6 +29,7 @@ class SetUp:
     def __init__(self, tools: Toolset, connections: Sequence[ConnectionLike]) -> None:
         self.tools = tools
         self._left = [c for c in connections if isinstance(c, SupportsSetup) and c.needs_setup]
+        self._needed = bool(self._left)
         self._turn = asyncio.Lock()
 
     async def __call__(self, run: TaskRun) -> None:
@@ -36,15 +37,16 @@ class SetUp:
 
         When this task is cancelled meanwhile, the next that waits goes on with the rest.
         """
-        if not self._left:
+        if not self._needed:
             return
-        async with self._turn:
-            if self._left:
-                async with run.step("setup"):
-                    while self._left:
-                        await self._set_up(self._left[0], run)
-                        del self._left[0]
-        run.use_tools(self.tools.with_builtins_of(run.tools))
+        if self._left:
+            async with self._turn:
+                if self._left:
+                    async with run.step("setup"):
+                        while self._left:
+                            await self._set_up(self._left[0], run)
+                            del self._left[0]
+        run.use_tools(self.tools.with_builtins_of(run.tools))  # it may date from before
 
     async def _set_up(self, connection: SupportsSetup, run: TaskRun) -> None:
         try:

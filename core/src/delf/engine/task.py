@@ -22,6 +22,7 @@ from delf.engine.replay import Replay
 from delf.engine.sandboxes import ChosenSandbox
 from delf.engine.stubs import render_stubs
 from delf.engine.toolset import Toolset
+from delf.errors import ReplayMismatch
 from delf.events import SandboxOpened, Step, StepFinished, StepStarted
 from delf.messages import Message, ModelReply, ModelRequest
 from delf.protocols.memory import MemoryStore
@@ -169,15 +170,20 @@ class TaskRun:
     async def _run_script(self, session: SandboxSession, code: str) -> Outcome:
         if not self.replay.active:
             return await session.execute(code, self)
-        mismatch = self.replay.watch()
+        stopped = self.replay.watch()
         running = asyncio.ensure_future(session.execute(code, self))
         try:
-            await asyncio.wait({running, mismatch}, return_when=asyncio.FIRST_COMPLETED)
-            if mismatch.done():
-                raise mismatch.result()
-            return await running
+            await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not stopped.done():
+                return await running
+            why = stopped.result()
+            if isinstance(why, ReplayMismatch):
+                raise why
+            return why
         finally:
-            running.cancel()
+            if not running.done():
+                running.cancel()
+                await asyncio.wait({running})
 
     @property
     def session_alive(self) -> bool:

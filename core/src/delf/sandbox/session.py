@@ -347,8 +347,10 @@ class WireSession(asyncio.BufferedProtocol):
             self._spin.paid()
         elif self._loop.time() < self._look_until:
             self._loop.call_soon(self._look)
+            return
         else:
             self._spin.was_in_vain()
+        self._look_until = 0.0
 
     def _flush(self) -> None:
         if not self._out:
@@ -358,8 +360,9 @@ class WireSession(asyncio.BufferedProtocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
             if not self._calls and self._host is not None and self._spin.pays():
+                if not self._look_until:
+                    self._loop.call_soon(self._look)
                 self._look_until = self._loop.time() + SPIN_SECONDS
-                self._loop.call_soon(self._look)
             limits = self._spec.limits if self._spec is not None else None
             if limits and self._transport.get_write_buffer_size() > _unread_bytes(limits):
                 message = "the script left more answers unread than its memory could hold"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import abc
 import datetime as dt
 import hashlib
 import os
 import random
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 _MAX_READINGS = 1000
 """A script that looks at the clock more often, as in a loop that waits, sees the real time."""
 
+_uuid: Any = uuid
 _DAY = dt.date
 _MOMENT = dt.datetime
 
@@ -44,6 +47,8 @@ class World:
         self._past = deque(clock)
         self._left = _MAX_READINGS - len(clock)
         random.seed(seed)
+        node = hashlib.sha256(b"node/" + self._seed).digest()[:6]
+        _uuid._node, _uuid._last_timestamp = int.from_bytes(node) | 1 << 40, None
 
     def flush(self) -> None:
         """Send the looks at the clock that were not sent."""
@@ -79,6 +84,7 @@ class World:
         os.urandom = module._urandom = self.bytes
         module.Random.seed = _seeding(module.Random.seed, self.bytes)
         module.seed = module._inst.seed
+        _uuid._generate_time_safe = _uuid._UuidCreate = None  # of the system, with its own clock
         time.time_ns, time.time = self.now_ns, self.now
         for name in ("localtime", "gmtime", "ctime"):
             setattr(time, name, _with_time(getattr(time, name), self.now))
@@ -115,38 +121,40 @@ def _with_parts(real: Callable[..., str], place: int) -> Callable[..., str]:
 
 def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
     """``datetime.date`` and ``datetime.datetime`` whose clock is the script's."""
+    real: dict[type, type] = {}
 
-    class AnyDate(type):
+    class Alike(abc.ABCMeta):
+        """Takes the real ones for its own, as libraries make them; for no subclass, though."""
+
         def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, _DAY)
+            kind = real.get(cls)
+            return (
+                super().__instancecheck__(instance) if kind is None else isinstance(instance, kind)
+            )
 
         def __subclasscheck__(cls, subclass: type) -> bool:
-            return issubclass(subclass, _DAY)
+            kind = real.get(cls)
+            return (
+                super().__subclasscheck__(subclass) if kind is None else issubclass(subclass, kind)
+            )
 
-    class AnyMoment(type):
-        def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, _MOMENT)
-
-        def __subclasscheck__(cls, subclass: type) -> bool:
-            return issubclass(subclass, _MOMENT)
-
-    class date(_DAY, metaclass=AnyDate):  # noqa: N801 - the name that scripts see
+    class date(_DAY, metaclass=Alike):  # noqa: N801 - the name that scripts see
         __module__ = "datetime"
         __qualname__ = "date"
 
         def __repr__(self) -> str:
-            return _qualified(super().__repr__())
+            return _qualified(super().__repr__(), type(self) in real)
 
         @classmethod
         def today(cls) -> Any:
             return cls.fromtimestamp(now())
 
-    class datetime(_MOMENT, metaclass=AnyMoment):  # noqa: N801
+    class datetime(_MOMENT, metaclass=Alike):  # noqa: N801
         __module__ = "datetime"
         __qualname__ = "datetime"
 
         def __repr__(self) -> str:
-            return _qualified(super().__repr__())
+            return _qualified(super().__repr__(), type(self) in real)
 
         @classmethod
         def now(cls, tz: Any = None) -> Any:
@@ -160,11 +168,18 @@ def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
         def utcnow(cls) -> Any:
             return cls.fromtimestamp(now(), _UTC).replace(tzinfo=None)
 
-    return date, datetime
+        def date(self) -> Any:
+            return days(self.year, self.month, self.day)
+
+    days, moments = date, datetime
+    real |= {days: _DAY, moments: _MOMENT}
+    days.min, days.max = days(1, 1, 1), days(9999, 12, 31)
+    moments.min, moments.max = moments(1, 1, 1), moments(9999, 12, 31, 23, 59, 59, 999999)
+    return days, moments
 
 
 _UTC = dt.UTC
 
 
-def _qualified(text: str) -> str:
-    return text if text.startswith("datetime.") else f"datetime.{text}"
+def _qualified(text: str, is_of_module: bool) -> str:
+    return f"datetime.{text.removeprefix('datetime.')}" if is_of_module else text
