@@ -242,6 +242,7 @@ class Runtime:
 
     async def _work(self, order: TaskOrder) -> FinishedTask:
         slot = Slot(self._places)
+        self._parts.ledger.begin(order.task_id, order.past)
         run = await self._prepare(order, slot)
         strategy = cast("Strategy", self._host.resolve(self._strategy_spec())())
         async with slot.taken():
@@ -250,6 +251,7 @@ class Runtime:
                 result = await run_task(run, strategy, order.timeout, self._parts.agent_id)
             finally:
                 self._working -= 1
+        self._parts.ledger.end(order.task_id)
         return FinishedTask(result=result, run=run)
 
     async def take_up(self, task_id: str) -> Sequence[Event]:
