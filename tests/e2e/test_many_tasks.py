@@ -52,7 +52,10 @@ async def make_agent(
 
 
 async def test_each_has_its_own_process_and_output(make_agent: Callable[..., Agent]) -> None:
-    agent = make_agent(lambda n: SCRIPT.format(n=n), allowed_libs=["posix"])
+    def script(n: int) -> str:
+        return SCRIPT.format(n=n)
+
+    agent = make_agent(script, allowed_libs=["posix"])
     ids = [agent.submit(f"number {n}") for n in range(MANY)]
     responses = [await asyncio.to_thread(agent.wait, task_id) for task_id in ids]
     assert [response.error for response in responses if not response.status] == []
@@ -92,9 +95,12 @@ async def test_heavy_neighbours_do_not_keep_others_from_their_end(
         """A large argument."""
         return len(text)
 
+    def script(n: int) -> str:
+        return HEAVY.get(n, f"print(await nap({n}))")
+
     loop = asyncio.get_running_loop()
     agent = make_agent(
-        lambda n: HEAVY.get(n, f"print(await nap({n}))"),
+        script,
         tools=[nap, begun, big, take],
         sandbox_config={"cpu_seconds": 120},
         retry_count=0,

@@ -320,7 +320,11 @@ print(await look(1))
 @pytest.mark.parametrize("remember", ["task", "session"])
 async def test_what_was_to_be_remembered_is_not_asked_again(bench: Bench, remember: Any) -> None:
     bench.model.writes(ASKING)
-    first = bench.agent(World(), lambda _: Approved(remember=remember))
+
+    def decide(_: Any) -> Any:
+        return Approved(remember=remember)
+
+    first = bench.agent(World(), decide)
     async with first:
         events = await recorded(bench, first)
     assert sends_of(bench.asked) == 1
