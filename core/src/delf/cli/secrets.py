@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from delf.engine.redaction import Redactor, secrets_of_options
-from delf.errors import DelfError
 
 if TYPE_CHECKING:
     from delf.cli.state import State
@@ -26,7 +25,7 @@ def redactor_of(state: State) -> Redactor:
     known = list(secrets_of_options(os.environ))
     try:
         known += _secrets_of(state.load_project())
-    except DelfError:  # the configuration cannot be read, which is said elsewhere
+    except Exception:  # whatever it is, it is told already: this serves to tell of failures
         return Redactor(known)
     return Redactor(known)
 
