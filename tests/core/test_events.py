@@ -34,6 +34,7 @@ SAMPLES = {
     "CallStatus": "ok",
     "ScriptStatus": "done",
     "DecisionKind": "approved",
+    "Remember": "task",
 }
 
 

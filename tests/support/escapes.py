@@ -182,8 +182,8 @@ async def _run(backend: LocalBackend, name: str, target: _Target) -> str | None:
     ]
     if changed:
         return "; ".join(changed)[:300]
-    if scratch.exists():
-        return "its folder is left"
+    if scratch.exists() and any(scratch.iterdir()):
+        return "its files are left"
     if slowest > _SLOWEST_TURN:
         return f"held the host up for {slowest:.1f} s"
     return None

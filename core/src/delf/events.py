@@ -33,6 +33,7 @@ Step = Literal[
 ]
 CallStatus = Literal["ok", "error", "refused", "rejected", "cancelled"]
 ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled"]
+Remember = Literal["no", "task", "session"]
 DecisionKind = Literal["approved", "edited", "rejected", "expired", "settled"]
 
 
@@ -207,7 +208,8 @@ class ApprovalDecided(_Event):
     """A request was decided, by whom, and how.
 
     ``arguments`` are those of an edited call, ``result`` is that of a settled one, ``note`` is
-    the position of the answer in the journal's inbox, if it came from there.
+    the position of the answer in the journal's inbox, if it came from there. ``remember`` says
+    whether the same call needs no further approval in this task or session.
     """
 
     request_id: str
@@ -217,6 +219,7 @@ class ApprovalDecided(_Event):
     arguments: Mapping[str, Any] | None = None
     result: Any = None
     note: int | None = None
+    remember: Remember = "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

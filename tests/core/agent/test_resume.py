@@ -492,3 +492,80 @@ async def test_arguments_that_were_edited_to_a_secret_are_asked_for_again(bench:
         async with bench.agent(world, lambda _, again=again: again, **options) as agent:
             await agent.aresume(task)
         assert "sent [redacted]" not in world.writes
+
+
+async def recorded(bench: Bench, agent: Agent) -> Sequence[ev.Event]:
+    """The journal of a task that was done."""
+    done = (await agent.arun("x")).raise_for_status()
+    return await bench.journal.read(done.trace.task_id)
+
+
+def sends_of(requests: Sequence[Any]) -> int:
+    return sum(request.action == "send" for request in requests)
+
+
+ASKING = """
+print(await send("x"))
+print(await send("x"))
+print(await look(1))
+"""
+
+
+@pytest.mark.parametrize("remember", ["task", "session"])
+async def test_what_was_to_be_remembered_is_not_asked_again(bench: Bench, remember: Any) -> None:
+    bench.model.writes(ASKING)
+
+    def decide(_: Any) -> Any:
+        return Approved(remember=remember)
+
+    first = bench.agent(World(), decide)
+    async with first:
+        events = await recorded(bench, first)
+    assert sends_of(bench.asked) == 1
+    sent = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallFinished))
+    await bench.journal.ended_after(events[:sent])
+    async with bench.agent(World()) as second:
+        response = await second.aresume(events[0].task_id)
+    assert response.raise_for_status().text == "ok\nok\n10"
+    assert sends_of(bench.asked) == 1, "nobody was asked again"
+
+
+async def test_an_answer_that_counts_once_is_asked_for_again(bench: Bench) -> None:
+    bench.model.writes(ASKING)
+    async with bench.agent(World()) as first:
+        events = await recorded(bench, first)
+    sent = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallFinished))
+    await bench.journal.ended_after(events[:sent])
+    async with bench.agent(World()) as second:
+        (await second.aresume(events[0].task_id)).raise_for_status()
+    assert sends_of(bench.asked) == 3
+
+
+def priced(events: Sequence[ev.Event], cost_usd: float) -> list[ev.Event]:
+    return [
+        replace(event, cost_usd=cost_usd) if isinstance(event, ev.ModelReplied) else event
+        for event in events
+    ]
+
+
+async def test_what_it_cost_before_counts_against_the_budget(bench: Bench) -> None:
+    bench.model.writes("rerun(context='half', remaining='the rest')", "print(1)")
+    async with bench.agent(World()) as first:
+        events = await recorded(bench, first)
+    asked = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.RerunRequested))
+    await bench.journal.ended_after(priced(events[:asked], 0.75))
+    async with bench.agent(World(), budget_usd=0.5) as second:
+        response = await second.aresume(events[0].task_id)
+        assert second.total_cost_usd == 0.75
+    assert (response.status, response.cost_usd) == (False, 0.75)
+    assert "the budget of $0.5 is used up" in (response.error or "")
+
+
+async def test_a_task_that_asks_no_model_any_more_ends_over_its_budget(bench: Bench) -> None:
+    bench.model.writes("print(await look(1))")
+    async with bench.agent(World()) as first:
+        events = await recorded(bench, first)
+    written = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.ScriptGenerated))
+    await bench.journal.ended_after(priced(events[:written], 0.75))
+    async with bench.agent(World(), budget_usd=0.5) as second:
+        assert (await second.aresume(events[0].task_id)).raise_for_status().text == "10"

@@ -1,6 +1,7 @@
 """What surrounds scripts: processes, descriptors, folders, environment; and what they leave."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -26,9 +27,10 @@ SECRET = "a-secret-of-the-host-4f1c"
 def children_of(pid):
     """All living descendants."""
     found = []
-    for child in Path(f"/proc/{pid}/task").glob("*/children"):
-        for number in child.read_text().split():
-            found += [int(number), *children_of(int(number))]
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        for child in Path(f"/proc/{pid}/task").glob("*/children"):
+            for number in child.read_text().split():
+                found += [int(number), *children_of(int(number))]
     return found
 
 
@@ -160,7 +162,7 @@ async def test_nothing_is_left_after_many_sessions(tmp_path, monkeypatch):
         await session.aclose()
         await backend._filling
     assert len(os.listdir("/proc/self/fd")) == descriptors
-    assert len(list(tmp_path.glob("*/*"))) == 2
+    assert list(tmp_path.glob("*/*/*")) == []
     guests = children_of(backend._server._process.pid)
     assert len(guests) == 2
     await backend.aclose()
@@ -225,7 +227,7 @@ async def run_twice():
     return backend.aclose()
 
 
-async def test_the_folder_of_a_session_is_removed_with_it():
+async def test_the_folder_of_a_session_ends_with_it():
     async with local_session() as session:
         folder = Path(session.process.scratch)
         await session.execute(
@@ -233,7 +235,33 @@ async def test_the_folder_of_a_session_is_removed_with_it():
             NotingHost(),
         )
         assert (await session.execute("open('a/b/c').read()", NotingHost())).value == "x"
+        assert list(folder.iterdir()) == [], "it is in memory that only the script sees"
     assert not folder.exists()
+
+
+async def test_sessions_at_the_same_place_see_nothing_of_each_other():
+    backend = LocalBackend(pool_size=0)
+    first, second = [await backend.open(session_spec()) for _ in range(2)]
+    try:
+        await first.execute("open('mine', 'w').write('x')", NotingHost())
+        assert first.process.scratch == second.process.scratch
+        outcome = await second.execute(
+            "import pathlib\n[str(p) for p in pathlib.Path('.').iterdir()]", NotingHost()
+        )
+        assert outcome.value == []
+    finally:
+        await backend.aclose()
+
+
+async def test_on_the_disk_each_session_has_a_folder_of_its_own(on_disk):
+    backend = LocalBackend(pool_size=0)
+    first, second = [await backend.open(session_spec()) for _ in range(2)]
+    try:
+        assert first.process.scratch != second.process.scratch
+        await first.aclose()
+        assert not Path(first.process.scratch).exists()
+    finally:
+        await backend.aclose()
 
 
 async def test_a_folder_made_unreadable_is_removed_all_the_same():

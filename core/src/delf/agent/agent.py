@@ -204,8 +204,9 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentFacts, AgentTermina
         self, runtime: Runtime, task_id: str, timeout: float | None, **seen: Any
     ) -> Response:
         past = await runtime.take_up(task_id)
-        if isinstance(past[-1], TaskFinished):
-            return past_response(past, past[-1])
+        end = next((event for event in past if isinstance(event, TaskFinished)), None)
+        if end is not None:
+            return past_response(past, end)
         started = next((event for event in past if isinstance(event, TaskStarted)), None)
         task, conversation_id = (
             ("", None) if started is None else (started.task, started.conversation)

@@ -62,7 +62,7 @@ def chat(ctx: click.Context, **given: Any) -> None:
     state = state_of(ctx)
     rest = {"events": False, **given, "as_json": False}
     options = Options(flags=flags_of(given), **rest_of(rest))
-    log_to_stderr(debug=state.debug)
+    log_to_stderr(state)
     if given["list_them"]:
         _list(state, options, as_json=given["as_json"])
         return

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Final
 
 import click
@@ -43,22 +44,23 @@ def exit_status(error: BaseException) -> int:
     return USAGE if isinstance(error, ConfigurationError) else FAILED
 
 
-def report(error: BaseException, *, debug: bool = False) -> int:
+def report(error: BaseException, *, debug: bool = False, clean: Callable[[str], str] = str) -> int:
     """Say on stderr what went wrong.
 
     Args:
         error: What was raised, or what a task failed with.
         debug: Show the traceback, too.
+        clean: Takes secrets out of what is said.
 
     Returns:
         The exit status.
     """
     if debug:
-        traceback.print_exception(error, file=sys.stderr)
+        click.echo(clean("".join(traceback.format_exception(error))), err=True, nl=False)
     message, hint = _words(error)
-    say("error" if message != "interrupted" else "", message)
+    say("error" if message != "interrupted" else "", clean(message))
     if hint:
-        say("hint", hint)
+        say("hint", clean(hint))
     return exit_status(error)
 
 

@@ -93,11 +93,11 @@ class Program(LazyGroup):
         try:
             status = super().main(*args, standalone_mode=False, **extra) or errors.OK
         except (DelfError, click.ClickException, click.Abort) as error:
-            status = errors.report(error, debug=state.debug)
+            status = errors.report(error, debug=state.debug, clean=state.clean)
         except errors.InterruptedRunError as error:
             status = errors.report(error)
         except Exception as error:
-            status = errors.report(error, debug=state.debug)
+            status = errors.report(error, debug=state.debug, clean=state.clean)
         if standalone_mode:
             sys.exit(status)
         return status

@@ -53,7 +53,7 @@ def resume(ctx: click.Context, task_id: str, **given: Any) -> None:
     except DelfError as error:
         from delf.cli import errors
 
-        ctx.exit(errors.report(error, debug=state.debug))
+        ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
 
     def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
         return agent.aresume(name, **seen)

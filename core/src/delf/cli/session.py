@@ -109,7 +109,7 @@ def work_session(state: State, do: Work, options: Options) -> int:
         InterruptedRunError: When a signal stopped it.
         BrokenPipeError: When nobody reads stdout any more.
     """
-    log_to_stderr(debug=state.debug)
+    log_to_stderr(state)
     screen = output.Screen()
     try:
         setup = Setup.of(state, options)
@@ -118,11 +118,11 @@ def work_session(state: State, do: Work, options: Options) -> int:
     except DelfError as error:
         if options.as_json:
             click.echo(output.failure_json(error.message))
-        return errors.report(error, debug=state.debug)
-    return _write(response, options, screen, debug=state.debug)
+        return errors.report(error, debug=state.debug, clean=state.clean)
+    return _write(response, options, screen, state)
 
 
-def _write(response: Response, options: Options, screen: output.Screen, *, debug: bool) -> int:
+def _write(response: Response, options: Options, screen: output.Screen, state: State) -> int:
     if options.as_json:
         click.echo(output.response_json(response))
     elif response.status and not options.events:
@@ -133,7 +133,7 @@ def _write(response: Response, options: Options, screen: output.Screen, *, debug
         output.show_failure(response, screen)
     status = errors.FAILED if failed else errors.OK
     if response.exception is not None:
-        status = errors.report(response.exception, debug=debug)
+        status = errors.report(response.exception, debug=state.debug, clean=state.clean)
     if options.verbose:
         screen.line(response.trace.summary(), "dim")
     if not options.events and status != errors.USAGE:
@@ -289,18 +289,23 @@ class EventLines:
             self._stop()
 
 
-def log_to_stderr(*, debug: bool) -> None:
-    """Warnings as one line each; with ``--debug`` everything, with tracebacks."""
+def log_to_stderr(state: State) -> None:
+    """Warnings as one line each, without secrets; with ``--debug`` everything, with tracebacks."""
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, _Lines)]:
         root.removeHandler(old)  # of a run before this one in the same process
-    root.addHandler(_Lines(logging.DEBUG if debug else logging.WARNING))
-    if debug:
+    root.addHandler(_Lines(logging.DEBUG if state.debug else logging.WARNING, state.clean))
+    logging.captureWarnings(True)
+    if state.debug:
         logging.getLogger("delf").setLevel(logging.DEBUG)
 
 
 class _Lines(logging.Handler):
     """Log records on stderr; without tracebacks unless it takes everything."""
+
+    def __init__(self, level: int, clean: Callable[[str], str]) -> None:
+        super().__init__(level)
+        self._clean = clean
 
     def emit(self, record: logging.LogRecord) -> None:
         if self.level <= logging.DEBUG:
@@ -309,4 +314,4 @@ class _Lines(logging.Handler):
             text = " ".join(record.getMessage().split())
             error = record.exc_info[1] if record.exc_info is not None else None
             text += f" ({type(error).__name__}: {error})" if error is not None else ""
-        errors.say(record.levelname.lower(), text)
+        errors.say(record.levelname.lower(), self._clean(text))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from delf.config.project import Project
+    from delf.engine.redaction import Redactor
     from delf.plugins.host import PluginHost
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,6 +29,7 @@ class State:
     debug: bool = False
     no_plugins: bool = False
     config: str | None = None
+    redactor: Redactor | None = field(default=None, repr=False)
 
     def load_project(
         self, overrides: Sequence[str] = (), flags: Mapping[str, Any] | None = None
@@ -44,6 +46,14 @@ class State:
         from delf.config.project import load_project
 
         return load_project(overrides=overrides, flags=flags, file=self.config)
+
+    def clean(self, text: str) -> str:
+        """A text without the secrets of the environment and of the configuration."""
+        if self.redactor is None:
+            from delf.cli.secrets import redactor_of
+
+            self.redactor = redactor_of(self)
+        return self.redactor.text(text)
 
     def discover(self, environ: Mapping[str, str] | None = None) -> PluginHost:
         """The plugins.

@@ -18,7 +18,7 @@ from delf.engine.past import PastCall
 from delf.engine.pending import SCRIPT_HINT, Answer, PendingRequests
 from delf.engine.slots import Slot
 from delf.engine.toolset import BoundAction
-from delf.events import ApprovalDecided, ApprovalRequested
+from delf.events import ApprovalDecided, ApprovalRequested, Event
 from delf.protocols.approval import (
     ApprovalChannel,
     ApprovalRequest,
@@ -121,7 +121,7 @@ class TaskApprovals:
         self._order = order
         self._log = log
         self._slot = slot
-        self._remembered: set[str] = set()
+        self._remembered = _remembered(order.past)
         self._granted: frozenset[str] = frozenset()
 
     async def decide_script(
@@ -208,11 +208,11 @@ class TaskApprovals:
     async def _settle(self, request: ApprovalRequest, call_id: int, past: Question) -> Decision:
         """The decision about a request, with all that is recorded of it."""
         digest, (asked, decided) = request.digest, past
+        if decided is not None:
+            return _recorded(decided)
         remembered = digest in self._remembered or digest in self._shared.session
         if remembered and not request.unsettled:
             return Approved(reason="remembered")
-        if decided is not None:
-            return _recorded(decided)
         async with self._watched_inbox(request):
             if asked is None:
                 await self._announce(request, call_id)
@@ -315,8 +315,9 @@ class TaskApprovals:
 
     async def _record(self, request: ApprovalRequest, answer: Answer) -> None:
         kind, reason, arguments, result = "approved", None, None, None
+        remember = "no"
         match answer.decision:
-            case Approved(reason=said):
+            case Approved(reason=said, remember=remember):
                 reason = said
             case Edited(arguments=changed):
                 kind, arguments = "edited", dict(changed)
@@ -335,7 +336,23 @@ class TaskApprovals:
             arguments=arguments,
             result=result,
             note=answer.note,
+            remember=remember,
         )
+
+
+def _remembered(past: Sequence[Event]) -> set[str]:
+    """The calls that need no approval any more, as the journal of a resumed task tells.
+
+    What was to be remembered for the session counts for the task, too: its session has ended.
+    """
+    digests = {e.request_id: e.digest for e in past if isinstance(e, ApprovalRequested)}
+    return {
+        digests[event.request_id]
+        for event in past
+        if isinstance(event, ApprovalDecided)
+        and event.remember != "no"
+        and event.request_id in digests
+    }
 
 
 def _recorded(event: ApprovalDecided) -> Decision:

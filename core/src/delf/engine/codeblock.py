@@ -79,7 +79,12 @@ def _parse(code: str) -> ast.Module | SyntaxError | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return ast.parse(code)
+            try:
+                return ast.parse(code)
+            except SystemError:
+                # Python 3.11 parses wrongly while a finalizer, which the garbage collector
+                # calls in the midst of it, parses too, as one that writes a traceback does.
+                return ast.parse(code)
         except SyntaxError as error:
             return error
         except (ValueError, RecursionError, MemoryError):

@@ -134,6 +134,7 @@ async def _abandon(run: TaskRun, work: asyncio.Future[str]) -> None:
 async def _finish(run: TaskRun, text: str, error: DelfError | None, started: float) -> TaskResult:
     await run.output.settle(_GRACE_SECONDS)
     duration_ms = (time.perf_counter() - started) * 1000
+    text = run.log.redactor.text(text)
     if error is not None:
         run.log.redactor.error(error)
     if isinstance(error, ReplayMismatch):

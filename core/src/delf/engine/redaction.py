@@ -40,24 +40,23 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         known = sorted({text for text in secrets if _is_worth(text)}, key=len, reverse=True)
-        self._pattern = _any_of(known) if known else None
-        forms = {
-            json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+        self._known = _Known(tuple(known))
+        self._encoded = {
+            json.dumps(text, ensure_ascii=ascii_only)[1:-1].encode()
             for text in known
             for ascii_only in (True, False)
         }
-        self._encoded = re.compile("|".join(map(re.escape, forms)).encode()) if forms else None
 
     def __bool__(self) -> bool:
-        return self._pattern is not None
+        return bool(self._encoded)
 
     def text(self, text: str) -> str:
         """The text without secrets."""
-        return text if self._pattern is None else self._pattern.sub(REDACTED, text)
+        return self._known.taken_out(text)
 
     def error(self, error: DelfError) -> DelfError:
         """The error, with its message and hint changed in place."""
-        if self._pattern is not None:
+        if self:
             error.message = self.text(error.message)
             error.args = tuple(self.value(list(error.args)))
             error.hint = None if error.hint is None else self.text(error.hint)
@@ -65,40 +64,49 @@ class Redactor:
 
     def is_in(self, encoded: bytes) -> bool:
         """Whether JSON holds a secret."""
-        return self._encoded is not None and self._encoded.search(encoded) is not None
+        return any(form in encoded for form in self._encoded)
 
     def value(self, value: Any) -> Any:
         """A value without secrets; the same object when it holds none."""
-        if self._pattern is None:
-            return value
-        return _clean(value, self._pattern)
+        return _clean(value, self._known) if self else value
 
 
-def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
-    return re.compile("|".join(re.escape(text) for text in texts))
+class _Known:
+    """Looks for secrets one by one, which is quicker than a pattern of all."""
+
+    def __init__(self, texts: tuple[str, ...]) -> None:
+        self._texts = texts
+        self._pattern = re.compile("|".join(map(re.escape, texts)))
+
+    def taken_out(self, text: str) -> str:
+        for known in self._texts:
+            if known in text:
+                return self._pattern.sub(REDACTED, text)
+        return text
 
 
-def _clean(value: Any, pattern: re.Pattern[str]) -> Any:
+def _clean(value: Any, known: _Known) -> Any:
+    if isinstance(value, str):
+        return known.taken_out(value)
     if value is None or isinstance(value, (int, float)):
         return value
-    if isinstance(value, str):
-        return pattern.sub(REDACTED, value) if pattern.search(value) else value
     if isinstance(value, bytes):
         text = value.decode("latin-1")
-        return pattern.sub(REDACTED, text).encode("latin-1") if pattern.search(text) else value
+        cleaned = known.taken_out(text)
+        return value if cleaned is text else cleaned.encode("latin-1")
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value)
-        cleaned = {_clean(key, pattern): _clean(item, pattern) for key, item in items.items()}
+        cleaned = {_clean(key, known): _clean(item, known) for key, item in items.items()}
         return items if _are_same(cleaned.items(), items.items()) else cleaned
     if isinstance(value, (list, tuple, set, frozenset)):
         members = cast("list[Any]", value)
-        parts = [_clean(item, pattern) for item in members]
+        parts = [_clean(item, known) for item in members]
         same = all(new is old for new, old in zip(parts, members, strict=True))
         return members if same else _like(members, parts)
     fields = _fields_of(value)
     if not fields:
         return value
-    cleaned = _clean(fields, pattern)
+    cleaned = _clean(fields, known)
     return value if cleaned is fields else cleaned
 
 

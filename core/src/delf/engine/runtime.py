@@ -245,6 +245,7 @@ class Runtime:
 
     async def _work(self, order: TaskOrder) -> FinishedTask:
         slot = Slot(self._places)
+        self._parts.ledger.begin(order.task_id, order.past)
         run = await self._prepare(order, slot)
         strategy = cast("Strategy", self._host.resolve(self._strategy_spec())())
         async with slot.taken():
@@ -253,6 +254,7 @@ class Runtime:
                 result = await run_task(run, strategy, order.timeout, self._parts.agent_id)
             finally:
                 self._working -= 1
+        self._parts.ledger.end(order.task_id)
         return FinishedTask(result=result, run=run)
 
     async def take_up(self, task_id: str) -> Sequence[Event]:
@@ -274,14 +276,14 @@ class Runtime:
         events: Sequence[Event] = ()
         try:
             events = await self._journal.read(task_id)
-            if isinstance(events[-1], TaskFinished):
+            if _is_over(events):
                 return events
             if isinstance(self._journal, SupportsClaims):
                 await self._journal.claim(task_id)
                 events = await self._journal.read(task_id)
             return events
         finally:
-            if not events or isinstance(events[-1], TaskFinished):
+            if not events or _is_over(events):
                 self._at_work.discard(task_id)
 
     def _strategy_spec(self) -> StrategySpec:
@@ -369,6 +371,11 @@ class Runtime:
             if isinstance(outcome, Exception):
                 _log.warning("while stopping: %s: %s", type(outcome).__name__, outcome)
         self._threads.close()
+
+
+def _is_over(events: Sequence[Event]) -> bool:
+    """Whether a task ended; a call that was slow to give up may stand after its end."""
+    return any(isinstance(event, TaskFinished) for event in events)
 
 
 def _callback_channel(on_confirm: Callable[[Any], Any]) -> NamedChannel:

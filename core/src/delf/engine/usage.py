@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
 from delf.engine.forecast import Forecast
 from delf.errors import BudgetExceededError
+from delf.events import Event, ModelReplied
 from delf.messages import Usage
 
 _UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=True"
@@ -38,6 +39,7 @@ class Ledger:
         self.reserved_usd = 0.0
         self.unpriced_calls = 0
         self.forecast = Forecast()
+        self._tasks: set[str] = set()
         self._lock = threading.Lock()
         self._waiting: deque[_Turn] = deque()
 
@@ -168,6 +170,25 @@ class Ledger:
                 self.unpriced_calls += 1
             else:
                 self.cost_usd += cost_usd
+
+    def begin(self, task_id: str, past: Sequence[Event] = ()) -> None:
+        """A task is about to run; what it cost in another process counts here, once.
+
+        Args:
+            task_id: The task.
+            past: What its journal tells of it, when it is resumed.
+        """
+        with self._lock:
+            known = task_id in self._tasks
+            self._tasks.add(task_id)
+        for event in () if known else past:
+            if isinstance(event, ModelReplied):
+                self.add(event.usage, event.cost_usd)
+
+    def end(self, task_id: str) -> None:
+        """A task is over, so that it is never resumed."""
+        with self._lock:
+            self._tasks.discard(task_id)
 
     def reset(self, limit_usd: float | None = None) -> None:
         """Start counting money again, with a new limit if one is given."""

@@ -124,7 +124,8 @@ class ForkServer:
             SandboxUnavailableError: When it cannot be had.
         """
         await self.ready()
-        scratch = self._scratch.make()
+        shared = "mounts" in self.namespaces
+        scratch = self._scratch.place() if shared else self._scratch.make()
         host_end, guest_end = socket.socketpair()
         request = {
             "limits": dataclasses.asdict(limits),
@@ -137,13 +138,15 @@ class ForkServer:
             pid = await self._ask(request, guest_end)
         except BaseException:
             host_end.close()
-            remove_folder(scratch)
+            if not shared:
+                remove_folder(scratch)
             raise
         finally:
             guest_end.close()
         host_end.setblocking(False)
         group = self._confine_group(pid, limits, libraries=libraries)
-        return self._watch(LocalProcess(pid, scratch, limits, group)), host_end
+        process = LocalProcess(pid, scratch, limits, group, owns_scratch=not shared)
+        return self._watch(process), host_end
 
     def _confine_group(self, pid: int, limits: Limits, *, libraries: bool) -> Group | None:
         """Put a guest that may start threads into a control group, where there can be one.

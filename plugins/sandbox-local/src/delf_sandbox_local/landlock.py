@@ -11,7 +11,10 @@ import os
 import struct
 import sys
 from collections.abc import Iterable
+from functools import cache
 from typing import Final
+
+from delf_sandbox_local import system
 
 _CREATE_RULESET: Final = 444
 _ADD_RULE: Final = 445
@@ -37,12 +40,32 @@ _EVERY_PORT: Final = 0b11
 _EVERY_SCOPE: Final = 0b11
 
 
+@cache
 def version() -> int:
     """The kernel's version of Landlock; 0 where there is none."""
     if sys.platform != "linux":
         return 0
     found = _syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)
     return max(found, 0)
+
+
+@cache
+def _handled() -> tuple[int, bytes]:
+    """The kinds of access that this kernel knows, and all that is taken away as it reads it."""
+    abi = version()
+    handled = (1 << _FS_BITS[min(abi, max(_FS_BITS))]) - 1
+    content = struct.pack("=Q", handled)
+    if abi >= _NETWORK_FROM:
+        content += struct.pack("=Q", _EVERY_PORT)
+    if abi >= _SCOPES_FROM:
+        content += struct.pack("=Q", _EVERY_SCOPE)
+    return handled, content
+
+
+def prepare() -> None:
+    """Find out once, for all processes that are forked from this one, what the kernel knows."""
+    if version():
+        _handled()
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
@@ -55,20 +78,14 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
     Raises:
         OSError: When the kernel refuses.
     """
-    abi = version()
-    handled = (1 << _FS_BITS[min(abi, max(_FS_BITS))]) - 1
-    content = struct.pack("=Q", handled)
-    if abi >= _NETWORK_FROM:
-        content += struct.pack("=Q", _EVERY_PORT)
-    if abi >= _SCOPES_FROM:
-        content += struct.pack("=Q", _EVERY_SCOPE)
+    handled, content = _handled()
     ruleset = _checked(_CREATE_RULESET, content, len(content), 0)
     try:
         for path in readable:
             _allow(ruleset, path, _READING & handled)
         for path in writable:
             _allow(ruleset, path, _WRITING & handled)
-        libc = ctypes.CDLL(None, use_errno=True)
+        libc = system.libc()
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         _checked(_RESTRICT_SELF, ruleset, 0)
     finally:
@@ -97,8 +114,7 @@ def _checked(*arguments: int | bytes | None) -> int:
 
 
 def _syscall(*arguments: int | bytes | None) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
+    libc = system.libc()
     values = [
         ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments
     ]

@@ -5,14 +5,13 @@ Standard library only; runs in the child that the template forked.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import signal
 import sys
 from typing import Any
 
-from delf_sandbox_local import landlock, seccomp
+from delf_sandbox_local import landlock, seccomp, system
 
 _PR_SET_PDEATHSIG = 1
 _SYSTEM_FILES = (
@@ -38,7 +37,7 @@ def die_with_parent(parent: int) -> None:
         parent: Its process id.
     """
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        system.libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(0)
 

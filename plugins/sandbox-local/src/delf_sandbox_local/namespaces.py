@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from delf_sandbox_local import system
+
 _NEWNS: Final = 0x00020000
 _NEWUTS: Final = 0x04000000
 _NEWIPC: Final = 0x08000000
@@ -43,7 +45,7 @@ def enter() -> list[str]:
     """
     if sys.platform != "linux":
         return []
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = system.libc()
     user, group = os.geteuid(), os.getegid()
     inner = _NEWNET | _NEWIPC | _NEWUTS
     own: list[str] = []
@@ -81,7 +83,7 @@ def mount_scratch(folder: str, size: int) -> None:
     Raises:
         OSError: When the system refuses.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = system.libc()
     options = f"size={size},nr_inodes={_MAX_FILES},mode=700,uid={os.geteuid()},gid={os.getegid()}"
     flags = _NOSUID | _NODEV | _NOEXEC
     place = os.fsencode(folder)
@@ -96,7 +98,7 @@ def bound_capabilities() -> None:
     """Let nothing that this process becomes have a privilege that it has not now."""
     if sys.platform != "linux":
         return
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = system.libc()
     for capability in range(_LAST_CAPABILITY + 1):
         libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
 
@@ -105,7 +107,7 @@ def drop_capabilities() -> None:
     """Give up every privilege; call :func:`bound_capabilities` ahead."""
     if sys.platform != "linux":
         return
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = system.libc()
     libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     nothing = (ctypes.c_uint32 * 6)()

@@ -19,18 +19,28 @@ class LocalProcess:
 
     Args:
         pid: The process, leader of its own session; a child of the template, not of ours.
-        scratch: Its working folder, removed with it.
+        scratch: Its working folder.
         limits: For words about how it ended.
         group: Its control group, where it has one.
+        owns_scratch: Whether the folder is its alone, and removed with it.
     """
 
-    def __init__(self, pid: int, scratch: str, limits: Limits, group: Group | None = None) -> None:
+    def __init__(
+        self,
+        pid: int,
+        scratch: str,
+        limits: Limits,
+        group: Group | None = None,
+        *,
+        owns_scratch: bool = True,
+    ) -> None:
         self.pid = pid
         self.scratch = scratch
         self._limits = limits
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._handle = _open_handle(pid)
         self._group = group
+        self._owns_scratch = owns_scratch
         self._watching: asyncio.Task[None] | None = None
         self._limit: LimitReached | None = None
         self._killed = False
@@ -134,7 +144,8 @@ class LocalProcess:
         self._free()
 
     def _free(self) -> None:
-        remove_folder(self.scratch)
+        if self._owns_scratch:
+            remove_folder(self.scratch)
         if self._group is not None:
             self._group.remove()
 

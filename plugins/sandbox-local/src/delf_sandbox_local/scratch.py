@@ -23,11 +23,22 @@ class ScratchFolders:
     def __init__(self) -> None:
         _sweep(Path(tempfile.gettempdir()))
         self._base = tempfile.mkdtemp(prefix=f"delf-scratch-{os.getpid()}-")
+        self._place: str | None = None
         self._finalizer = weakref.finalize(self, remove_folders, self._base)
 
     def make(self) -> str:
         """A new folder."""
         return tempfile.mkdtemp(dir=self._base)
+
+    def place(self) -> str:
+        """The one folder over which each process with mounts of its own lays its scratch space.
+
+        It stays empty itself. One for all is cheaper: the kernel takes a millisecond to remove
+        a folder over which something was mounted.
+        """
+        if self._place is None:
+            self._place = self.make()
+        return self._place
 
     def remove(self) -> None:
         """Remove all of them. Safe to call twice."""

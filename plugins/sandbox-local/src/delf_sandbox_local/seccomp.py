@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
-from delf_sandbox_local import calls
+from delf_sandbox_local import calls, system
 
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _PR_SET_SECCOMP: Final = 22
@@ -156,7 +156,7 @@ def install(*, threads: bool) -> None:
     Raises:
         OSError: When the kernel refuses.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = system.libc()
     code = prepared(platform.machine(), threads=threads)
     code = code.replace(struct.pack("=I", _SOME_PID), struct.pack("=I", os.getpid()))
     buffer = ctypes.create_string_buffer(code, len(code))

@@ -20,7 +20,7 @@ import struct
 import sys
 from typing import Any, NoReturn
 
-from delf_sandbox_local import namespaces, seccomp
+from delf_sandbox_local import landlock, namespaces, seccomp
 from delf_sandbox_local.launcher import confine, die_with_parent
 
 _HEADER = struct.Struct(">I")
@@ -44,12 +44,14 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
     from delf.sandbox.guest.preload import preload
 
     preload()
+    landlock.prepare()
     if seccomp.supported():
         for threads in (False, True):
             seccomp.prepared(platform.machine(), threads=threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _nothing)
-    gc.freeze()
+    gc.collect()
+    gc.freeze()  # what is there now is never looked at again, so that forks go on sharing it
     with socket.socket(fileno=descriptor) as control:
         _Template(control, own).serve()
 

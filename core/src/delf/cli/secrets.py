@@ -1,0 +1,42 @@
+"""What the program never says: the secrets of the environment and of the configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from delf.engine.redaction import Redactor, secrets_of_options
+
+if TYPE_CHECKING:
+    from delf.cli.state import State
+    from delf.config.project import Project
+
+_TABLES = frozenset({"headers", "providers"})
+"""Tables of which every value is a secret, whatever its name."""
+
+
+def redactor_of(state: State) -> Redactor:
+    """Knows every secret that is configured here, whether or not a task is given it.
+
+    Args:
+        state: The program's flags.
+    """
+    known = list(secrets_of_options(os.environ))
+    try:
+        known += _secrets_of(state.load_project())
+    except Exception:  # whatever it is, it is told already: this serves to tell of failures
+        return Redactor(known)
+    return Redactor(known)
+
+
+def _secrets_of(project: Project) -> Iterator[str]:
+    yield from secrets_of_options(project.environ)
+    for values in (project.agent_values, *(e.values for e in project.connections.values())):
+        for path, given in values.leaves():
+            if not isinstance(given.value, str):
+                continue
+            yield from secrets_of_options({path[-1]: given.value})
+            if _TABLES.intersection(path[:-1]):
+                yield given.value
+                yield given.value.rpartition(" ")[2]

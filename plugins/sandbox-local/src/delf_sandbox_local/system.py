@@ -1,0 +1,14 @@
+"""The C library, looked up once in the template for all guests. Standard library only."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+
+@cache
+def libc() -> ctypes.CDLL:
+    """The C library that this process runs with; it notes what went wrong."""
+    library = ctypes.CDLL(None, use_errno=True)
+    library.syscall.restype = ctypes.c_long
+    return library

@@ -1,0 +1,116 @@
+"""Many tasks at once: each has its own process, answer and share of the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from delf import Agent, tool
+from delf.testing.hosts import TestHost
+from delf.testing.models import ScriptedModel
+
+MANY = 150
+pytestmark = pytest.mark.timeout(180)
+SCRIPT = """
+import posix
+number = await nap({n})
+print(number, posix.getpid())
+"""
+"""The module is built into the interpreter; importing it is allowed here for its getpid."""
+
+
+@tool(confirm=False)
+async def nap(n: int) -> int:
+    """Wait a moment."""
+    await asyncio.sleep(0.2)
+    return n
+
+
+def number_of(request: Any) -> int:
+    return int(re.findall(r"number (\d+)", request.messages[-1].text)[-1])
+
+
+@pytest.fixture
+async def make_agent(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> AsyncIterator[Callable[..., Agent]]:
+    made: list[Agent] = []
+
+    def make(answer: Callable[[int], str], **options: Any) -> Agent:
+        scripted_model.default = lambda request: f"```python\n{answer(number_of(request))}\n```"
+        options = {"tools": [nap], "llm": "scripted", "sandbox": "local", "timeout": 150, **options}
+        made.append(Agent(host=delf_host, **options))
+        return made[-1]
+
+    yield make
+    for agent in made:
+        await agent.astop()
+
+
+async def test_each_has_its_own_process_and_output(make_agent: Callable[..., Agent]) -> None:
+    def script(n: int) -> str:
+        return SCRIPT.format(n=n)
+
+    agent = make_agent(script, allowed_libs=["posix"])
+    ids = [agent.submit(f"number {n}") for n in range(MANY)]
+    responses = [await asyncio.to_thread(agent.wait, task_id) for task_id in ids]
+    assert [response.error for response in responses if not response.status] == []
+    said = [tuple(map(int, response.text.split())) for response in responses]
+    assert [number for number, _ in said] == list(range(MANY))
+    assert len({pid for _, pid in said}) == MANY
+
+
+HEAVY = {
+    0: "await begun(0)\nwhile True: pass",
+    1: "await begun(1)\nfor _ in range(100): print('x' * 1_000_000)\nwhile True: pass",
+    2: "await begun(2)\nwhile True: await big()",
+    3: "text = 'x' * 8_000_000\nawait begun(3)\nwhile True: await take(text)",
+}
+
+
+async def test_heavy_neighbours_do_not_keep_others_from_their_end(
+    make_agent: Callable[..., Agent],
+) -> None:
+    began: set[int] = set()
+    all_begun = asyncio.Event()
+
+    @tool(confirm=False)
+    async def begun(n: int) -> None:
+        """Say that it runs."""
+        began.add(n)
+        if len(began) == len(HEAVY):
+            loop.call_soon_threadsafe(all_begun.set)
+
+    @tool(confirm=False)
+    async def big() -> str:
+        """A large answer."""
+        return "y" * 8_000_000
+
+    @tool(confirm=False)
+    async def take(text: str) -> int:
+        """A large argument."""
+        return len(text)
+
+    def script(n: int) -> str:
+        return HEAVY.get(n, f"print(await nap({n}))")
+
+    loop = asyncio.get_running_loop()
+    agent = make_agent(
+        script,
+        tools=[nap, begun, big, take],
+        sandbox_config={"cpu_seconds": 120},
+        retry_count=0,
+    )
+    heavy = [agent.submit(f"number {n}") for n in HEAVY]
+    await asyncio.wait_for(all_begun.wait(), 60)
+    others = [agent.submit(f"number {n}") for n in range(10, 40)]
+    texts = [(await asyncio.to_thread(agent.wait, task_id)).text for task_id in others]
+    assert texts == [str(n) for n in range(10, 40)]
+    running = {task_id: agent.poll(task_id).state for task_id in heavy}
+    assert [running[heavy[n]] for n in (0, 2, 3)] == ["running"] * 3
+    for task_id in heavy:
+        agent.cancel(task_id)

@@ -1,0 +1,246 @@
+"""Planted secrets: whatever is done with them about, none is in anything that delf leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.fixtures import Database
+from support.openai_server import OpenAIServer, Reply, Request
+from support.program import delf
+
+pytestmark = [pytest.mark.service, pytest.mark.timeout(180)]
+
+SECRETS: Mapping[str, str] = {
+    "the model's key": "sk-planted-model-4f81c02e",
+    "a header of the model": "planted-header-9d1e77aa31",
+    "a connection's token": "planted-token-55bd0c1f9e",
+    "a password in a URL": "pLanted_pass-71aa20",
+    "a provider's key": "planted-provider-c0ffee42",
+    "a key of the environment": "planted-environ-8812fe0b",
+}
+MODEL, HEADER, TOKEN, PASSWORD, PROVIDER, ENVIRON = SECRETS.values()
+
+TOOLS = f'''
+import logging, os, sys, warnings
+from delf import Connection, ToolException, action, tool
+
+@tool(confirm=False)
+def give() -> dict:
+    """Give all that it knows."""
+    return {{"all": {list(SECRETS.values())!r}, {MODEL!r}: 1}}
+
+@tool(confirm=False)
+def fail(how: str) -> str:
+    """Fail with all that it knows."""
+    text = " ".join({list(SECRETS.values())!r})
+    raise (ToolException if how == "said" else RuntimeError)(text)
+
+@tool(confirm=False)
+def tell() -> str:
+    """Log and warn."""
+    logging.getLogger("vendor.http").warning("sent key %s", {MODEL!r})
+    logging.getLogger("vendor.http").error("url %s", "postgresql://u:{PASSWORD}@h/db")
+    try:
+        raise ValueError({TOKEN!r})
+    except ValueError:
+        logging.getLogger("vendor.http").exception("it failed")
+    warnings.warn("token " + {TOKEN!r})
+    return "told"
+
+@tool
+def pay(note: str) -> str:
+    """Pay, if somebody agrees."""
+    return f"paid {{note}}"
+'''
+
+CONFIG = """
+[agent]
+journal = "sql"
+[agent.llm]
+model = "m"
+base_url = "{base_url}"
+api_key = "${{MODEL_SECRET}}"
+headers = {{ "X-Team" = "Bearer {header}" }}
+[agent.providers]
+openai = "{provider}"
+"""
+
+
+def scripts_of(request: Request) -> str | Reply:
+    """What the model answers is in the task: a script, or an error that echoes its key."""
+    prompt = request.prompt
+    if "echo the key" in prompt:
+        return Reply(status=401, error=f"Incorrect API key provided: {MODEL} ({HEADER})")
+    for word, script in SCRIPTS.items():
+        if f"task {word}" in prompt:
+            return f"```python\n{script}\n```"
+    return "```python\nprint('nothing')\n```"
+
+
+SCRIPTS = {
+    "gives": "all = await give()\nprint(all)\nadd_to_output_files('all.txt', str(all))\nall",
+    "says": "await fail('said')",
+    "breaks": "await fail('broken')",
+    "prints": f"print({MODEL!r}, {TOKEN!r})\nraise ValueError({PASSWORD!r})",
+    "tells": "print(await tell())",
+    "pays": f"print(await pay({ENVIRON!r}))",
+}
+
+
+class Place:
+    """A project with secrets, and all that was seen of it."""
+
+    def __init__(self, folder: Path, base_url: str, journal_url: str | None) -> None:
+        self.folder = folder
+        self.seen: list[tuple[str, str]] = []
+        (folder / "tools.py").write_text(TOOLS)
+        (folder / "delf.toml").write_text(
+            CONFIG.format(base_url=base_url, header=HEADER, provider=PROVIDER)
+        )
+        self.env = {
+            "MODEL_SECRET": MODEL,
+            "API_TOKEN": TOKEN,
+            "OTHER_SECRET": ENVIRON,
+            "SHOP": f"postgresql://user:{PASSWORD}@127.0.0.1:1/shop",
+        }
+        if journal_url is not None:
+            self.env["DELF_JOURNAL_SQL_URL"] = journal_url
+
+    def run(self, task: str, *flags: str, tools: bool = True) -> Any:
+        """Let a task be done."""
+        given = ("--tools", "tools.py", "--out", "out") if tools else ()
+        return self.delf("run", task, "--sandbox", "local", *given, *flags)
+
+    def delf(self, *arguments: str, stdin: str = "") -> Any:
+        """Run the program and note what it wrote."""
+        done = delf(*arguments, cwd=self.folder, env=self.env, stdin=stdin)
+        self.seen.append((f"delf {' '.join(arguments)}: stdout", done.stdout))
+        self.seen.append((f"delf {' '.join(arguments)}: stderr", done.stderr))
+        return done
+
+    def leaks(self) -> list[str]:
+        """Where a secret was seen, or lies in a file that delf wrote."""
+        own = {self.folder / "tools.py", self.folder / "delf.toml"}
+        homes = [self.folder, *(Path(os.environ[n]) for n in HOMES if n in os.environ)]
+        files = {path for home in homes for path in home.rglob("*") if path.is_file()} - own
+        places = [(name, text.encode()) for name, text in self.seen]
+        places += [(str(path), path.read_bytes()) for path in sorted(files)]
+        return [
+            f"{kind} in {name}: {context_of(data, secret)}"
+            for name, data in places
+            for kind, secret in SECRETS.items()
+            if any(form in data for form in forms_of(secret))
+        ]
+
+
+def forms_of(secret: str) -> list[bytes]:
+    """The secret, all but its end, and as PostgreSQL shows bytes."""
+    return [secret.encode(), secret[:-3].encode(), secret.encode().hex().encode()]
+
+
+def context_of(data: bytes, secret: str) -> str:
+    """What is around it."""
+    at = max(0, data.find(secret[:-3].encode()) - 150)
+    return data[at : at + 220].decode(errors="replace")
+
+
+def dump(database: Database) -> str:
+    """Every row of every table."""
+    tables = database.run("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").split()
+    assert tables
+    return "\n".join(database.run(f'SELECT t::text FROM "{name}" AS t') for name in tables)
+
+
+HOMES = ("XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer(scripts_of) as server:
+        yield server
+
+
+@pytest.fixture
+def place(tmp_path: Path, server: OpenAIServer, request: pytest.FixtureRequest) -> Iterator[Place]:
+    wanted = getattr(request, "param", "sqlite")
+    url = request.getfixturevalue("postgres_url") if wanted == "postgresql" else None
+    folder = tmp_path / "project"
+    folder.mkdir()
+    place = Place(folder, server.base_url, url)
+    yield place
+    if url is not None:
+        place.seen.append(("the database", dump(request.getfixturevalue("postgres_database"))))
+    place.seen += [("a prompt", item.body.decode()) for item in server.requests]
+    assert place.leaks() == []
+
+
+@pytest.mark.parametrize(
+    ("place", "flags"),
+    [
+        ("sqlite", ("-v", "--show-code", "--debug")),
+        ("sqlite", ("--events", "--stream")),
+        ("postgresql", ("--json",)),
+    ],
+    indirect=["place"],
+    ids=["told", "events", "json"],
+)
+def test_tasks(place: Place, flags: tuple[str, ...]) -> None:
+    ends = {word: place.run(f"task {word}", *flags).returncode for word in SCRIPTS}
+    assert ends == {"gives": 0, "says": 0, "breaks": 1, "prints": 1, "tells": 0, "pays": 1}
+    assert place.run("echo the key", *flags).returncode == 1
+
+
+def test_what_the_journal_shows(place: Place) -> None:
+    for word in SCRIPTS:
+        place.run(f"task {word}", "--approve", "all")
+    place.run("echo the key")
+    listed = json.loads(place.delf("runs", "list", "--json").stdout)
+    assert len(listed) == len(SCRIPTS) + 1
+    for task in listed:
+        for command in ("show", "events", "code", "export"):
+            assert place.delf("runs", command, task["task_id"]).returncode == 0
+        place.delf("runs", "show", task["task_id"], "--json")
+        place.delf("runs", "events", task["task_id"], "--json")
+        place.delf("resume", task["task_id"], "--debug")
+
+
+def test_a_chat(place: Place) -> None:
+    lines = "".join(f"task {word}\n" for word in SCRIPTS)
+    done = place.delf("chat", "--tools", "tools.py", "--sandbox", "local", stdin=lines)
+    assert done.returncode in (0, 1)
+
+
+def test_a_database_that_cannot_be_reached(place: Place) -> None:
+    with (place.folder / "delf.toml").open("a") as file:
+        file.write(f'[connections.shop]\ntype = "sql"\nurl = "{place.env["SHOP"]}"\n')
+    assert place.run("task gives", "--debug").returncode == 1
+    for command in (("inspect", "shop"), ("inspect", "shop", "--json"), ("doctor",), ("plugins",)):
+        place.delf(*command)
+        place.delf(*command, "--debug")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'[agent]\nllm = ["{MODEL}"]\n',
+        f'[agent.llm]\nmodel = "m"\napi_key = ["{MODEL}"]\n',
+        f'[agent.llm]\nmodel = "m"\napi_kye = "{MODEL}"\n',
+        f'[agent.llm]\nmodel = "m"\nheaders = "{HEADER}"\n',
+        f'[agent]\nllm = "m"\nproviders = ["{PROVIDER}"]\n',
+        f'[agent.llm]\nmodel = "m"\napi_key = "{MODEL}\n',
+        f'[connections.shop]\ntype = "sql"\nurl = ["x:{PASSWORD}"]\n',
+        f'[connections.shop]\ntype = "sql"\nurl = "nope://u:{PASSWORD}@h/d"\n',
+        f'[connections.shop]\ntype = "sql"\nurl = "postgresql://u:{PASSWORD}@h:port/d"\n',
+        f'[connections.shop]\ntype = "sql"\nulr = "postgresql://u:{PASSWORD}@h/d"\n',
+    ],
+)
+def test_a_configuration_that_is_wrong(place: Place, text: str) -> None:
+    (place.folder / "delf.toml").write_text(text)
+    for command in (("run", "x", "--llm", "m"), ("run", "x"), ("inspect", "shop"), ("doctor",)):
+        place.delf(*command, "--debug")
