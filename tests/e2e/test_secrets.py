@@ -197,11 +197,11 @@ def test_tasks(place: Place, flags: tuple[str, ...]) -> None:
 
 
 def test_what_the_journal_shows(place: Place) -> None:
-    for word in SCRIPTS:
+    for word in ("gives", "pays"):
         place.run(f"task {word}", "--approve", "all")
     place.run("echo the key")
     listed = json.loads(place.delf("runs", "list", "--json").stdout)
-    assert len(listed) == len(SCRIPTS) + 1
+    assert len(listed) == 3
     for task in listed:
         for command in ("show", "events", "code", "export"):
             assert place.delf("runs", command, task["task_id"]).returncode == 0
