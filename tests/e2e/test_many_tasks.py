@@ -112,5 +112,7 @@ async def test_heavy_neighbours_do_not_keep_others_from_their_end(
     assert texts == [str(n) for n in range(10, 40)]
     running = {task_id: agent.poll(task_id).state for task_id in heavy}
     assert [running[heavy[n]] for n in (0, 2, 3)] == ["running"] * 3
+    printing = agent.poll(heavy[1])
+    assert printing.state == "running" or "printed more than" in str(printing.error)
     for task_id in heavy:
         agent.cancel(task_id)

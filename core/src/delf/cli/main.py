@@ -125,13 +125,23 @@ def cli(ctx: click.Context) -> None:
 
 
 def main() -> int:
-    """The entry point: the program's exit status."""
+    """The entry point of a process: the program's exit status."""
+    status = run_program()
+    _leave_stuck_tools(status)
+    return status
+
+
+def run_program() -> int:
+    """The program with the arguments of this process, in a process that goes on after it.
+
+    Returns:
+        The exit status.
+    """
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
     status: int = cli.main(standalone_mode=False)
-    _leave_stuck_tools(status)
     return status
 
 

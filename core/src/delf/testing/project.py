@@ -131,7 +131,7 @@ class DelfProject:
             stdin: Its standard input, which is no terminal.
             environ: Variables for this run.
         """
-        from delf.cli.main import main
+        from delf.cli.main import run_program
 
         out, err, before = _Stream(), _Stream(), set(sys.modules)
         with self._monkeypatch.context() as patch:
@@ -144,7 +144,7 @@ class DelfProject:
             patch.setattr(sys, "argv", ["delf", *arguments])
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                code = _exit_code(main)
+                code = _exit_code(run_program)
         forget_modules(self.site, before)
         return Outcome(code, out.text, err.text)
 
