@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -118,9 +119,7 @@ def test_a_folder_that_is_gone(here: Path, tmp_path: Path) -> None:
     gone.mkdir()
     (gone / "tools.py").write_text((here / "tools.py").read_text())
     task, _ = killed_while_it_waits(gone)
-    for file in gone.iterdir():
-        file.unlink()
-    gone.rmdir()
+    shutil.rmtree(gone)
     failed = delf("resume", task, cwd=here)
     assert failed.returncode == 2
     assert "gone' cannot be entered: No such file or directory" in failed.stderr

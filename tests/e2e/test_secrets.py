@@ -129,6 +129,7 @@ class Place:
         own = {self.folder / "tools.py", self.folder / "delf.toml"}
         homes = [self.folder, *(Path(os.environ[n]) for n in HOMES if n in os.environ)]
         files = {path for home in homes for path in home.rglob("*") if path.is_file()} - own
+        files = {path for path in files if path.suffix != ".pyc"}  # of the project's own tools
         places = [(name, text.encode()) for name, text in self.seen]
         places += [(str(path), path.read_bytes()) for path in sorted(files)]
         return [

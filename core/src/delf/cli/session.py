@@ -86,10 +86,9 @@ def run_session(state: State, task: str, options: Options) -> int:
         InterruptedRunError: When a signal stopped it.
         BrokenPipeError: When nobody reads stdout any more.
     """
-    kept = options.to_record(state)
 
     def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
-        return agent.arun(task, setup=kept, **seen)
+        return agent.arun(task, setup=options.to_record(state), **seen)
 
     return work_session(state, do, options)
 
