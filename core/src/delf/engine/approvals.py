@@ -14,7 +14,7 @@ from typing import Any, Final
 from delf.engine.inbox import Inbox
 from delf.engine.log import TaskLog
 from delf.engine.order import TaskOrder
-from delf.engine.past import PastCall
+from delf.engine.past import CUT_OFF, PastCall
 from delf.engine.pending import SCRIPT_HINT, Answer, PendingRequests
 from delf.engine.slots import Slot
 from delf.engine.toolset import BoundAction
@@ -29,6 +29,7 @@ from delf.protocols.approval import (
     Rejected,
     Settled,
 )
+from delf.protocols.sandbox import GIVEN_UP
 from delf.types import ApprovalMode, Effect
 from delf.values import dumps
 
@@ -221,12 +222,12 @@ class TaskApprovals:
                 self._log.show(asked)
             try:
                 answer = await self._ask(request)
-            except asyncio.CancelledError:
+            except asyncio.CancelledError as error:
                 await self._log.record(
                     ApprovalDecided,
                     request_id=request.request_id,
                     decision="expired",
-                    by="script",
+                    by="script" if GIVEN_UP in error.args else CUT_OFF,
                     reason="the call was given up before anybody answered",
                 )
                 raise

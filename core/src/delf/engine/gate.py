@@ -17,7 +17,7 @@ from typing import Any
 from delf.actions import Action
 from delf.engine.approvals import TaskApprovals, call_digest
 from delf.engine.log import TaskLog
-from delf.engine.past import PastCall
+from delf.engine.past import CUT_OFF, PastCall
 from delf.engine.redaction import Redactor
 from delf.engine.replay import Replay
 from delf.engine.threads import ToolThreads
@@ -25,7 +25,7 @@ from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import DelfError, ReplayMismatch, ToolException, ToolRefusedError
 from delf.events import CallFinished, CallStarted, CallStatus
 from delf.protocols.approval import Approved, Decision, Edited, Expired, Rejected, Settled
-from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
+from delf.protocols.sandbox import GIVEN_UP, CallAnswer, CallRequest, Raised, Returned, Told
 from delf.values import UnsupportedValueError, dumps
 
 _MAX_MESSAGE = 4000
@@ -209,9 +209,16 @@ class Gate:
                 past=past,
                 unsettled=unsettled,
             )
-        except asyncio.CancelledError:
-            await self._finish(call, "cancelled", 0.0, error="cancelled before it was decided")
+        except asyncio.CancelledError as error:
+            await self._cancel(call, 0.0, "cancelled before it was decided", error)
             raise
+
+    async def _cancel(
+        self, call: _Call, started: float, why: str, error: asyncio.CancelledError
+    ) -> None:
+        """Record that a call was cancelled: by the script, or because its sandbox is gone."""
+        raised = None if GIVEN_UP in error.args else CUT_OFF
+        await self._finish(call, "cancelled", started, error=why, raised=raised)
 
     async def _reject(self, call: _Call, reason: str) -> Raised:
         message = f"{call.bound.name} was rejected: {reason}"
@@ -234,9 +241,9 @@ class Gate:
         try:
             result = await self._invoke(action, call.arguments)
             encoded = self._encode(result)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             if _is_cancelled():
-                await self._finish(call, "cancelled", started, error="cancelled")
+                await self._cancel(call, started, "cancelled", error)
                 raise
             return await self._fail(call, started, f"{call.bound.name} cancelled itself")
         except ToolException as error:

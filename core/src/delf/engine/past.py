@@ -11,6 +11,9 @@ from delf import events as ev
 from delf.engine.redaction import REDACTED
 from delf.protocols.sandbox import CallAnswer, Raised, Returned, Told
 
+CUT_OFF: Final = "SandboxDied"
+"""What a call's end and a request's decision say that were none: their sandbox was gone."""
+
 _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
     ev.TaskStarted: (),
     ev.StepStarted: ("step", "attempt"),
@@ -41,6 +44,8 @@ class PastCall:
         question: The request whether to make it again, after an earlier resume.
         settlement: What was decided about that.
         finished: Set when its end is known.
+        cut_off: Its sandbox died meanwhile, which is no end of it.
+        is_over: Its script came to an end without it.
     """
 
     call_id: int
@@ -52,11 +57,15 @@ class PastCall:
     question: ev.ApprovalRequested | None = None
     settlement: ev.ApprovalDecided | None = None
     finished: ev.CallFinished | None = None
+    cut_off: bool = False
+    is_over: bool = False
 
     @property
     def was_given_up(self) -> bool:
         """Whether the script cancelled it, so that it never had an answer."""
-        return self.finished is not None and self.finished.status == "cancelled"
+        if self.finished is None:
+            return self.cut_off and self.is_over
+        return self.finished.status == "cancelled"
 
     @property
     def lost_arguments(self) -> bool:
@@ -138,10 +147,7 @@ class Past:
         self._asked: dict[str, PastCall] = {}
         self._plans: dict[str, PastScript] = {}
         script = PastScript(attempt=0)
-        broken_off = _broken_off(events)
         for event in events:
-            if event.seq in broken_off:
-                continue
             if isinstance(event, ev.ScriptGenerated):
                 script = self.scripts[event.attempt] = PastScript(attempt=event.attempt)
             self._take(event, script)
@@ -149,6 +155,10 @@ class Past:
             if names is not None:
                 key = (type(event), *(getattr(event, name) for name in names))
                 self.known[key] += 1
+        for script in self.scripts.values():
+            ended = script.finished is not None and script.finished.status != "crashed"
+            for call in script.calls:
+                call.is_over = ended
 
     def knows(self, kind: Callable[..., ev.Event], fields: Mapping[str, Any]) -> bool:
         """Whether an event is among them; each one counts once."""
@@ -210,6 +220,8 @@ class Past:
 
     def _take_decision(self, event: ev.ApprovalDecided) -> None:
         past = self._asked.get(event.request_id)
+        if event.by == CUT_OFF:
+            return
         if past is not None and past.question is not None:
             past.settlement = event
         elif past is not None:
@@ -221,29 +233,12 @@ class Past:
         if past is None:
             self.known[_refusal(event.action, event.error)] += 1
             return
+        if event.raised == CUT_OFF:
+            past.cut_off = True
+            return
         past.finished = event
         if not past.was_given_up:
             self._callers[event.call_id].ends.append(event.call_id)
-
-
-def _broken_off(events: Sequence[ev.Event]) -> frozenset[int]:
-    """Ends that are none: of calls that were cut off because their sandbox died.
-
-    Nothing of the script follows them but a new sandbox, so that it was not the script that
-    gave them up.
-    """
-    found: set[int] = set()
-    ends = [place for place, e in enumerate(events) if isinstance(e, ev.SandboxOpened)]
-    for end in (*ends, len(events)):
-        for event in reversed(events[:end]):
-            match event:
-                case ev.CallFinished(status="cancelled") | ev.ApprovalDecided(by="script"):
-                    found.add(event.seq)
-                case ev.TaskResumed() | ev.Warned() | ev.SandboxOpened():
-                    pass
-                case _:
-                    break
-    return frozenset(found)
 
 
 def _refusal(action: str, error: str | None) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from delf.types import Isolation
 
@@ -118,6 +118,10 @@ class Told:
 
 
 CallAnswer = Returned | Raised | Told
+
+
+GIVEN_UP: Final = "the script gave the call up"
+"""The message with which a session cancels a call that the script cancelled itself."""
 
 
 class ScriptHost(Protocol):

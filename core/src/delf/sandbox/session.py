@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 
 from delf.errors import SandboxUnavailableError, WireError
 from delf.protocols.sandbox import (
+    GIVEN_UP,
     CallRequest,
     Crashed,
     LimitReached,
@@ -231,7 +232,7 @@ class WireSession(asyncio.BufferedProtocol):
         elif kind == "cancel" and len(frame) == 2:
             task = self._calls.get(frame[1]) if isinstance(frame[1], int) else None
             if task is not None:
-                task.cancel()
+                task.cancel(GIVEN_UP)
         elif kind in ("file", "rows"):
             self._take_chunk(frame)
         elif kind == "clock":
