@@ -114,9 +114,12 @@ def test_sixty_deaths(postgres_server: PostgresServer, tmp_path: Path) -> None:
         with postgres_server.database() as database:
             runs = Runs(postgres_server, database, tmp_path)
             end, processes, died = runs.survive(deaths)
-            same = (end.text, end.calls, runs.rows()) == (whole.text, whole.calls, rows)
+            ended = {"text": end.text, "rows": runs.rows()}
+            wanted = {"text": whole.text, "rows": rows}
+            other = [f"{name}: {ended[name]!r}" for name in wanted if ended[name] != wanted[name]]
         plan = " ".join(f"{death.events}{death.whom[0]}" for death in deaths)
-        return f"{plan:<30} {died:>6} {processes:>10}   {same}", died, same
+        line = f"{plan:<30} {died:>6} {processes:>10}   {'; '.join(other) or 'the same'}"
+        return line, died, not other
 
     with ThreadPoolExecutor(2) as threads:
         lived = list(threads.map(live, rounds))

@@ -17,7 +17,7 @@ from typing import Any
 from delf.actions import Action
 from delf.engine.approvals import TaskApprovals, call_digest
 from delf.engine.log import TaskLog
-from delf.engine.past import CUT_OFF, PastCall
+from delf.engine.past import CUT_OFF, NEVER_MADE, PastCall
 from delf.engine.redaction import Redactor
 from delf.engine.replay import Replay
 from delf.engine.threads import ToolThreads
@@ -228,15 +228,7 @@ class Gate:
     async def _make(self, call: _Call, *, begun: bool = False) -> CallAnswer:
         action = call.bound.action
         if not begun:
-            await self._log.record(
-                CallStarted,
-                call_id=call.number,
-                action=call.bound.name,
-                arguments=call.arguments,
-                effect=action.effect,
-                digest=call.digest,
-                description=call.description,
-            )
+            await self._begin(call)
         started = time.perf_counter()
         try:
             result = await self._invoke(action, call.arguments)
@@ -255,6 +247,23 @@ class Gate:
             encoded = self._encode(result)
         await self._finish(call, "ok", started, result=result)
         return Returned(result, encoded)
+
+    async def _begin(self, call: _Call) -> None:
+        """Record that a call is about to be made; one that is cancelled by then is not made."""
+        try:
+            await self._log.record(
+                CallStarted,
+                call_id=call.number,
+                action=call.bound.name,
+                arguments=call.arguments,
+                effect=call.bound.action.effect,
+                digest=call.digest,
+                description=call.description,
+            )
+        except asyncio.CancelledError:
+            why = "cancelled before it was made"
+            await self._finish(call, "cancelled", 0.0, error=why, raised=NEVER_MADE)
+            raise
 
     async def _fail(
         self, call: _Call, started: float, message: str, kind: str = "ToolError"

@@ -14,6 +14,9 @@ from delf.protocols.sandbox import CallAnswer, Raised, Returned, Told
 CUT_OFF: Final = "SandboxDied"
 """What a call's end and a request's decision say that were none: their sandbox was gone."""
 
+NEVER_MADE: Final = "NeverMade"
+"""What the end of a call says that was given up while its beginning was written down."""
+
 _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
     ev.TaskStarted: (),
     ev.StepStarted: ("step", "attempt"),
@@ -235,6 +238,9 @@ class Past:
             return
         if event.raised == CUT_OFF:
             past.cut_off = True
+            return
+        if event.raised == NEVER_MADE:
+            self._callers[event.call_id].calls.remove(past)
             return
         past.finished = event
         if not past.was_given_up:
