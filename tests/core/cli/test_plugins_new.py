@@ -10,10 +10,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from delf.cli import plugins_new
-from delf.cli.plugins_new import KINDS, fields_of, new, render, write_package
+from delf.cli.main import cli
+from delf.cli.plugins_new import KINDS, fields_of, render, write_package
 from delf.hookspecs import HOOKS
 from delf.testing import install_plugin
 from support.workspace import CORE
@@ -92,9 +93,13 @@ def test_its_code_is_tidy(kind: str, tmp_path: Path) -> None:
         assert result.returncode == 0, result.stdout + result.stderr
 
 
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["plugins", "new", *arguments])
+
+
 def test_the_command_says_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(new, ["pager", "--kind", "approval"])
+    result = invoke("pager", "--kind", "approval")
     assert result.exit_code == 0, result.output
     assert "delf-plugin-approval-pager has the approval 'pager'" in result.output
     package = tmp_path / "delf-plugin-approval-pager"
@@ -128,14 +133,14 @@ def test_the_kind_may_stand_in_the_name() -> None:
 def test_a_bad_name_is_refused(name: str, kind: str, says: str, tmp_path: Path) -> None:
     target = tmp_path / "package"
     options = ["--kind", kind, "--directory", str(target), "--", name]
-    result = CliRunner().invoke(new, options)
+    result = invoke(*options)
     assert result.exit_code == 2
     assert says in result.output
     assert not target.exists()
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    result = CliRunner().invoke(new, ["pager", "--kind", "toaster"])
+    result = invoke("pager", "--kind", "toaster")
     assert result.exit_code == 2
     assert "'connection', 'sandbox'" in result.output
 
@@ -143,14 +148,14 @@ def test_an_unknown_kind_is_refused() -> None:
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     for target in (tmp_path, tmp_path / "mine.txt"):
-        result = CliRunner().invoke(new, ["pager", "--directory", str(target)])
+        result = invoke("pager", "--directory", str(target))
         assert result.exit_code == 1
         assert "exists already" in result.output
     assert os.listdir(tmp_path) == ["mine.txt"]
 
 
 def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
-    result = CliRunner().invoke(new, ["pager", "--directory", str(tmp_path)])
+    result = invoke("pager", "--directory", str(tmp_path))
     assert result.exit_code == 0, result.output
     assert (tmp_path / "pyproject.toml").is_file()
 
@@ -159,7 +164,7 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     real = render("observer", fields_of("pager", "observer"))
     monkeypatch.setattr(plugins_new, "render", lambda *_: {**real, "tests": "in the way"})
     target = tmp_path / "package"
-    result = CliRunner().invoke(new, ["pager", "--kind", "observer", "--directory", str(target)])
+    result = invoke("pager", "--kind", "observer", "--directory", str(target))
     assert result.exit_code == 1
     assert "cannot be written" in result.output
     assert os.listdir(tmp_path) == []
@@ -168,7 +173,7 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     target = tmp_path / "file" / "package"
-    result = CliRunner().invoke(new, ["pager", "--directory", str(target)])
+    result = invoke("pager", "--directory", str(target))
     assert result.exit_code == 1
     assert str(target) in result.output
 

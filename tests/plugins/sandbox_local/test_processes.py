@@ -197,7 +197,7 @@ async def test_nothing_is_left_after_a_hundred_tasks_at_once(tmp_path, monkeypat
             await host.called.wait()
             running.cancel()
         await asyncio.wait({running})
-        seen.update(children_of(os.getpid()))
+        seen.update([session.process.pid, *children_of(os.getpid())])
         await session.aclose()
         return None if running.cancelled() else running.result()
 
