@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import uuid
 from collections.abc import Generator
 from typing import Final
@@ -32,6 +33,11 @@ def clean_environment(
 
 def _unaccepted(reason: str) -> bool:
     return os.environ.get("CI") == "true" and not reason.startswith(ACCEPTED_SKIPS)
+
+
+def pytest_configure() -> None:
+    """Programs that tests start heed Ctrl-C, also where the shell runs tests in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, BinaryIO
@@ -97,8 +98,10 @@ def shared_server(
                 keeper = _start(recipe(), state, lock)
         yield json.loads(state.read_text())
     if keeper is not None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             keeper.wait(20)
+        except subprocess.TimeoutExpired:  # another worker goes on using it
+            threading.Thread(target=keeper.wait, daemon=True).start()
 
 
 def _start(recipe: Recipe, state: pathlib.Path, lock: pathlib.Path) -> subprocess.Popen[bytes]:

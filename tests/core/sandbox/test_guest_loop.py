@@ -1,6 +1,8 @@
 """The guest's loop says that it only waits for the host when nothing else can happen."""
 
 import asyncio
+import os
+import signal
 import socket
 from collections.abc import Callable, Iterator
 
@@ -9,10 +11,11 @@ import pytest
 from delf.sandbox.guest.loop import GuestLoop
 
 
-@pytest.fixture
-def loop() -> Iterator[GuestLoop]:
+@pytest.fixture(params=[False, True], ids=["alone", "with threads"])
+def loop(request: pytest.FixtureRequest) -> Iterator[GuestLoop]:
     wire, other = socket.socketpair()
     made = GuestLoop()
+    made.open(threads=request.param)
     made.add_reader(wire.fileno(), lambda: None)
     yield made
     made.remove_reader(wire.fileno())
@@ -65,9 +68,31 @@ def test_not_while_a_timer_runs(loop):
     assert not only_waits(loop, lambda: loop.call_later(60, lambda: None))
 
 
+@pytest.mark.parametrize("loop", [True], indirect=True)
 def test_not_while_a_thread_could_call_back(loop):
     assert not only_waits(loop, lambda: loop.run_in_executor(None, lambda: None))
     loop.run_until_complete(loop.shutdown_default_executor())
+
+
+def test_a_signal_that_is_handled_wakes_it(loop):
+    async def scene() -> None:
+        came = asyncio.Event()
+        loop.add_signal_handler(signal.SIGUSR1, came.set)
+        assert not loop.only_waits()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await came.wait()
+        loop.remove_signal_handler(signal.SIGUSR1)
+
+    loop.run_until_complete(scene())
+    assert only_waits(loop)
+
+
+def test_it_holds_no_descriptor_until_it_is_opened():
+    before = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []
+    made = GuestLoop()
+    after = os.listdir("/proc/self/fd") if before else []
+    made.close()
+    assert len(after) == len(before)
 
 
 def test_not_while_a_further_descriptor_is_watched(loop):

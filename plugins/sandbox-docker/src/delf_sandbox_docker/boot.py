@@ -87,9 +87,9 @@ def _be_guest(memory: int, path: str | None) -> NoReturn:
     _load_guest()
     if os.access(LIBRARIES, os.R_OK):
         sys.path.append(LIBRARIES)
-    from delf.sandbox.guest.session import serve_forever
+    from delf.sandbox.guest.serve import Server
 
-    serve_forever(read_fd, write_fd)
+    Server().serve(read_fd, write_fd)
 
 
 def _supervise(child: int) -> NoReturn:

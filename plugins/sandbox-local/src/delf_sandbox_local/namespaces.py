@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 from pathlib import Path
 from typing import Final
@@ -109,6 +110,5 @@ def drop_capabilities() -> None:
         return
     libc = system.libc()
     libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    nothing = (ctypes.c_uint32 * 6)()
-    libc.capset(ctypes.byref(header), ctypes.byref(nothing))
+    header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
+    libc.capset(header, bytes(24))

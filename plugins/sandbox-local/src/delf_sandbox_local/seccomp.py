@@ -79,7 +79,7 @@ _SOCK_KIND: Final = 0xF
 
 
 class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
 def supported() -> bool:
@@ -159,8 +159,7 @@ def install(*, threads: bool) -> None:
     libc = system.libc()
     code = prepared(platform.machine(), threads=threads)
     code = code.replace(struct.pack("=I", _SOME_PID), struct.pack("=I", os.getpid()))
-    buffer = ctypes.create_string_buffer(code, len(code))
-    program = _Program(len(code) // 8, ctypes.cast(buffer, ctypes.c_void_p))
+    program = _Program(len(code) // 8, code)
     for arguments in (
         (_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
         (_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(program), 0, 0),

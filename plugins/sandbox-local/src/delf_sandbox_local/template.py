@@ -18,10 +18,13 @@ import signal
 import socket
 import struct
 import sys
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from delf_sandbox_local import landlock, namespaces, seccomp
 from delf_sandbox_local.launcher import confine, die_with_parent
+
+if TYPE_CHECKING:
+    from delf.sandbox.guest.serve import Server
 
 _HEADER = struct.Struct(">I")
 _EX_OSERR = 71
@@ -44,6 +47,9 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
     from delf.sandbox.guest.preload import preload
 
     preload()
+    from delf.sandbox.guest.serve import Server
+
+    server = Server()
     landlock.prepare()
     if seccomp.supported():
         for threads in (False, True):
@@ -53,7 +59,7 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
     gc.collect()
     gc.freeze()  # what is there now is never looked at again, so that forks go on sharing it
     with socket.socket(fileno=descriptor) as control:
-        _Template(control, own).serve()
+        _Template(control, own, server).serve()
 
 
 class _Template:
@@ -62,9 +68,11 @@ class _Template:
     Args:
         control: The socket to the host.
         own: The namespaces that this process has of its own.
+        server: What each guest serves with.
     """
 
-    def __init__(self, control: socket.socket, own: list[str]) -> None:
+    def __init__(self, control: socket.socket, own: list[str], server: Server) -> None:
+        self._server = server
         self._control = control
         self._own = own
         self._woken, self._waker = os.pipe()
@@ -122,13 +130,11 @@ class _Template:
                 die_with_parent(request["template"])
             os.chdir(scratch)
             _see_libraries(request["libraries"])
-            from delf.sandbox.guest.session import serve_forever
-
             threads = bool(request["libraries"]) or limits["processes"] > 0
             confine(limits, request["readable"], scratch, threads=threads)
             os.dup2(nothing, 2)  # last: until here, errors are said to the host
             os.close(nothing)
-            serve_forever(wire, wire)
+            self._server.serve(wire, wire, threads=threads)
         except BaseException as error:  # the template's own code must not go on in a child
             sys.excepthook(type(error), error, error.__traceback__)
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from delf.sandbox.guest.session import serve_forever
+from delf.sandbox.guest.serve import Server
 
 
 def main(arguments: list[str]) -> None:
@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> None:
         for descriptor in (0, 1):
             os.dup2(nothing, descriptor)
         os.close(nothing)
-    serve_forever(read_fd, write_fd)
+    Server().serve(read_fd, write_fd)
 
 
 if __name__ == "__main__":

@@ -23,20 +23,26 @@ class Channel:
     always reads, so writing may block without a deadlock.
 
     Args:
-        read_fd: Where the host's frames arrive.
-        write_fd: Where frames go.
         receive: Called with each frame.
     """
 
-    def __init__(self, read_fd: int, write_fd: int, receive: Callable[[list[Any]], None]) -> None:
+    def __init__(self, receive: Callable[[list[Any]], None]) -> None:
         self.limit = 64 * 1024 * 1024
-        self._read_fd = read_fd
-        self._write_fd = write_fd
+        self._read_fd = self._write_fd = -1
         self._receive = receive
         self._reader = FrameReader(2**32 - 1)
         self._pending: list[bytes] = []
         self._spin = Spin()
         self._wait = select.poll()
+
+    def open(self, read_fd: int, write_fd: int) -> None:
+        """Take the wire.
+
+        Args:
+            read_fd: Where the host's frames arrive.
+            write_fd: Where frames go.
+        """
+        self._read_fd, self._write_fd = read_fd, write_fd
         self._wait.register(read_fd, select.POLLIN)
         os.set_blocking(read_fd, False)
 

@@ -25,5 +25,5 @@ MODULES: Final = (
 
 def preload() -> None:
     """Import the guest's own modules, and what scripts import most."""
-    for name in ("delf.sandbox.guest.session", *MODULES):
+    for name in ("delf.sandbox.guest.serve", *MODULES):
         __import__(name)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import errno
 import re
-import signal
 import sys
 import types
 import warnings
@@ -46,12 +45,11 @@ class GuestSession:
 
     Args:
         loop: The event loop that it runs on.
-        read_fd: Where the host's frames arrive.
-        write_fd: Where frames go.
     """
 
-    def __init__(self, loop: GuestLoop, read_fd: int, write_fd: int) -> None:
-        self._channel = Channel(read_fd, write_fd, self._receive)
+    def __init__(self, loop: GuestLoop) -> None:
+        self._loop = loop
+        self._channel = Channel(self._receive)
         self._commands: asyncio.Queue[list[Any]] = asyncio.Queue()
         self._caller = Caller(self._send_call, self._channel.receive, loop.only_waits)
         self._printer = Printer(self._send_print)
@@ -59,19 +57,36 @@ class GuestSession:
             lambda kind, name, last, chunk: self._channel.send([kind, name, last, chunk])
         )
         self._world = World(lambda readings: self._channel.send(["clock", readings]))
-        loop.add_reader(read_fd, self._channel.receive)
         loop.at_turn(self._flush)
+        loop.set_exception_handler(lambda _loop, _context: None)
         self._module = types.ModuleType("__main__")
         self._namespace = self._module.__dict__
         self._hidden: frozenset[str] = frozenset()
         self._sources: dict[str, str] = {}
         self._rerun: list[Any] | None = None
+        self._world.install()
+        warnings.filterwarnings("always", "coroutine .* was never awaited", RuntimeWarning)
+        warnings.showwarning = self._take_warning
 
-    async def serve(self) -> NoReturn:
-        """Answer frames until the host closes the wire."""
+    async def rehearse(self) -> None:
+        """Do once what each script needs."""
+        await Script("def nothing():\n    return [1]\nnothing()", "<rehearsal>").run({})
+        loads(dumps(["exec", 1, "print()", None]))
+
+    async def serve(self, read_fd: int, write_fd: int) -> NoReturn:
+        """Answer frames until the host closes the wire.
+
+        Args:
+            read_fd: Where the host's frames arrive.
+            write_fd: Where frames go.
+        """
+        self._channel.open(read_fd, write_fd)
         self._channel.send(["ready"], at_once=True)
-        self._prepare()
-        await self._rehearse()
+        self._loop.add_reader(read_fd, self._channel.receive)
+        sys.modules["__main__"] = self._module
+        sys.stdout = sys.stderr = self._printer
+        sys.stdin = None
+        await self.rehearse()  # a forked process gets memory of its own when it uses it
         while True:
             frame = await self._commands.get()
             if frame[0] == "init":
@@ -104,21 +119,6 @@ class GuestSession:
             self._channel.send(frame, at_once)
         except FrameTooLargeError as error:
             raise EXCEPTIONS["ToolArgumentError"](f"the arguments are too large: {error}") from None
-
-    def _prepare(self) -> None:
-        """What can be done before it is known for what."""
-        self._world.install()
-        sys.modules["__main__"] = self._module
-        sys.stdout = sys.stderr = self._printer
-        sys.stdin = None
-        warnings.filterwarnings("always", "coroutine .* was never awaited", RuntimeWarning)
-        warnings.showwarning = self._take_warning
-        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
-
-    async def _rehearse(self) -> None:
-        """Do once what each script needs: a forked process gets its memory when it uses it."""
-        await Script("def nothing():\n    return [1]\nnothing()", "<rehearsal>").run({})
-        loads(dumps(["exec", 1, "print()", None]))
 
     def _initialise(self, spec: dict[str, Any]) -> None:
         limits = spec["limits"]
@@ -251,24 +251,3 @@ def _explain(error: BaseException) -> str:
     if isinstance(error, RuntimeError) and "from a running event loop" in message:
         return f"{message}; make the function async and await it"
     return message
-
-
-def serve_forever(read_fd: int, write_fd: int) -> NoReturn:
-    """Run a session on two descriptors until the host closes the wire."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    loop = GuestLoop()
-    asyncio.set_event_loop(loop)
-
-    async def run() -> None:
-        await GuestSession(loop, read_fd, write_fd).serve()
-
-    main = loop.create_task(run())
-    while not main.done():
-        try:
-            loop.run_until_complete(main)
-        except (SystemExit, KeyboardInterrupt):
-            continue  # raised in a task of the script; whoever awaits that task gets it
-        except RuntimeError:
-            if loop.is_closed():
-                break  # else the script only stopped it
-    raise SystemExit(70)
