@@ -37,11 +37,9 @@ class Trace:
         self.scripts: list[str] = []
         self.tool_calls: list[ToolCallTrace] = []
         self.model_calls: list[ModelCallTrace] = []
-        self.utterances: list[str] = []
         self.reruns: list[RerunTrace] = []
         self.retries: list[str] = []
         self.warnings: list[str] = []
-        self.timeline: list[StreamEvent] = []
         self.usage = Usage()
         self.total_cost_usd: float | None = 0.0
         self.duration_ms: float | None = None
@@ -49,7 +47,10 @@ class Trace:
         self._calls: dict[int, ToolCallTrace] = {}
         self._running: dict[str | int, StreamEvent] = {}
         self._step = ""
-        self._open_line: StreamEvent | None = None
+        self._utterances: list[str] = []
+        self._timeline: list[StreamEvent] = []
+        self._open_line: list[str] = []
+        self._said = StreamEvent(kind="say", label="", status="success", started_at=0)
         for event in events:
             self.add(event)
 
@@ -111,7 +112,7 @@ class Trace:
 
     def _line(self, kind: str, label: str, at: float, status: str = "running") -> StreamEvent:
         line = StreamEvent(kind=kind, label=label, status=status, started_at=at)
-        self.timeline.append(line)
+        self._timeline.append(line)
         return line
 
     def _close_lines(self, at: float) -> None:
@@ -122,17 +123,30 @@ class Trace:
 
     def _say(self, event: ev.Printed) -> None:
         """Add printed lines; one that was begun before is continued."""
-        for piece in event.text.splitlines(keepends=True):
-            text = piece.rstrip("\r\n")
-            if self._open_line is None:
-                self._open_line = self._line("say", text, event.at, "success")
-                self._open_line.duration_ms = 0
-                self.utterances.append(text)
-            else:
-                self._open_line.label += text
-                self.utterances[-1] += text
-            if text != piece:
-                self._open_line = None
+        text = event.text
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        *ended, rest = text.split("\n")
+        for line in ended:
+            self._continue_line(line, event.at)
+            self._join_line()
+            self._open_line.clear()
+        if rest:
+            self._continue_line(rest, event.at)
+
+    def _continue_line(self, text: str, at: float) -> None:
+        """Add to the line that is being printed; its pieces are joined when it is looked at."""
+        if not self._open_line:
+            self._said = self._line("say", text, at, "success")
+            self._said.duration_ms = 0
+            self._utterances.append(text)
+        self._open_line.append(text)
+
+    def _join_line(self) -> None:
+        if len(self._open_line) > 1:
+            text = "".join(self._open_line)
+            self._open_line = [text]
+            self._said.label = self._utterances[-1] = text
 
     def _start_call(self, event: ev.CallStarted) -> None:
         call = ToolCallTrace(
@@ -190,6 +204,18 @@ class Trace:
         return uses
 
     @property
+    def utterances(self) -> list[str]:
+        """The lines that were printed."""
+        self._join_line()
+        return self._utterances
+
+    @property
+    def timeline(self) -> list[StreamEvent]:
+        """What a person would be told, in order: steps, calls, printed lines."""
+        self._join_line()
+        return self._timeline
+
+    @property
     def usage_by_model(self) -> dict[str, ModelUse]:
         """Calls, tokens and cost of each model."""
         return self._uses("model")
@@ -243,8 +269,8 @@ class Trace:
         """The trace as JSON-ready data; values that JSON lacks are tagged."""
         shown = [name for name in vars(self) if not name.startswith("_")]
         plain = {name: getattr(self, name) for name in shown if name != "tool_calls"}
-        plain["usage_by_model"] = self.usage_by_model
-        plain["usage_by_step"] = self.usage_by_step
+        for name in ("utterances", "timeline", "usage_by_model", "usage_by_step"):
+            plain[name] = getattr(self, name)
         plain["tool_calls"] = [
             {name: to_jsonable_or_repr(getattr(call, name)) for name in _CALL_FIELDS}
             for call in self.tool_calls

@@ -11,6 +11,9 @@ from delf.sandbox.guest.content import make_content
 from delf.sandbox.guest.filenames import check_file_name
 
 _FLUSH_CHARS = 32 * 1024
+_PIECE_CHARS = 64 * 1024
+"""The most that is sent in one frame, so that the host can look after others in between."""
+
 _FLUSH_SECONDS = 0.05
 _CHUNK = 1024 * 1024
 MAX_FILES = 1000
@@ -75,7 +78,8 @@ class Printer(io.TextIOBase):
         self._parts.clear()
         self._waiting = 0
         self._sent_at = time.monotonic()
-        self._send(text, at_once)
+        for start in range(0, len(text), _PIECE_CHARS):
+            self._send(text[start : start + _PIECE_CHARS], at_once)
 
 
 class FileSender:
