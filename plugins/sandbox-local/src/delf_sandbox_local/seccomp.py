@@ -40,35 +40,57 @@ _UNKNOWN: Final = _ERRNO | errno.ENOSYS
 
 _ARCH: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _SPECIAL: Final = {
-    "x86_64": {
-        "ioctl": 16,
-        "sendto": 44,
-        "socketpair": 53,
-        "clone": 56,
-        "fcntl": 72,
-        "prctl": 157,
-        "tgkill": 234,
-        "prlimit64": 302,
-        "clone3": 435,
-    },
-    "aarch64": {
-        "ioctl": 29,
-        "sendto": 206,
-        "socketpair": 199,
-        "clone": 220,
-        "fcntl": 25,
-        "prctl": 167,
-        "tgkill": 131,
-        "prlimit64": 261,
-        "clone3": 435,
-    },
+    "futex": (202, 98),
+    "mmap": (9, 222),
+    "madvise": (28, 233),
+    "open": (2, None),
+    "openat": (257, 56),
+    "ioctl": (16, 29),
+    "fcntl": (72, 25),
+    "pipe2": (293, 59),
+    "sendto": (44, 206),
+    "recvfrom": (45, 207),
+    "getsockopt": (55, 209),
+    "socketpair": (53, 199),
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "prctl": (157, 167),
+    "tgkill": (234, 131),
+    "prlimit64": (302, 261),
+    "getpgid": (121, 155),
+    "getsid": (124, 156),
+    "getpriority": (140, 141),
+    "sched_getaffinity": (204, 123),
 }
+"""Calls whose arguments are looked at: their numbers on x86_64 and aarch64."""
+_COLUMN: Final = {"x86_64": 0, "aarch64": 1}
+
 _IOCTLS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: none names an owner or a process."""
 _FCNTLS: Final = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030)
 """Copies, flags and locks; not F_SETOWN and F_SETSIG, by which the kernel signals others."""
 _PRCTLS: Final = (15, 16, 0x53564D41)
 """Names of threads and of memory; not the death signal."""
+_FUTEX_KIND: Final = 0x7F
+_FUTEXES: Final = (0, 1, 3, 4, 5, 9, 10)
+"""Waiting and waking; not the priority inheritance, which threads of Python never ask for."""
+_MMAP_REFUSED: Final = 0x42100
+"""Memory that is locked, of huge pages, or grows downwards: the host's stores of it are small."""
+_MADVICE_REFUSED: Final = (12, 100, 101)
+"""MADV_MERGEABLE, by which a guest finds out what pages others have; poisoned pages."""
+_ACCESS_MODE: Final = 0o3
+_TRUNCATE: Final = 0o1000
+_OPEN_FLAGS: Final = 0o27777703 & ~0o20000
+"""All but O_PATH, which Landlock does not watch, and O_ASYNC, for signals; alike on both kinds."""
+_PIPE_FLAGS: Final = 0o2004000
+"""O_CLOEXEC and O_NONBLOCK; not O_NOTIFICATION_PIPE."""
+_SEND_FLAGS: Final = 0xC0C0
+"""MSG_DONTWAIT, MSG_EOR, MSG_NOSIGNAL, MSG_MORE; not MSG_OOB, which the host did not ask for."""
+_RECEIVE_FLAGS: Final = 0x40000162
+"""MSG_PEEK, MSG_TRUNC, MSG_DONTWAIT, MSG_WAITALL, MSG_CMSG_CLOEXEC."""
+_SOL_SOCKET: Final = 1
+_SOCKET_OPTIONS: Final = (3, 4, 7, 8, 30, 38, 39)
+"""What a socket is, and its buffers; not SO_PEERCRED and SO_PEERPIDFD: a handle of the host."""
 _CLONE_THREAD: Final = 0x00010000
 _CLONE_NAMESPACES: Final = 0x7E020000
 _SOME_PID: Final = 0x7EADBEEF
@@ -95,7 +117,6 @@ def build(machine: str, pid: int, *, threads: bool) -> bytes:
         pid: The guest's own process id, the only one that it may signal.
         threads: Whether it may start threads.
     """
-    special = _SPECIAL[machine]
     code = [
         _instruction(_LOAD, 0, 0, _OFFSET_ARCH),
         _instruction(_JUMP_EQUAL, 1, 0, _ARCH[machine]),
@@ -107,22 +128,11 @@ def build(machine: str, pid: int, *, threads: bool) -> bytes:
             _instruction(_JUMP_AT_LEAST, 0, 1, _X32_BIT),
             _instruction(_RETURN, 0, 0, _REFUSE),
         ]
-    blocks = {
-        "ioctl": _one_of(1, _IOCTLS),
-        "fcntl": _one_of(1, _FCNTLS),
-        "prctl": _one_of(0, _PRCTLS),
-        "tgkill": _one_of(0, (pid,)),
-        "prlimit64": _one_of(0, (0,)),  # its own, whose hard limits can only be lowered
-        "sendto": _without_address(),
-        "socketpair": _stream_pair(),
-        "clone": _new_thread() if threads else _answer(_REFUSE),
-        # ENOSYS makes the C library fall back from clone3 to clone, whose flags can be read.
-        "clone3": _answer(_UNKNOWN),
-    }
-    for name, block in blocks.items():
-        code += [_instruction(_JUMP_EQUAL, 0, len(block), special[name]), *block]
-    allowed = [number for number in calls.numbers(machine) if number not in special.values()]
-    for first, last in _ranges(allowed):
+    for name, block in _blocks(pid, threads=threads).items():
+        number = _SPECIAL[name][_COLUMN[machine]]
+        if number is not None:
+            code += [_instruction(_JUMP_EQUAL, 0, len(block), number), *block]
+    for first, last in _ranges(calls.numbers(machine)):
         code += [
             _instruction(_JUMP_AT_LEAST, 0, 2, first),
             _instruction(_JUMP_ABOVE, 1, 0, last),
@@ -169,6 +179,35 @@ def install(*, threads: bool) -> None:
             raise OSError(number, "the kernel refuses the seccomp filter")
 
 
+def _blocks(pid: int, *, threads: bool) -> dict[str, list[bytes]]:
+    """What is done with each call whose arguments are looked at; every block ends with an answer."""
+    own = (0, pid)
+    return {
+        "futex": _one_of(1, _FUTEXES, mask=_FUTEX_KIND),
+        "mmap": _without_bits(3, _MMAP_REFUSED),
+        "madvise": _none_of(2, _MADVICE_REFUSED),
+        "open": _opening(1),
+        "openat": _opening(2),
+        "ioctl": _one_of(1, _IOCTLS),
+        "fcntl": _one_of(1, _FCNTLS),
+        "pipe2": _without_bits(1, ~_PIPE_FLAGS),
+        "sendto": _without_address(),
+        "recvfrom": _without_bits(3, ~_RECEIVE_FLAGS),
+        "getsockopt": _only(1, _SOL_SOCKET) + _one_of(2, _SOCKET_OPTIONS),
+        "socketpair": _only(0, _AF_UNIX) + _one_of(1, (_SOCK_STREAM,), mask=_SOCK_KIND),
+        "clone": _new_thread() if threads else _answer(_REFUSE),
+        # ENOSYS makes the C library fall back from clone3 to clone, whose flags can be read.
+        "clone3": _answer(_UNKNOWN),
+        "prctl": _one_of(0, _PRCTLS),
+        "tgkill": _one_of(0, (pid,)),
+        "prlimit64": _one_of(0, (0,)),  # its own, whose hard limits can only be lowered
+        "getpgid": _one_of(0, own),
+        "getsid": _one_of(0, own),
+        "getpriority": _only(0, 0) + _one_of(1, own),
+        "sched_getaffinity": _one_of(0, own),
+    }
+
+
 def _answer(value: int) -> list[bytes]:
     return [_instruction(_RETURN, 0, 0, value)]
 
@@ -177,35 +216,61 @@ def _load_argument(index: int, *, upper: bool = False) -> bytes:
     return _instruction(_LOAD, 0, 0, _OFFSET_ARGUMENTS + 8 * index + 4 * upper)
 
 
-def _one_of(argument: int, values: Iterable[int]) -> list[bytes]:
-    """Allow the call when an argument has one of the values."""
+def _one_of(argument: int, values: Iterable[int], *, mask: int | None = None) -> list[bytes]:
+    """Allow the call when an argument, or the masked part of it, has one of the values."""
     block = [_load_argument(argument)]
+    if mask is not None:
+        block.append(_instruction(_AND, 0, 0, mask))
     for value in values:
         block += [_instruction(_JUMP_EQUAL, 0, 1, value), *_answer(_ALLOW)]
     return [*block, *_answer(_REFUSE)]
 
 
+def _none_of(argument: int, values: Iterable[int]) -> list[bytes]:
+    """Allow the call unless an argument has one of the values."""
+    block = [_load_argument(argument)]
+    for value in values:
+        block += [_instruction(_JUMP_EQUAL, 0, 1, value), *_answer(_REFUSE)]
+    return [*block, *_answer(_ALLOW)]
+
+
+def _only(argument: int, value: int) -> list[bytes]:
+    """Go on when an argument has the value; else refuse."""
+    return [_load_argument(argument), _instruction(_JUMP_EQUAL, 1, 0, value), *_answer(_REFUSE)]
+
+
+def _refuse_bits(argument: int, bits: int) -> list[bytes]:
+    """Go on, with the argument loaded, when none of the bits is set in it; else refuse."""
+    bits &= 0xFFFFFFFF
+    return [_load_argument(argument), _instruction(_JUMP_ANY_BIT, 0, 1, bits), *_answer(_REFUSE)]
+
+
+def _without_bits(argument: int, bits: int) -> list[bytes]:
+    """Allow the call when none of the bits is set in an argument."""
+    return [*_refuse_bits(argument, bits), *_answer(_ALLOW)]
+
+
+def _opening(flags: int) -> list[bytes]:
+    """Allow to open for reading, for writing, or both.
+
+    Refused are O_TRUNC for reading only, which cuts files that may only be read where Landlock
+    is older than its third version, and access mode 3, neither reading nor writing, for which
+    Landlock asks for no right at all.
+    """
+    block = [*_refuse_bits(flags, ~_OPEN_FLAGS)]
+    block.append(_instruction(_AND, 0, 0, _ACCESS_MODE | _TRUNCATE))
+    for refused in (_TRUNCATE, _ACCESS_MODE, _ACCESS_MODE | _TRUNCATE):
+        block += [_instruction(_JUMP_EQUAL, 0, 1, refused), *_answer(_REFUSE)]
+    return [*block, *_answer(_ALLOW)]
+
+
 def _without_address() -> list[bytes]:
     """Allow sendto when it names no receiver, so that it goes where the socket is connected."""
-    block: list[bytes] = []
+    block = _refuse_bits(3, ~_SEND_FLAGS)
     for upper in (False, True):
         block += [_load_argument(4, upper=upper), _instruction(_JUMP_EQUAL, 1, 0, 0)]
         block += _answer(_REFUSE)
     return [*block, *_answer(_ALLOW)]
-
-
-def _stream_pair() -> list[bytes]:
-    """Allow pairs of streams: those of datagrams can be sent from to any address."""
-    return [
-        _load_argument(0),
-        _instruction(_JUMP_EQUAL, 1, 0, _AF_UNIX),
-        *_answer(_REFUSE),
-        _load_argument(1),
-        _instruction(_AND, 0, 0, _SOCK_KIND),
-        _instruction(_JUMP_EQUAL, 1, 0, _SOCK_STREAM),
-        *_answer(_REFUSE),
-        *_answer(_ALLOW),
-    ]
 
 
 def _new_thread() -> list[bytes]:
