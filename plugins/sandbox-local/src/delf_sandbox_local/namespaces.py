@@ -21,6 +21,7 @@ _NEWUTS: Final = 0x04000000
 _NEWIPC: Final = 0x08000000
 _NEWUSER: Final = 0x10000000
 _NEWNET: Final = 0x40000000
+_READ_ONLY: Final = 1
 _NOSUID: Final = 2
 _NODEV: Final = 4
 _NOEXEC: Final = 8
@@ -28,6 +29,8 @@ _DETACH: Final = 2
 _REC: Final = 0x4000
 _PRIVATE: Final = 0x40000
 _MAX_FILES: Final = 10_000
+_HOST_NAME: Final = b"sandbox"
+_SYSTEM: Final = (b"/proc", b"/sys")
 _PR_CAPBSET_DROP: Final = 24
 _PR_CAP_AMBIENT: Final = 47
 _PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
@@ -55,6 +58,8 @@ def enter() -> list[str]:
         _map_ids(user, group)
     elif libc.unshare(_NEWNS | inner) == 0 or libc.unshare(inner) == 0:
         own.append("network")
+    if "network" in own:
+        libc.sethostname(_HOST_NAME, len(_HOST_NAME))
     if (
         libc.unshare(_NEWNS) == 0
         and libc.mount(None, b"/", None, _REC | _PRIVATE, None) == 0
@@ -72,6 +77,17 @@ def _map_ids(user: int, group: int) -> None:
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
     except OSError:
         return  # without names for its ids, which nothing here needs
+
+
+def hide_system() -> None:
+    """Lay nothing over what tells of the host's processes and devices.
+
+    Landlock keeps files from being opened, but not their names, sizes and owners from being
+    looked up.
+    """
+    flags = _READ_ONLY | _NOSUID | _NODEV | _NOEXEC
+    for place in _SYSTEM:
+        system.libc().mount(b"nothing", place, b"tmpfs", flags, b"size=4k,nr_inodes=1,mode=555")
 
 
 def mount_scratch(folder: str, size: int) -> None:
@@ -105,10 +121,15 @@ def bound_capabilities() -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up every privilege; call :func:`bound_capabilities` ahead."""
+    """Give up every privilege; call :func:`bound_capabilities` ahead.
+
+    Raises:
+        OSError: When the system refuses.
+    """
     if sys.platform != "linux":
         return
     libc = system.libc()
     libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
-    libc.capset(header, bytes(24))
+    if libc.capset(header, bytes(24)) != 0:
+        raise OSError(ctypes.get_errno(), "the privileges cannot be given up")

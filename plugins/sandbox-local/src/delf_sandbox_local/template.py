@@ -21,7 +21,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from delf_sandbox_local import landlock, namespaces, seccomp
-from delf_sandbox_local.launcher import confine, die_with_parent
+from delf_sandbox_local.launcher import confine, die_with_parent, prepare
 
 if TYPE_CHECKING:
     from delf.sandbox.guest.serve import Server
@@ -39,6 +39,9 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
         parent: The host's process id.
     """
     own = namespaces.enter()
+    prepare()
+    if "mounts" in own:
+        namespaces.hide_system()
     namespaces.bound_capabilities()
     if "mounts" not in own:
         namespaces.drop_capabilities()
@@ -99,14 +102,16 @@ class _Template:
         if not header:
             return False
         (size,) = _HEADER.unpack(header)
-        request: dict[str, Any] = json.loads(self._control.recv(size, socket.MSG_WAITALL))
+        request = bytearray(size)
+        self._control.recv_into(request, size, socket.MSG_WAITALL)
         try:
             child = os.fork()
         except OSError as error:
             self._tell({"error": f"no process can be started: {error.strerror}"})
             child = -1
         if child == 0:
-            self._become_guest(request, descriptors[0])
+            self._become_guest(json.loads(request), descriptors[0])
+        request[:] = bytes(size)  # a later guest could find the names of this one's files in it
         for descriptor in descriptors:
             os.close(descriptor)
         if child > 0:
@@ -123,7 +128,9 @@ class _Template:
             for descriptor in (self._control.fileno(), self._woken, self._waker):
                 os.close(descriptor)
             limits, scratch = request["limits"], request["scratch"]
-            nothing = os.open(os.devnull, os.O_WRONLY)
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1):  # the template's are the same ones in every guest
+                os.dup2(nothing, descriptor)
             if "mounts" in self._own:
                 namespaces.mount_scratch(scratch, limits["scratch_bytes"])
                 namespaces.drop_capabilities()
