@@ -52,7 +52,7 @@ async def test_nothing_of_the_environment_is_inside(monkeypatch):
         def read(path):
             try:
                 return pathlib.Path('/proc/self', path).read_bytes()
-            except PermissionError:
+            except OSError:
                 return b''
         [dict(posix.environ), read('environ'), read('cmdline')]
     """)
@@ -64,26 +64,30 @@ async def test_nothing_of_the_environment_is_inside(monkeypatch):
     assert proc_environ.strip(b"\0") == b""
 
 
-LINKS = POSIX + dedent("""
-    links = {}
+OPEN = POSIX + dedent("""
+    kinds = {0o010000: "pipe", 0o020000: "device", 0o140000: "socket", 0: "anonymous"}
+    found = {}
     for fd in range(64):
         try:
-            links[fd] = posix.readlink(f'/proc/self/fd/{fd}')
+            about = posix.fstat(fd)
         except OSError:
-            pass
-    links
+            continue
+        kind = kinds.get(about.st_mode & 0o170000, "file")
+        found[fd] = kind, about.st_rdev if kind == "device" else about.st_ino
+    found
 """)
 
 
 async def test_the_only_descriptors_are_the_wire_and_the_loops(tmp_path):
     with (tmp_path / "secret").open("w") as file:
         os.set_inheritable(file.fileno(), True)
-        outcome, _ = await run_script(LINKS)
-    kinds = sorted(target.split(":")[0] for target in outcome.value.values())
-    assert kinds, outcome.value
-    assert set(kinds) <= {"/dev/null", "socket", "anon_inode", "pipe"}, outcome.value
+        outcome, _ = await run_script(OPEN)
+    kinds = [kind for kind, _ in outcome.value.values()]
+    assert set(kinds) <= {"device", "socket", "anonymous", "pipe"}, outcome.value
     assert kinds.count("socket") <= 3
-    assert [outcome.value[fd] for fd in (0, 1)] == ["/dev/null"] * 2
+    nothing = ("device", os.stat(os.devnull).st_rdev)
+    assert [outcome.value[fd] for fd in (0, 1, 2)] == [nothing] * 3
+    assert kinds.count("device") == 3
     assert kinds.count("pipe") <= 1
 
 
@@ -91,9 +95,57 @@ async def test_two_guests_do_not_hold_each_others_wires():
     backend = LocalBackend(pool_size=2)
     try:
         sessions = [await backend.open(session_spec()) for _ in range(4)]
-        seen = [(await s.execute(LINKS, NotingHost())).value.values() for s in sessions]
-        wires = [link for links in seen for link in set(links) if link.startswith("socket")]
+        seen = [(await s.execute(OPEN, NotingHost())).value.values() for s in sessions]
+        wires = [number for found in seen for kind, number in set(found) if kind == "socket"]
         assert len(wires) == len(set(wires)), seen
+    finally:
+        await backend.aclose()
+
+
+async def test_guests_share_no_open_file_by_which_one_could_tell_another_something():
+    """The flags of an open file belong to all who have it."""
+    backend = LocalBackend(pool_size=0)
+    try:
+        first, second = [await backend.open(session_spec()) for _ in range(2)]
+        flags = POSIX + "re.enum.sys.modules['builtins'].__import__('fcntl').fcntl(0, {}, {})"
+        assert (await first.execute(flags.format(4, 0o4000), NotingHost())).value == 0
+        for number in (0, 1, 2):
+            other = POSIX + f"posix.get_blocking({number})"
+            assert (await second.execute(other, NotingHost())).value is True
+    finally:
+        await backend.aclose()
+
+
+async def test_a_guest_finds_nothing_of_another_in_its_memory(tmp_path):
+    """What the template was asked for an earlier guest is not in the memory of a later one."""
+    names = tuple(f"{tmp_path}/an-input-of-the-first-guest.csv{number}" for number in range(40))
+    code = POSIX + dedent("""
+        ctypes = re.enum.sys.modules["builtins"].__import__("ctypes")
+        gc = re.enum.sys.modules["builtins"].__import__("gc")
+        name, ending = b"an-input-of-the-first-guest", bytes([46, 99, 115, 118])
+        libc = ctypes.CDLL(None)
+        libc.memmem.restype = ctypes.c_void_p
+        libc.sbrk.restype = ctypes.c_void_p
+        _, writer = posix.pipe()
+        found, size, start = 0, 4096, libc.sbrk(0) & -4096
+        heap = []
+        while libc.write(writer, ctypes.c_void_p(start - size), 1) == 1:
+            start -= size
+            heap.append(start)
+        for start in {id(thing) & -size for thing in gc.get_objects()}.union(heap):
+            at = start
+            while at := libc.memmem(ctypes.c_void_p(at), start + size - at, name, len(name)):
+                at += len(name)
+                found += ctypes.string_at(at, 4) == ending  # else it is the name above
+        found
+    """)
+    backend = LocalBackend(pool_size=0)
+    try:
+        await backend.open(session_spec(files=names))
+        second = await backend.open(session_spec())
+        outcome = await second.execute(code, NotingHost())
+        assert isinstance(outcome, Done), outcome
+        assert outcome.value == 0
     finally:
         await backend.aclose()
 
