@@ -6,7 +6,9 @@ open, or opens a socket. Calls that could, depending on an argument, are in :mod
 
 Left out on purpose, though harmless at first sight: everything that changes a file by its path
 alone (chmod, chown, utime, truncate, setxattr, link, symlink), for Landlock does not watch these;
-memory that no limit counts (memfd_create, shmget); sendmsg, which carries descriptors.
+memory that no limit counts (memfd_create, shmget); sendmsg, which carries descriptors; flock,
+by which others would wait; mincore and membarrier, which tell of others or trouble them; wait4
+and waitid, as there is nobody to wait for.
 """
 
 from __future__ import annotations
@@ -19,23 +21,21 @@ _TABLE: Final = """
     lseek:8:62 stat:4:- fstat:5:80 lstat:6:- newfstatat:262:79 statx:332:291 access:21:-
     faccessat:269:48 faccessat2:439:439 readlink:89:- readlinkat:267:78 getcwd:79:17
     chdir:80:49 fchdir:81:50 getdents:78:- getdents64:217:61 mkdir:83:- mkdirat:258:34
-    rmdir:84:- unlink:87:- unlinkat:263:35 rename:82:- renameat:264:38 renameat2:316:276
-    ftruncate:77:46 fsync:74:82 fdatasync:75:83 fadvise64:221:223 umask:95:166 dup:32:23
-    dup2:33:- dup3:292:24 pipe:22:- select:23:- pselect6:270:72 poll:7:- ppoll:271:73
-    epoll_create:213:- epoll_create1:291:20 epoll_ctl:233:21 epoll_wait:232:-
-    epoll_pwait:281:22 epoll_pwait2:441:441 eventfd:284:- eventfd2:290:19 getsockname:51:204
-    getpeername:52:205 shutdown:48:210 munmap:11:215 mprotect:10:226 mremap:25:216 brk:12:214
-    rt_sigaction:13:134 rt_sigprocmask:14:135 rt_sigreturn:15:139 rt_sigpending:127:136
-    rt_sigtimedwait:128:137 rt_sigsuspend:130:133 sigaltstack:131:132 restart_syscall:219:128
-    pause:34:- alarm:37:- setitimer:38:103 getitimer:36:102 nanosleep:35:101
-    clock_nanosleep:230:115 clock_gettime:228:113 clock_getres:229:114 gettimeofday:96:169
-    time:201:- times:100:153 timerfd_create:283:85 timerfd_settime:286:86
-    timerfd_gettime:287:87 getpid:39:172 getppid:110:173 gettid:186:178 getpgrp:111:-
-    getuid:102:174 geteuid:107:175 getgid:104:176 getegid:108:177 getresuid:118:148
-    getresgid:120:150 getgroups:115:158 getrlimit:97:163 setrlimit:160:164 getrusage:98:165
-    sched_yield:24:124 getcpu:309:168 sysinfo:99:179 uname:63:160 getrandom:318:278
-    set_robust_list:273:99 set_tid_address:218:96 rseq:334:293 exit:60:93 exit_group:231:94
-    copy_file_range:326:285 sendfile:40:71
+    rmdir:84:- unlink:87:- unlinkat:263:35 rename:82:- renameat:264:38 ftruncate:77:46
+    fsync:74:82 fdatasync:75:83 fadvise64:221:223 umask:95:166 dup:32:23 dup2:33:- dup3:292:24
+    pipe:22:- select:23:- pselect6:270:72 poll:7:- ppoll:271:73 epoll_create:213:-
+    epoll_create1:291:20 epoll_ctl:233:21 epoll_wait:232:- epoll_pwait:281:22
+    epoll_pwait2:441:441 eventfd:284:- eventfd2:290:19 getsockname:51:204 getpeername:52:205
+    shutdown:48:210 munmap:11:215 mprotect:10:226 mremap:25:216 brk:12:214 rt_sigaction:13:134
+    rt_sigprocmask:14:135 rt_sigreturn:15:139 rt_sigpending:127:136 rt_sigtimedwait:128:137
+    rt_sigsuspend:130:133 sigaltstack:131:132 restart_syscall:219:128 pause:34:- alarm:37:-
+    setitimer:38:103 getitimer:36:102 nanosleep:35:101 gettimeofday:96:169 time:201:-
+    times:100:153 timerfd_create:283:85 timerfd_settime:286:86 timerfd_gettime:287:87
+    getpid:39:172 getppid:110:173 gettid:186:178 getpgrp:111:- getuid:102:174 geteuid:107:175
+    getgid:104:176 getegid:108:177 getresuid:118:148 getresgid:120:150 getgroups:115:158
+    getrlimit:97:163 setrlimit:160:164 getrusage:98:165 sched_yield:24:124 getcpu:309:168
+    sysinfo:99:179 uname:63:160 getrandom:318:278 set_robust_list:273:99 set_tid_address:218:96
+    rseq:334:293 exit:60:93 exit_group:231:94 copy_file_range:326:285 sendfile:40:71
 """
 
 NEWEST: Final = 462

@@ -45,6 +45,10 @@ _SPECIAL: Final = {
     "madvise": (28, 233),
     "open": (2, None),
     "openat": (257, 56),
+    "clock_gettime": (228, 113),
+    "clock_getres": (229, 114),
+    "clock_nanosleep": (230, 115),
+    "renameat2": (316, 276),
     "ioctl": (16, 29),
     "fcntl": (72, 25),
     "pipe2": (293, 59),
@@ -82,6 +86,10 @@ _ACCESS_MODE: Final = 0o3
 _TRUNCATE: Final = 0o1000
 _OPEN_FLAGS: Final = 0o27777703 & ~0o20000
 """All but O_PATH, which Landlock does not watch, and O_ASYNC, for signals; alike on both kinds."""
+_CLOCK_OF_A_PROCESS: Final = 0x80000000
+"""Negative clocks are those of processes, by their numbers, and of devices."""
+_RENAME_FLAGS: Final = 1
+"""RENAME_NOREPLACE; not the exchange, and not the whiteout, which is a device."""
 _PIPE_FLAGS: Final = 0o2004000
 """O_CLOEXEC and O_NONBLOCK; not O_NOTIFICATION_PIPE."""
 _SEND_FLAGS: Final = 0xC0C0
@@ -188,6 +196,10 @@ def _blocks(pid: int, *, threads: bool) -> dict[str, list[bytes]]:
         "madvise": _none_of(2, _MADVICE_REFUSED),
         "open": _opening(1),
         "openat": _opening(2),
+        "clock_gettime": _without_bits(0, _CLOCK_OF_A_PROCESS),
+        "clock_getres": _without_bits(0, _CLOCK_OF_A_PROCESS),
+        "clock_nanosleep": _without_bits(0, _CLOCK_OF_A_PROCESS),
+        "renameat2": _without_bits(4, ~_RENAME_FLAGS),
         "ioctl": _one_of(1, _IOCTLS),
         "fcntl": _one_of(1, _FCNTLS),
         "pipe2": _without_bits(1, ~_PIPE_FLAGS),
