@@ -60,6 +60,8 @@ class _Target:
         self.secret = folder / "secret.txt"
         self.secret.write_text(SECRET)
         self.secret.chmod(0o600)
+        self.input = folder / "input.csv"
+        self.input.write_text("a,b")
         self.heard: list[str] = []
         self.signals: list[int] = []
         self.port = 0
@@ -106,6 +108,7 @@ class _Target:
         about = self.secret.stat()
         return {
             "secret": (self.secret.read_text(), about.st_mode, about.st_uid, about.st_mtime_ns),
+            "input": (self.input.read_text(), self.input.stat().st_mtime_ns),
             "attributes": os.listxattr(self.secret),
             "folder": (sorted(os.listdir(self.folder)), self.folder.stat().st_mode),
             "limits": [resource.getrlimit(which) for which in _LIMITS],
@@ -149,7 +152,10 @@ async def run_attempts(folder: Path, names: list[str] | None = None) -> dict[str
 
 async def _run(backend: LocalBackend, name: str, target: _Target) -> str | None:
     spec = SessionSpec(
-        tools=(ToolNames(name="add"),), modules=allowed_modules(), limits=Limits(cpu_seconds=5)
+        tools=(ToolNames(name="add"),),
+        modules=allowed_modules(),
+        limits=Limits(cpu_seconds=5),
+        files=(str(target.input),),
     )
     session = await backend.open(spec)
     scratch = Path(session.process.scratch)

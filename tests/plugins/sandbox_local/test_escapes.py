@@ -171,6 +171,26 @@ _BOOT_WITHOUT = {
 }
 
 
+OLDER = {
+    1: "Linux 5.13: moving between folders is not asked about",
+    2: "Linux 5.19, as in Debian 12: cutting files is not asked about",
+    3: "Linux 6.2: neither are ports",
+    5: "Linux 6.10: nor are signals and abstract sockets",
+}
+
+
+@here
+@pytest.mark.parametrize("version", OLDER, ids=OLDER.values())
+async def test_an_older_landlock_is_enough(version, tmp_path, monkeypatch):
+    boot = _BOOT_WITHOUT["landlock"].replace("lambda: 0", f"lambda: {version}")
+    monkeypatch.setattr("delf_sandbox_local.forkserver._BOOT", boot)
+    names = ["open_raw", "open_without_access", "truncate_by_reading", "truncate_outside"]
+    names += ["rename_race", "rename_whiteout", "hard_link", "guest_archive", "marks_on_files"]
+    names += ["sockets_of_pairs", "signals_to_others", "proc_of_others", "terminals"]
+    with limits_kept():
+        assert await run_attempts(tmp_path, names) == {}
+
+
 # -- the filter, and groups, on paper ---------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ HOST, TEMPLATE, PORT = "@HOST@", "@TEMPLATE@", "@PORT@"
 FOLDER, NAME = "@FOLDER@", "@NAME@"
 HOST, TEMPLATE, PORT = int(HOST), int(TEMPLATE), int(PORT)
 SECRET = f"{FOLDER}/secret.txt"
+INPUT = f"{FOLDER}/input.csv"
 AT_FDCWD = -100
 
 

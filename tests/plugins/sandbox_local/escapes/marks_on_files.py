@@ -1,0 +1,16 @@
+"""Leave set-user-ID bits and other people's files in the scratch folder."""
+
+open("mine", "w").write("x")
+fd = posix.open("mine", posix.O_RDWR)
+raw("fchmod", 91, fd, 0o6777)
+raw("fchown", 93, fd, 0, 0)
+raw("fsetxattr", 190, fd, b"user.pwned", b"x", 1, 0)
+raw("futimesat", 261, fd, None, None)
+raw("utimensat", 280, fd, None, None, 0)
+raw("FS_IOC_SETFLAGS", 16, fd, 0x40086602, ctypes.byref(ctypes.c_long(0x10)))
+raw("FICLONE", 16, fd, 0x40049409, fd)
+posix.close(posix.open("marked", posix.O_CREAT | posix.O_WRONLY, 0o6777))
+program = posix.open("marked", posix.O_RDONLY)
+raw("execveat of a marked file", 322, program, b"", None, None, 0x1000)
+result = syscall(9, 0, 4096, 5, 2, program, 0)
+print("refused" if -4096 < result < 0 else "ESCAPED mapped a written file as a program", result)
