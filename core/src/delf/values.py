@@ -39,6 +39,7 @@ from typing import Any, cast
 TAG = "$t"
 _MAX_REPR = 1000
 _MAX_ALIKE = 1000
+_MAX_SHORT = 10_000
 _TAG_BYTES = b'"$t"'
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
@@ -90,11 +91,18 @@ def to_jsonable(value: Any) -> Any:
 def to_jsonable_or_repr(value: Any) -> Any:
     """The value in tagged form; parts that cannot be kept as data are kept as their repr."""
     try:
+        return _jsonable_or_repr(value)
+    except RecursionError:
+        return f"<{kind_name(value)}, nested too deeply>"
+
+
+def _jsonable_or_repr(value: Any) -> Any:
+    try:
         return to_jsonable(value)
     except UnsupportedValueError:
         if isinstance(value, Mapping):
             named = cast("Mapping[Any, Any]", value)
-            return {str(name): to_jsonable_or_repr(item) for name, item in named.items()}
+            return {str(name): _jsonable_or_repr(item) for name, item in named.items()}
         return repr(value)[:_MAX_REPR]
 
 
@@ -217,6 +225,20 @@ _ENCODERS: dict[type, Callable[[Any], Any]] = {
 }
 
 
+def _items(value: Any) -> list[Any]:
+    """What was written as a list. Each letter of a text would become an item of eight bytes."""
+    if type(value) is not list:
+        raise ValueError("not a list")
+    return cast("list[Any]", value)
+
+
+def _short(value: Any) -> Any:
+    """A text that can be read at once."""
+    if type(value) is str and len(value) > _MAX_SHORT:
+        raise ValueError("too long")
+    return value
+
+
 def _spread(keys: list[Any]) -> list[Any]:
     """The keys, unless they were chosen to have one hash: a set of n of those takes n² steps."""
     if len(keys) > _MAX_ALIKE and len(keys) - len({hash(key) for key in keys}) > _MAX_ALIKE:
@@ -225,24 +247,24 @@ def _spread(keys: list[Any]) -> list[Any]:
 
 
 def _dict_of(pairs: list[list[Any]]) -> dict[Any, Any]:
-    _spread([key for key, _ in pairs])
+    _spread([key for key, _ in _items(pairs)])
     return {key: item for key, item in pairs}  # noqa: C416 - pairs arrive as lists
 
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {
-    "tuple": tuple,
+    "tuple": lambda v: tuple(_items(v)),
     # Looked up each time: in a sandbox they are classes of its own, whose clock is the script's.
-    "datetime": lambda v: dt.datetime.fromisoformat(v),  # noqa: PLW0108
-    "date": lambda v: dt.date.fromisoformat(v),  # noqa: PLW0108
-    "time": dt.time.fromisoformat,
+    "datetime": lambda v: dt.datetime.fromisoformat(_short(v)),
+    "date": lambda v: dt.date.fromisoformat(_short(v)),
+    "time": lambda v: dt.time.fromisoformat(_short(v)),
     "timedelta": lambda v: dt.timedelta(seconds=v),
     "decimal": decimal.Decimal,
     "bytes": base64.b64decode,
-    "set": lambda v: set(_spread(v)),
-    "frozenset": lambda v: frozenset(_spread(v)),
-    "uuid": uuid.UUID,
-    "path": pathlib.Path,
-    "complex": lambda v: complex(*v),
+    "set": lambda v: set(_spread(_items(v))),
+    "frozenset": lambda v: frozenset(_spread(_items(v))),
+    "uuid": lambda v: uuid.UUID(_short(v)),
+    "path": lambda v: pathlib.Path(_short(v)),
+    "complex": lambda v: complex(*_items(v)),
     "dict": _dict_of,
 }
 

@@ -16,7 +16,9 @@ from delf.protocols.sandbox import (
     Returned,
     Told,
 )
+from delf.sandbox import budget as budget_module
 from delf.sandbox import session as session_module
+from delf.sandbox.budget import Budget
 from delf.sandbox.guest.output import MAX_FILES
 from delf.sandbox.session import WireSession
 from support.guests import FakeProcess
@@ -230,7 +232,7 @@ async def test_a_busy_guest_is_read_no_further_until_calls_end(guest):
         nonlocal open_calls, most
         open_calls += 1
         most = max(most, open_calls)
-        if open_calls > session_module._BUSY_CALLS:
+        if open_calls > budget_module._BUSY_CALLS:
             release.set()
         await release.wait()
         open_calls -= 1
@@ -523,9 +525,7 @@ async def test_closing_twice_and_killing_afterwards_is_safe(guest):
 
 async def test_a_guest_that_calls_without_end_is_ended(guest):
     running = await guest.start()
-    guest.session._spec = replace(
-        guest.session._spec, limits=replace(guest.session._spec.limits, calls=3)
-    )
+    guest.session._budget = Budget(replace(guest.session._spec.limits, calls=3))
     await guest.send(*(["call", number, "echo", "", [], {}] for number in range(9)))
     outcome = await running
     assert (outcome.limit, outcome.message) == ("calls", "a task can make 3 tool calls")
@@ -538,14 +538,106 @@ async def test_a_guest_that_does_not_read_cannot_fill_the_hosts_memory(guest):
         return "x" * 90_000
 
     running = await guest.start()
-    guest.session._spec = replace(
-        guest.session._spec, limits=replace(guest.session._spec.limits, memory_bytes=10**6)
-    )
+    guest.session._budget = Budget(replace(guest.session._spec.limits, memory_bytes=10**6))
     guest.host.tools["shop.find"] = much
     await guest.send(*(["call", number, "shop", "find", [], {}] for number in range(100)))
     outcome = await running
     assert outcome.limit == "memory"
     assert "unread" in outcome.message
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [["ready"]],
+        [["cancel", 1]],
+        [["clock", []]],
+        [["file", "a", False, b""]],
+        [["call", 1, "echo", "", [], {}], ["cancel", 1]],
+        [["print", ""]],
+    ],
+    ids=["ready", "cancel", "clock", "file", "call", "print"],
+)
+async def test_a_flood_of_frames_that_say_nothing_ends_the_session(guest, frames, monkeypatch):
+    monkeypatch.setattr(budget_module, "_SPARE_FRAMES", 500)
+    running = await guest.start()
+    guest.session._budget = Budget(replace(guest.session._spec.limits, calls=500))
+    with suppress(OSError):
+        for _ in range(3_000):
+            await guest.send(*frames)
+    outcome = await running
+    assert isinstance(outcome, Crashed | LimitReached), outcome
+    assert not guest.session.alive
+
+
+async def test_a_flood_between_scripts_ends_the_session(guest, monkeypatch):
+    monkeypatch.setattr(budget_module, "_SPARE_FRAMES", 500)
+    guest.session._budget = Budget(replace(guest.session._spec.limits, calls=0))
+    await guest.send(*[["ready"]] * 1_000)
+    while guest.session.alive:
+        await asyncio.sleep(0)
+    assert not guest.session.alive
+
+
+async def test_the_arguments_of_all_calls_together_are_limited(guest, monkeypatch):
+    monkeypatch.setattr(budget_module, "_CALL_BYTES", 200_000)
+    running = await guest.start()
+    for number in range(4):
+        await guest.send(["call", number, "echo", "", ["x" * 60_000], {}])
+        if number < 3:
+            await guest.receive()
+    outcome = await running
+    assert (outcome.limit, "200,000 bytes" in outcome.message) == ("calls", True)
+
+
+async def test_calls_that_wait_cannot_fill_the_hosts_memory_with_their_arguments(guest):
+    release = asyncio.Event()
+    guest.host.tools["shop.wait"] = lambda _: release.wait()
+    running = await guest.start()
+    guest.session._budget = Budget(
+        replace(guest.session._spec.limits, memory_bytes=10**6, frame_bytes=10**5)
+    )
+
+    async def calls():
+        for number in range(60):
+            await guest.send(["call", number, "shop", "wait", ["x" * 90_000], {}])
+
+    sending = asyncio.create_task(calls())
+    while not guest.session._paused:
+        await asyncio.sleep(0)
+    assert 11 <= len(guest.host.calls) <= 14
+    release.set()
+    answers = [await guest.receive() for _ in range(60)]
+    await sending
+    assert {answer[1] for answer in answers} == set(range(60))
+    await guest.send(DONE)
+    assert isinstance(await running, Done)
+
+
+COSTLY = {
+    "a text as a tuple": b'{"$t":"tuple","v":"%b"}' % (b"a" * 90_000),
+    "a text as a set": b'{"$t":"set","v":"%b"}' % (b"a" * 90_000),
+    "a text as pairs": b'{"$t":"dict","v":"%b"}' % (b"a" * 90_000),
+    "bytes as a tuple": b'{"$t":"tuple","v":{"$t":"bytes","v":"%b"}}' % (b"A" * 80_000),
+    "a path of many parts": b'{"$t":"path","v":"%b"}' % (b"a/" * 40_000),
+    "a long date": b'{"$t":"date","v":"%b"}' % (b"1" * 90_000),
+    "a long UUID": b'{"$t":"uuid","v":"%b"}' % (b"-" * 90_000),
+}
+
+
+@pytest.mark.parametrize("name", COSTLY)
+async def test_values_that_would_grow_on_the_host_end_the_session(guest, name):
+    running = await guest.start()
+    await guest.send_payload(b'["done",%b,{}]' % COSTLY[name])
+    outcome = await running
+    assert isinstance(outcome, Crashed), outcome
+    assert "malformed" in outcome.message
+
+
+async def test_a_moment_that_no_clock_shows(guest):
+    running = await guest.start()
+    await guest.send(["clock", [2**63]])
+    assert isinstance(await running, Crashed)
 
 
 async def test_printing_nothing_again_and_again_is_output(guest):

@@ -20,7 +20,7 @@ from delf.protocols.sandbox import (
 )
 from delf.sandbox.guest.frames import FrameReader, FrameTooLargeError, encode, frame_around
 from delf.sandbox.wire import answer_frame, exec_frame, init_frame, parse, parse_call, parse_outcome
-from delf.values import dumps, loads
+from delf.values import dumps, loads, to_jsonable_or_repr
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 scalars = st.one_of(
@@ -194,3 +194,32 @@ def test_a_frame_of_too_many_values_is_refused_before_it_is_read():
     payload = b"[" + b"[]," * 5_000_001 + b"0]"
     with pytest.raises(WireError, match="5,000,000 values"):
         parse(payload)
+
+
+# -- what costs the host more than the sandbox ----------------------------------------------
+
+MANY = {
+    "lists in lists": b",".join([b"[" * 300 + b"]" * 300] * 10_000),
+    "dicts in dicts": b",".join([b'{"a":' * 300 + b"1" + b"}" * 300] * 4_000),
+    "small dicts": b",".join([b'{"a":0}'] * 900_000),
+    "small lists": b",".join([b"[]"] * 2_000_000),
+    "keys": b"{%b}" % b",".join(b'"%d":0' % number for number in range(2_600_000)),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_a_frame_of_more_values_than_memory_is_refused_before_it_is_read(name):
+    with pytest.raises(WireError, match="more than 5,000,000 values"):
+        parse(b'["done",[%b],{}]' % MANY[name])
+
+
+def test_signs_within_texts_are_no_values():
+    text = 'a,"b":[{\\,\\"' * 500_000
+    assert parse(dumps(["done", [text, "\\", text], {}]))[1] == [text, "\\", text]
+
+
+def test_values_of_any_depth_that_arrive_can_be_noted():
+    for depth in range(50, 1_200, 50):
+        with contextlib.suppress(WireError):
+            deep = parse(b'["done",%b1%b,{}]' % (b'{"a":' * depth, b"}" * depth))[1]
+            assert to_jsonable_or_repr({"b": deep})

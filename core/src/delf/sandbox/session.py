@@ -20,6 +20,7 @@ from delf.protocols.sandbox import (
     ScriptHost,
     SessionSpec,
 )
+from delf.sandbox.budget import Budget
 from delf.sandbox.guest.frames import FrameReader, FrameTooLargeError
 from delf.sandbox.guest.spin import SPIN_SECONDS, Spin
 from delf.sandbox.incoming import IncomingFiles
@@ -37,11 +38,7 @@ _log = logging.getLogger(__name__)
 
 _READ_SIZE = 64 * 1024
 _MAX_OPEN_CALLS = 20_000
-_BUSY_CALLS = 2_000
-_MAX_READINGS = 2000
 _CALL = "delf-call"
-_SLACK = 1.25
-"""The guest enforces limits on output itself; the host ends the session a little above."""
 
 
 class GuestProcess(Protocol):
@@ -86,10 +83,8 @@ class WireSession(asyncio.BufferedProtocol):
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._out: list[bytes] = []
         self._files = IncomingFiles()
-        self._printed = 0
+        self._budget = Budget(Limits())
         self._scripts = 0
-        self._readings = 0
-        self._made = 0
         self._lost = False
         self._closed = False
         self._paused = False
@@ -118,7 +113,8 @@ class WireSession(asyncio.BufferedProtocol):
             for payload in self._reader.feed(data):
                 if not self.alive:
                     break
-                self._handle(parse(payload))
+                self._budget.frame()
+                self._handle(parse(payload), len(payload))
         except FrameTooLargeError as error:
             self._break(LimitReached(limit="frame", message=f"the sandbox sent {error}"))
         except WireError as error:
@@ -180,6 +176,7 @@ class WireSession(asyncio.BufferedProtocol):
         """
         self._spec = spec
         self._reader = FrameReader(spec.limits.frame_bytes)
+        self._budget = Budget(spec.limits)
         self._write(init_frame(spec, scratch, readable))
 
     async def execute(self, code: str, host: ScriptHost) -> Outcome:
@@ -189,7 +186,7 @@ class WireSession(asyncio.BufferedProtocol):
         if not self.alive:
             return Crashed(message="the sandbox is gone")
         self._scripts += 1
-        self._printed = self._readings = 0
+        self._budget.begin_script()
         self._files.begin_script()
         self._host = host
         outcome = self._outcome = self._loop.create_future()
@@ -223,10 +220,10 @@ class WireSession(asyncio.BufferedProtocol):
 
     # -- frames -------------------------------------------------------------------------
 
-    def _handle(self, frame: list[Any]) -> None:
+    def _handle(self, frame: list[Any], size: int) -> None:
         kind = frame[0]
         if kind == "call":
-            self._start_call(parse_call(frame))
+            self._start_call(parse_call(frame), size)
         elif kind == "print":
             self._take_print(frame)
         elif kind == "cancel" and len(frame) == 2:
@@ -237,7 +234,7 @@ class WireSession(asyncio.BufferedProtocol):
             self._take_chunk(frame)
         elif kind == "clock":
             self._take_clock(parse_clock(frame))
-        elif kind == "ready":
+        elif kind == "ready" and len(frame) == 1:
             if not self._booted.done():
                 self._booted.set_result(None)
         elif kind in ("done", "failed", "limit", "rerun"):
@@ -261,19 +258,15 @@ class WireSession(asyncio.BufferedProtocol):
             raise WireError("the sandbox sent a malformed print")
         if self._host is None or self._spec is None:
             return
-        self._printed += len(frame[1]) or 1  # nothing at all, again and again, is output, too
-        limit = self._spec.limits.output_bytes
-        if self._printed > limit * _SLACK:
-            message = f"the script printed more than {limit:,} characters"
-            self._break(LimitReached(limit="output", message=message))
+        outcome = self._budget.printed(frame[1])
+        if outcome is not None:
+            self._break(outcome)
         else:
             self._host.printed(frame[1])
 
     def _take_clock(self, readings: list[int]) -> None:
         take = getattr(self._host, "clock_read", None)
-        self._readings += len(readings)
-        if self._readings > _MAX_READINGS:
-            raise WireError("the sandbox sent too many looks at the clock")
+        self._budget.looked_at_clock(readings)
         if take is not None:
             take(readings)
 
@@ -286,7 +279,7 @@ class WireSession(asyncio.BufferedProtocol):
 
     # -- calls --------------------------------------------------------------------------
 
-    def _start_call(self, request: CallRequest) -> None:
+    def _start_call(self, request: CallRequest, size: int) -> None:
         number = request.call_id
         if self._host is None:
             refused = Raised("ToolError", "the script is over; no call can be made any more")
@@ -294,19 +287,18 @@ class WireSession(asyncio.BufferedProtocol):
             return
         if number in self._calls or len(self._calls) >= _MAX_OPEN_CALLS:
             raise WireError("the sandbox reused a call's number or has too many calls open")
-        self._made += 1
-        if self._spec is not None and self._made > self._spec.limits.calls:
-            message = f"a task can make {self._spec.limits.calls:,} tool calls"
-            self._break(LimitReached(limit="calls", message=message))
+        outcome = self._budget.call_began(size)
+        if outcome is not None:
+            self._break(outcome)
             return
-        task = _start_task(self._loop, self._serve_call(self._host, request))
+        task = _start_task(self._loop, self._serve_call(self._host, request, size))
         if not task.done():
             self._calls[number] = task
-        if len(self._calls) > _BUSY_CALLS and not self._paused and self._transport is not None:
+        if not self._paused and self._budget.busy(len(self._calls)) and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
 
-    async def _serve_call(self, host: ScriptHost, request: CallRequest) -> None:
+    async def _serve_call(self, host: ScriptHost, request: CallRequest, size: int) -> None:
         try:
             answer = await host.call(request)
         except Exception:
@@ -314,12 +306,17 @@ class WireSession(asyncio.BufferedProtocol):
             answer = Raised("ToolError", "the call failed inside delf; see the log")
         finally:
             self._calls.pop(request.call_id, None)
-            if self._paused and len(self._calls) < _BUSY_CALLS and self._transport is not None:
-                self._paused = False
-                self._transport.resume_reading()
+            self._budget.call_ended(size)
+            if self._paused and not self._budget.busy(len(self._calls)):
+                self._resume()
         if self._spec is not None:
             data, _ = answer_frame(request.call_id, answer, self._spec.limits.frame_bytes)
             self._write(data)
+
+    def _resume(self) -> None:
+        self._paused = False
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _cancel_calls(self) -> None:
         for task in self._calls.values():
@@ -364,15 +361,9 @@ class WireSession(asyncio.BufferedProtocol):
                 if not self._look_until:
                     self._loop.call_soon(self._look)
                 self._look_until = self._loop.time() + SPIN_SECONDS
-            limits = self._spec.limits if self._spec is not None else None
-            if limits and self._transport.get_write_buffer_size() > _unread_bytes(limits):
+            if self._transport.get_write_buffer_size() > self._budget.unread_bytes:
                 message = "the script left more answers unread than its memory could hold"
                 self._break(LimitReached(limit="memory", message=message))
-
-
-def _unread_bytes(limits: Limits) -> int:
-    """How much may wait in the host's memory for a guest that does not read."""
-    return max(limits.memory_bytes, 2 * limits.frame_bytes)
 
 
 if sys.version_info >= (3, 12):

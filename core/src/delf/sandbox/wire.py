@@ -28,8 +28,14 @@ from delf.values import UnsupportedValueError, loads
 _MAX_TEXT = 20_000
 _MAX_ITEMS = 5_000_000
 """Values in one frame. Two bytes on the wire can become seventy in memory."""
-_FEW_BYTES = 8 * 1024 * 1024
+_WEIGHTS = {b",": 1, b":": 1, b"[": 2, b"{": 6}
+"""What each costs, in values: an empty list takes as much as two numbers, a dict as six."""
+_FEW_BYTES = 4 * 1024 * 1024
+_PIECE = 1024 * 1024
+_MAX_MOMENT = 2**63
+_MANY_HALVES = 10_000
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf]|\\u[dD][89a-fA-F]")
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def parse(payload: bytes) -> list[Any]:
@@ -38,7 +44,7 @@ def parse(payload: bytes) -> list[Any]:
     Raises:
         WireError: When it is anything else.
     """
-    if len(payload) > _FEW_BYTES and payload.count(b",") > _MAX_ITEMS:
+    if len(payload) > _FEW_BYTES and _cost(payload) > _MAX_ITEMS < _cost_of_values(payload):
         raise WireError(f"the sandbox sent a frame of more than {_MAX_ITEMS:,} values")
     try:
         frame = loads(payload)
@@ -51,10 +57,30 @@ def parse(payload: bytes) -> list[Any]:
     return cast("list[Any]", frame)
 
 
+def _cost(payload: bytes) -> int:
+    return sum(payload.count(sign) * weight for sign, weight in _WEIGHTS.items())
+
+
+def _cost_of_values(payload: bytes) -> int:
+    """The same without the signs that stand in texts, which takes longer."""
+    plain = payload.replace(b"\\\\", b"").replace(b'\\"', b"")
+    cost, in_text = 0, 0
+    for start in range(0, len(plain), _PIECE):
+        parts = plain[start : start + _PIECE].split(b'"')
+        cost += _cost(b"".join(parts[in_text::2]))
+        in_text ^= (len(parts) - 1) % 2
+    return cost
+
+
 def _clean(value: Any) -> Any:
     """The value without halves of surrogate pairs, which nothing on the host could write."""
     match value:
         case str():
+            whole, halves = _HALF.subn("\ufffd", value)
+            if not halves:
+                return value
+            if halves > _MANY_HALVES:
+                return whole  # to look which of them make a pair would take seconds
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         case list() | tuple() | set() | frozenset():
             items = cast("Collection[Any]", value)
@@ -177,7 +203,9 @@ def parse_clock(frame: Sequence[Any]) -> list[int]:
     Raises:
         WireError: When it is anything else.
     """
-    if _fits(frame, list) and all(type(item) is int for item in frame[1]):
+    if _fits(frame, list) and all(
+        type(item) is int and -_MAX_MOMENT <= item < _MAX_MOMENT for item in frame[1]
+    ):
         return frame[1]
     raise WireError("the sandbox sent a malformed clock")
 

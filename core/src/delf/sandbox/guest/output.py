@@ -57,7 +57,7 @@ class Printer(io.TextIOBase):
             raise TypeError(f"write() takes text, not {type(text).__name__}")
         size = len(text)
         if self._total + size > self.limit:
-            self.flush()
+            self.pass_on()
             raise LimitReachedError(
                 "output", f"the script printed more than {self.limit:,} characters"
             )
@@ -69,6 +69,12 @@ class Printer(io.TextIOBase):
         return size
 
     def flush(self) -> None:
+        """As scripts ask for it, after every line at times: a frame for each would be many."""
+        if time.monotonic() - self._sent_at > _FLUSH_SECONDS:
+            self._pass_on(at_once=True)
+
+    def pass_on(self) -> None:
+        """Send what was gathered, ahead of whatever is sent next."""
         self._pass_on(at_once=False)
 
     def _pass_on(self, *, at_once: bool) -> None:

@@ -105,7 +105,7 @@ class GuestSession:
 
     def _flush(self) -> None:
         self._world.flush()
-        self._printer.flush()
+        self._printer.pass_on()
         self._channel.flush()
 
     def _send_print(self, text: str, at_once: bool) -> None:
@@ -114,7 +114,7 @@ class GuestSession:
 
     def _send_call(self, frame: list[Any], at_once: bool) -> None:
         self._world.flush()
-        self._printer.flush()
+        self._printer.pass_on()
         try:
             self._channel.send(frame, at_once)
         except FrameTooLargeError as error:
@@ -170,7 +170,7 @@ class GuestSession:
         value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
         await self._stop_stray_tasks()
         self._world.flush()
-        self._printer.flush()
+        self._printer.pass_on()
         return self._describe_end(value, error)
 
     async def _run(self, source: str, filename: str) -> tuple[Any, BaseException | None]:

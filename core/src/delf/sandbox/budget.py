@@ -1,0 +1,105 @@
+"""How much a guest may send, so that it can neither keep the host busy nor fill its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from delf.errors import WireError
+from delf.protocols.sandbox import LimitReached, Limits
+
+_MAX_READINGS: Final = 2000
+_SPARE_FRAMES: Final = 1_000_000
+"""Frames of one script beside those of its calls. Each takes the host some microseconds."""
+_FRAMES_OF_A_CALL: Final = 4
+_CALL_BYTES: Final = 2**30
+"""How much the arguments of all calls of a task may be together: all are kept in its journal."""
+_BUSY_CALLS: Final = 2_000
+_SLACK: Final = 1.25
+"""The guest enforces limits on output itself; the host ends the session a little above."""
+
+
+class Budget:
+    """Counts what a guest sends.
+
+    Args:
+        limits: Of its session.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._calls = 0
+        self._call_bytes = 0
+        self._held = 0
+        self.begin_script()
+
+    def begin_script(self) -> None:
+        """What is counted for each script is counted anew."""
+        self._frames = self._printed = self._readings = 0
+
+    def frame(self) -> None:
+        """A frame arrived, of any kind.
+
+        Raises:
+            WireError: When there were too many.
+        """
+        self._frames += 1
+        if self._frames > _SPARE_FRAMES + _FRAMES_OF_A_CALL * self._limits.calls:
+            raise WireError("the sandbox sends one message after another that says nothing")
+
+    def printed(self, text: str) -> LimitReached | None:
+        """The script printed; why it cannot go on, if it cannot."""
+        self._printed += len(text) or 1  # nothing at all, again and again, is output, too
+        limit = self._limits.output_bytes
+        if self._printed <= limit * _SLACK:
+            return None
+        message = f"the script printed more than {limit:,} characters"
+        return LimitReached(limit="output", message=message)
+
+    def looked_at_clock(self, readings: Sequence[int]) -> None:
+        """The script looked at the clock.
+
+        Raises:
+            WireError: When it did so too often.
+        """
+        self._readings += len(readings)
+        if self._readings > _MAX_READINGS:
+            raise WireError("the sandbox sent too many looks at the clock")
+
+    def call_began(self, size: int) -> LimitReached | None:
+        """The script makes a call; why it cannot, if it cannot.
+
+        Args:
+            size: Bytes of its frame.
+        """
+        self._calls += 1
+        self._call_bytes += size
+        self._held += size
+        if self._calls > self._limits.calls:
+            message = f"a task can make {self._limits.calls:,} tool calls"
+            return LimitReached(limit="calls", message=message)
+        if self._call_bytes > _CALL_BYTES:
+            message = f"the arguments of all tool calls of a task pass {_CALL_BYTES:,} bytes"
+            return LimitReached(limit="calls", message=message)
+        return None
+
+    def call_ended(self, size: int) -> None:
+        """A call has its answer.
+
+        Args:
+            size: Bytes of its frame.
+        """
+        self._held -= size
+
+    def busy(self, open_calls: int) -> bool:
+        """Whether nothing more should be read before some calls have their answers.
+
+        Args:
+            open_calls: How many have none.
+        """
+        return open_calls > _BUSY_CALLS or (open_calls > 0 and self._held > self.unread_bytes)
+
+    @property
+    def unread_bytes(self) -> int:
+        """How much may wait in the host's memory for the guest, and how much of its calls."""
+        return max(self._limits.memory_bytes, 2 * self._limits.frame_bytes)
