@@ -40,6 +40,7 @@ TAG = "$t"
 _MAX_REPR = 1000
 _MAX_ALIKE = 1000
 _MAX_SHORT = 10_000
+_FEW_LEVELS = 3
 _TAG_BYTES = b'"$t"'
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
@@ -90,20 +91,25 @@ def to_jsonable(value: Any) -> Any:
 
 def to_jsonable_or_repr(value: Any) -> Any:
     """The value in tagged form; parts that cannot be kept as data are kept as their repr."""
+    return _jsonable_or_repr(value, _FEW_LEVELS)
+
+
+def _jsonable_or_repr(value: Any, levels: int) -> Any:
     try:
-        return _jsonable_or_repr(value)
+        return _encode(value)
+    except RecursionError:
+        if not levels:  # to look at each level anew would take as many steps as levels squared
+            return f"<{kind_name(value)}, nested too deeply>"
+        levels -= 1
+    except UnsupportedValueError:
+        pass
+    if isinstance(value, Mapping):
+        named = cast("Mapping[Any, Any]", value)
+        return {str(name): _jsonable_or_repr(item, levels) for name, item in named.items()}
+    try:
+        return repr(value)[:_MAX_REPR]
     except RecursionError:
         return f"<{kind_name(value)}, nested too deeply>"
-
-
-def _jsonable_or_repr(value: Any) -> Any:
-    try:
-        return to_jsonable(value)
-    except UnsupportedValueError:
-        if isinstance(value, Mapping):
-            named = cast("Mapping[Any, Any]", value)
-            return {str(name): _jsonable_or_repr(item) for name, item in named.items()}
-        return repr(value)[:_MAX_REPR]
 
 
 def from_jsonable(value: Any) -> Any:
