@@ -1,5 +1,7 @@
 """Options of the backend, and an image's name. No engine is needed."""
 
+import json
+
 import pytest
 
 from delf.errors import ConfigurationError
@@ -45,15 +47,56 @@ def test_an_image_is_named_after_what_goes_into_it():
     )
 
 
-def test_libraries_are_arguments_and_no_shell_text():
-    recipe = Recipe(base="x", libraries=("a; rm -rf /", 'b"\nRUN evil'))
-    assert [line.split()[0] for line in recipe.dockerfile().splitlines()] == [
-        "FROM",
-        "USER",
-        "RUN",
-        "COPY",
-        "RUN",
-    ]
+@pytest.mark.parametrize(
+    "library",
+    ["pandas", "scikit-learn", "pandas>=2", "pandas[excel,html] >= 2.1, < 3", "a==1.*", "a~=1.0rc1"],
+)
+def test_libraries_are_arguments_and_no_shell_text(library):
+    recipe = Recipe(base="x", libraries=(library,))
+    lines = recipe.dockerfile().splitlines()
+    assert [line.split()[0] for line in lines] == ["FROM", "USER", "RUN", "COPY", "RUN"]
+    assert json.loads(lines[2].partition(" ")[2])[-2:] == ["--", library]
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        "--index-url=http://evil",
+        "-r/etc/passwd",
+        "-e.",
+        "git+https://evil/x",
+        "x @ https://evil/x.whl",
+        "https://evil/x.whl",
+        "./here",
+        "/etc",
+        "a; rm -rf /",
+        'b"\nRUN evil',
+        "a b",
+        "a --pre",
+        "a>=1;python_version>'3'",
+        "$(id)",
+        "",
+        "é",
+    ],
+)
+def test_what_is_no_name_of_a_library_is_refused(library):
+    with pytest.raises(ConfigurationError, match="allowed_libs"):
+        Recipe(base="x", libraries=(library,))
+
+
+@pytest.mark.parametrize(
+    "base", ["", "x\nRUN evil", "x AS y", "--platform=x y", "x\tRUN", "$X", "x\n"]
+)
+def test_what_is_no_name_of_an_image_is_refused(base):
+    with pytest.raises(ConfigurationError, match="base_image"):
+        Recipe(base=base)
+
+
+@pytest.mark.parametrize(
+    "base", ["python:3.12-slim", "localhost:5000/a/b_c:1", "a@sha256:0123", "[::1]:5000/x"]
+)
+def test_names_of_images(base):
+    assert Recipe(base=base).dockerfile().startswith(f"FROM {base}\n")
 
 
 def test_owners_are_told_apart():

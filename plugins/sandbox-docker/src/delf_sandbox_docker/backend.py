@@ -30,7 +30,7 @@ from delf_sandbox_docker.container import (
     program_arguments,
 )
 from delf_sandbox_docker.engine import Engine, owner, owner_lives
-from delf_sandbox_docker.image import Recipe, build, is_built
+from delf_sandbox_docker.image import Recipe, build, is_built, volumes
 
 DEFAULT_BASE = "python:3.12-slim"
 _START_SECONDS = 30.0
@@ -99,7 +99,7 @@ class DockerBackend:
         self._filling: asyncio.Task[None] | None = None
         self._work: set[asyncio.Task[Any]] = set()
         self._preparing = asyncio.Lock()
-        self._prepared: set[str] = set()
+        self._prepared: dict[str, tuple[str, ...]] = {}
 
     # -- SandboxBackend -----------------------------------------------------------------
 
@@ -249,7 +249,8 @@ class DockerBackend:
         return session
 
     def _create(self, image: str, limits: Limits, folder: Path | None, command: list[str]) -> str:
-        config = self._confinement.host_config(self.engine.client(), limits, folder)
+        client, hidden = self.engine.client(), self._prepared[image]
+        config = self._confinement.host_config(client, limits, folder, hidden)
         return create(self.engine, image, config, command)
 
     async def _connect(
@@ -283,8 +284,7 @@ class DockerBackend:
             if not self._prepared:
                 await self.engine.run(self._begin)
             if tag not in self._prepared:
-                await self.engine.run(self._ensure_image, recipe)
-                self._prepared.add(tag)
+                self._prepared[tag] = await self.engine.run(self._ensure_image, recipe)
         return tag
 
     def _begin(self) -> None:
@@ -299,9 +299,10 @@ class DockerBackend:
                 if named and own and not owner_lives(named[1]):
                     remove_folder(str(folder))
 
-    def _ensure_image(self, recipe: Recipe) -> None:
+    def _ensure_image(self, recipe: Recipe) -> tuple[str, ...]:
         if not is_built(self.engine, recipe):
             build(self.engine, recipe)
+        return volumes(self.engine, recipe.tag)
 
     # -- files --------------------------------------------------------------------------
 

@@ -28,8 +28,10 @@ SCRATCH = "/tmp"  # noqa: S108 - the container's own, a tmpfs
 WIRE = "/run/delf"
 _MB = 1024 * 1024
 _TMPFS = "rw,noexec,nosuid,nodev,mode=1777,size={size}"
+_NOTHING = "ro,noexec,nosuid,nodev,mode=555,size=4k"
 _HEADER = struct.Struct(">BxxxI")
 _STDOUT = 1
+_MANY_SIGNALS = 64
 _MAX_WORDS = 4000
 _GRACE_SECONDS = 2.0
 _MEMORY_RESERVE = 16 * _MB
@@ -50,13 +52,17 @@ class Confinement:
     pids_limit: int = 64
     runtime: str | None = None
 
-    def host_config(self, client: Any, limits: Limits, folder: Path | None) -> dict[str, Any]:
+    def host_config(
+        self, client: Any, limits: Limits, folder: Path | None, volumes: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """The engine's settings for a container.
 
         Args:
             client: The SDK's client.
             limits: Of the session.
             folder: The host's folder with ``workspace`` and ``wire``, where there is one.
+            volumes: Folders that the image wants to be volumes, which are written to the
+                engine's disk without limit. Each is an empty one instead.
         """
         from docker.types import LogConfig
 
@@ -66,6 +72,10 @@ class Confinement:
             "fsize": (limits.file_bytes, limits.file_bytes),
             "nofile": (limits.open_files, limits.open_files),
             "core": (0, 0),
+            # These are counted for a user, who is the same in all containers.
+            "memlock": (0, 0),
+            "msgqueue": (0, 0),
+            "sigpending": (_MANY_SIGNALS, _MANY_SIGNALS),
         }
         ulimits = [{"Name": n, "Soft": soft, "Hard": hard} for n, (soft, hard) in values.items()]
         config: dict[str, Any] = client.create_host_config(
@@ -78,7 +88,10 @@ class Confinement:
             memswap_limit=limits.memory_bytes,
             nano_cpus=int(self.cpu_limit * 1e9),
             pids_limit=self.pids_limit,
-            tmpfs={SCRATCH: _TMPFS.format(size=limits.scratch_bytes)},
+            tmpfs={
+                **dict.fromkeys(volumes, _NOTHING),
+                SCRATCH: _TMPFS.format(size=limits.scratch_bytes),
+            },
             ulimits=ulimits,
             auto_remove=True,
             log_config=LogConfig(type="none"),
@@ -124,6 +137,7 @@ def create(
         detach=False,  # so that Docker closes standard input when we are gone
         labels=labels,
         host_config=host_config,
+        use_config_proxy=False,  # whose address may hold a password
     )
     return str(made["Id"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from delf.errors import SandboxUnavailableError
+from delf.errors import ConfigurationError, SandboxUnavailableError
 from delf.sandbox.zipapp import guest_digest, guest_zipapp
 from delf_sandbox_docker.engine import LABEL, Engine
 
@@ -23,6 +24,13 @@ LABEL_VERSION = f"{LABEL}.version"
 LABEL_BASE = f"{LABEL}.base"
 LABEL_LIBRARIES = f"{LABEL}.libraries"
 
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_VERSION = r"\s*(?:===|~=|==|!=|<=|>=|<|>)\s*[A-Za-z0-9.*+!_-]+\s*"
+_REQUIREMENT = re.compile(
+    rf"{_NAME}\s*(?:\[\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\])?(?:{_VERSION}(?:,{_VERSION})*)?"
+)
+"""A library and its versions. No option of pip, path or address, which would run other code."""
+_BASE = re.compile(r"[A-Za-z0-9\[][\w./:@\[\]-]*", re.ASCII)
 _BOOT = Path(__file__).with_name("boot.py")
 PROGRAM = ("python3", "-P", "-s", "-S", "-X", "utf8", "/opt/delf/boot.py")
 
@@ -41,6 +49,20 @@ class Recipe:
     libraries: tuple[str, ...] = ()
     network: str | None = None
 
+    def __post_init__(self) -> None:
+        if not _BASE.fullmatch(self.base):
+            raise ConfigurationError(
+                f"sandbox_config.base_image is {self.base!r}",
+                hint="write an image's name, as python:3.12-slim",
+            )
+        for library in self.libraries:
+            if not _REQUIREMENT.fullmatch(library.strip()):
+                raise ConfigurationError(
+                    f"allowed_libs has {library!r}, which is no library's name",
+                    hint="write names with versions, as 'pandas>=2'; what comes from elsewhere "
+                    "belongs into an image of your own: sandbox_config.base_image",
+                )
+
     @property
     def tag(self) -> str:
         """The image's name: delf's version, and a digest of all that goes into it."""
@@ -50,7 +72,7 @@ class Recipe:
 
     @property
     def _sorted(self) -> list[str]:
-        return sorted(set(self.libraries))
+        return sorted({library.strip() for library in self.libraries})
 
     def dockerfile(self) -> str:
         """The build's instructions. Libraries come first, so that their layer is kept.
@@ -62,7 +84,7 @@ class Recipe:
         if self.libraries:
             install = ["python3", "-m", "pip", "install", "--no-cache-dir", "--no-input"]
             install += ["--disable-pip-version-check", "--root-user-action=ignore"]
-            install += ["--target", "/opt/delf/libraries", *self._sorted]
+            install += ["--target", "/opt/delf/libraries", "--", *self._sorted]
             lines.append(f"RUN {json.dumps(install)}")
         lines += [
             "COPY delf /opt/delf",
@@ -107,6 +129,17 @@ def is_built(engine: Engine, recipe: Recipe) -> bool:
     except NotFound:
         return False
     return True
+
+
+def volumes(engine: Engine, tag: str) -> tuple[str, ...]:
+    """The folders that an image wants to be volumes. Blocks.
+
+    Args:
+        engine: Where it is.
+        tag: Which image.
+    """
+    about: Mapping[str, Any] = engine.client().inspect_image(tag)
+    return tuple(about.get("Config", {}).get("Volumes") or ())
 
 
 def build(engine: Engine, recipe: Recipe, *, fresh: bool = False) -> str:
