@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import decimal
 import logging
-import uuid
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from delf.protocols.sandbox import (
@@ -24,15 +23,18 @@ from delf.protocols.sandbox import (
     SessionSpec,
     Told,
 )
-from delf.sandbox.folders import remove_folder
+from delf.sandbox.budget import Budget
+from delf.sandbox.folders import remove_folder, used_space
 from delf.sandbox.guest.output import FileSender, LimitReachedError
 from delf.values import UnsupportedValueError, dumps, loads
 from delf_sandbox_monty.script import prepare
+from delf_sandbox_monty.values import for_monty, plain, shown
 from delf_sandbox_monty.words import ALIASES, PREAMBLE, describe
 
 _log = logging.getLogger(__name__)
 
 _MAX_TEXT = 20_000
+_LOOK_SECONDS = 0.25
 _VARIABLES = """{n: (type(v).__name__, len(v) if type(v).__name__ in
 ("list", "dict", "str", "tuple", "set", "bytes") else -1)
 for n, v in locals().items() if type(v).__name__ != "module"}"""
@@ -77,6 +79,7 @@ class MontySession:
         self._rerun: tuple[str, str, tuple[str, ...]] | None = None
         self._printed = 0
         self._numbers = 0
+        self._budget = Budget(spec.limits)
         self._chunks: list[bytes] = []
         self._files = FileSender(self._take_chunk)
         self._files.file_limit = spec.limits.file_bytes
@@ -125,6 +128,7 @@ class MontySession:
         from pydantic_monty import MontyCrashedError, MontyError
 
         self._running = asyncio.ensure_future(self._feed(code))
+        watching = self._loop.create_task(self._watch_scratch(self._running))
         try:
             await asyncio.wait({self._running})
         except asyncio.CancelledError:
@@ -133,6 +137,7 @@ class MontySession:
             raise
         finally:
             running, self._running = self._running, None
+            await asyncio.wait({watching})
         if self._limit is not None:
             return self._limit
         error = asyncio.CancelledError() if running.cancelled() else running.exception()
@@ -140,13 +145,23 @@ class MontySession:
             context, remaining, carry = self._rerun
             return Rerun(context=context, remaining=remaining, carry=carry)
         if error is None:
-            return Done(value=_plain(running.result()))
+            return Done(value=shown(running.result()))
         if isinstance(error, MontyCrashedError):
             return Crashed(message=f"the interpreter is gone: {error}"[:1000])
         if isinstance(error, MontyError):
             limits = self._spec.limits
             return describe(error, self._sources, self._tools, self._spec.modules, limits)
         return Crashed(message=f"the interpreter is gone: {error}"[:1000])
+
+    async def _watch_scratch(self, running: asyncio.Task[Any]) -> None:
+        """End the script when its scratch folder, which is on the host's disk, holds too much."""
+        most = self._spec.limits.scratch_bytes
+        scratch = str(self._folder / "scratch")
+        while not running.done():
+            await asyncio.wait({running}, timeout=_LOOK_SECONDS)
+            if await asyncio.to_thread(used_space, scratch, most) > most:
+                self._over("file", f"the script filled its scratch space of {most:,} bytes")
+                return
 
     async def _feed(self, code: str) -> Any:
         self._feeds += 1
@@ -188,7 +203,7 @@ class MontySession:
             _log.debug("a worker ended before its session: %s", error)
         for mount in self._mounts:
             mount.close()
-        remove_folder(str(self._folder))
+        await asyncio.to_thread(remove_folder, str(self._folder))
 
     # -- what scripts can call ----------------------------------------------------------
 
@@ -223,11 +238,11 @@ class MontySession:
         if host is None:
             raise _EXCEPTIONS["ToolError"]("the script is over; no call can be made any more")
         self._numbers += 1
-        most = self._spec.limits.calls
-        if self._numbers > most:
-            self._over("calls", f"a task can make {most:,} tool calls")
-            raise _EXCEPTIONS["ToolError"](f"a task can make {most:,} tool calls")
-        plain_args, plain_kwargs = self._checked(list(args), dict(kwargs))
+        plain_args, plain_kwargs, size = self._checked(list(args), dict(kwargs))
+        over = self._budget.call_began(size)
+        if over is not None:
+            self._over(over.limit, over.message)
+            raise _EXCEPTIONS["ToolError"](over.message)
         request = CallRequest(
             call_id=self._numbers,
             connection=connection,
@@ -240,13 +255,15 @@ class MontySession:
         task.add_done_callback(self._calls.discard)
         return self._unpack(await task)
 
-    def _checked(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments as plain values, if they may be passed."""
+    def _checked(
+        self, args: list[Any], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any], int]:
+        """The arguments as plain values, if they may be passed, and how many bytes they are."""
         limit = self._spec.limits.frame_bytes
         try:
-            data = dumps([_plain(args), _plain(kwargs)])
+            data = dumps([plain(args), plain(kwargs)])
             if len(data) <= limit:
-                return loads(data)
+                return (*loads(data), len(data))
             problem = f"the arguments are too large: {len(data):,} bytes of at most {limit:,}"
         except UnsupportedValueError as error:
             problem = str(error)
@@ -266,7 +283,7 @@ class MontySession:
         if len(data) > limit:
             problem = f"the result is too large: {len(data):,} bytes, and at most {limit:,} can be"
             raise _EXCEPTIONS["ToolError"](f"{problem} passed; ask for less")
-        return _for_monty(loads(data))
+        return for_monty(loads(data))
 
     def _cancel_calls(self) -> None:
         for task in self._calls:
@@ -290,7 +307,7 @@ class MontySession:
     def _add_file(self, name: str, content: Any) -> None:
         """``add_to_output_files``. Called in a thread of the pool."""
         try:
-            self._files(name, _plain(content))
+            self._files(name, plain(content))
         except LimitReachedError as error:
             self._over(error.limit, error.message)
             raise KeyboardInterrupt from None
@@ -344,37 +361,3 @@ def _described(found: Any) -> dict[str, str]:
             case _:
                 pass
     return names
-
-
-def _plain(value: Any) -> Any:
-    """A value of Monty as one of Python: objects of the script become dicts or text."""
-    from pydantic_monty import MontyClassProxy
-
-    match value:
-        case MontyClassProxy():
-            return {str(name): _plain(item) for name, item in value.attributes.items()}
-        case list() | tuple() | set() | frozenset():
-            items = [_plain(item) for item in cast("Collection[Any]", value)]
-            return cast("type[list[Any]]", type(cast("object", value)))(items)
-        case dict():
-            pairs = cast("dict[Any, Any]", value).items()
-            return {_plain(key): _plain(item) for key, item in pairs}
-        case _ if type(value).__module__.startswith("pydantic_monty"):
-            return str(getattr(value, "name", value))
-        case _:
-            return value
-
-
-def _for_monty(value: Any) -> Any:
-    """A result as Monty can hold it: it has no UUIDs, and knows paths as text."""
-    match value:
-        case uuid.UUID() | PurePath():
-            return str(value)
-        case list() | tuple() | set() | frozenset():
-            items = [_for_monty(item) for item in cast("Collection[Any]", value)]
-            return cast("type[list[Any]]", type(cast("object", value)))(items)
-        case dict():
-            pairs = cast("dict[Any, Any]", value).items()
-            return {_for_monty(key): _for_monty(item) for key, item in pairs}
-        case _:
-            return value

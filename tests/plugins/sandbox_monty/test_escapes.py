@@ -1,0 +1,76 @@
+"""Attempts to get out of the interpreter, or to take more of the host than was given."""
+
+import asyncio
+
+import pytest
+
+from delf.protocols.sandbox import Done, Failed, LimitReached
+from delf.testing.contracts.bench import Bench
+from delf.testing.scripts import RecordingScriptHost
+from delf_sandbox_monty.backend import MontyBackend
+
+ATTEMPTS = {
+    "a path upward": "open('/scratch/../../etc/passwd')",
+    "a path of the host": "open('/etc/passwd')",
+    "the host's own name of the folder": "open({scratch!r})",
+    "a file in the workspace": "open('/workspace/x', 'w')",
+    "the root": "from pathlib import Path\nlist(Path('/').iterdir())",
+    "a link": "from pathlib import Path\nPath('/scratch/s').symlink_to('/etc/passwd')",
+    "a second name": "from pathlib import Path\nPath('/scratch/s').hardlink_to('/etc/passwd')",
+    "a file moved out": "open('a', 'w').write('x')\nfrom pathlib import Path\nPath('a').rename('/workspace/b')",
+    "a file moved upward": "open('a', 'w').write('x')\nfrom pathlib import Path\nPath('a').rename('../../pwned')",
+    "rights of a file": "open('a', 'w').write('x')\nfrom pathlib import Path\nPath('a').chmod(0o6777)",
+    "the environment": "import os\nos.environ",
+    "a variable of it": "import os\nos.getenv('HOME')",
+    "a program": "import subprocess\nsubprocess.run(['id'])",
+    "a socket": "import socket\nsocket.socket()",
+    "a library of C": "import ctypes",
+    "globals of a tool": "shop.find.__globals__",
+    "the class of a tool": "type(shop).__mro__",
+    "attributes of a tool": "shop.__dict__",
+    "a private method": "await shop._secret()",
+    "a method that is none": "await shop.drop()",
+    "subclasses": "().__class__.__base__.__subclasses__()",
+    "frames": "def f():\n    return f.__code__\nf()",
+    "a file name upward": "add_to_output_files('../x', 'y')",
+    "the exception's frames": "try:\n    1 / 0\nexcept Exception as e:\n    e.__traceback__.tb_frame",
+}
+
+
+@pytest.fixture
+async def run():
+    async with Bench(MontyBackend()) as bench:
+        host = RecordingScriptHost({"shop.find": lambda: 1})
+        yield await bench.open(host)
+
+
+@pytest.mark.parametrize("name", ATTEMPTS)
+async def test_attempts_get_nowhere(run, name):
+    code = ATTEMPTS[name].replace("{scratch!r}", repr(str(run.session._folder / "scratch")))
+    outcome = await run(code)
+    assert isinstance(outcome, Failed | LimitReached), outcome
+    assert run.host.files == {}
+
+
+@pytest.mark.parametrize("depth", [50, 900, 100_000])
+async def test_values_of_any_depth_end_a_script_well(run, depth):
+    outcome = await run(f"x = []\nfor _ in range({depth}):\n    x = [x]\nx")
+    assert isinstance(outcome, Done), outcome
+    assert run.session.alive
+
+
+async def test_a_scratch_folder_of_many_small_files_is_full_too(run):
+    code = """
+from pathlib import Path
+number = 0
+while True:
+    Path(f'/scratch/{number}').write_text('')
+    number += 1
+"""
+    folder = run.session._folder
+    outcome = await asyncio.wait_for(run(code), 25)
+    assert isinstance(outcome, LimitReached), outcome
+    assert "scratch space" in outcome.message or outcome.limit == "cpu"
+    assert sum(1 for _ in folder.glob("scratch/*")) < 40_000
+    await run.session.aclose()
+    assert not folder.exists()
