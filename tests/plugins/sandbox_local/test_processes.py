@@ -201,25 +201,75 @@ async def test_input_files_can_be_read_and_not_written(tmp_path):
 # -- what is left ---------------------------------------------------------------------------
 
 
-async def test_nothing_is_left_after_many_sessions(tmp_path, monkeypatch):
+LEAVING = """
+open('mark-of-a-file', 'w').write('x' * 1000)
+import pathlib
+(pathlib.Path('mark-of-a-folder') / 'deep').mkdir(parents=True)
+(pathlib.Path('mark-of-a-folder') / 'deep' / 'mark').write_text('x')
+held = open('mark-of-an-open-file', 'w')
+"""
+
+
+@pytest.fixture
+def files_and_mounts(tmp_path, monkeypatch):
+    """Tells what sessions left in their folders on the disk, and among the host's mounts."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = Path("/proc/self/mountinfo").read_text()
+
+    def left():
+        # A look through the root of this process: what a guest laid over a folder is not in it.
+        found = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")]
+        marks = [name for name in found if "mark" in name]
+        mounts = set(Path("/proc/self/mountinfo").read_text().splitlines())
+        new = [line for line in mounts - set(before.splitlines()) if str(tmp_path) in line]
+        return found, marks, new
+
+    return left
+
+
+def mounts_of(pid, folder):
+    """The mounts on a folder that a process sees, with how many files are in each."""
+    lines = Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
+    return [line for line in lines if line.split()[4] == folder]
+
+
+@pytest.mark.parametrize("where", ["in memory", "on the disk"])
+async def test_nothing_is_left_after_many_sessions(request, where, files_and_mounts):
+    if where == "on the disk":
+        request.getfixturevalue("on_disk")
     backend = LocalBackend(pool_size=2)
     await (await backend.open(session_spec())).aclose()
     await backend._filling
+    in_memory = "mounts" in backend._server.namespaces
+    if where == "in memory" and not in_memory:
+        pytest.skip("this system gives no mounts of one's own")
     descriptors = len(os.listdir("/proc/self/fd"))
+    handles = []
     for number in range(12):
         session = await backend.open(session_spec())
-        code = ["1", "1 / 0", "open('f', 'w').write('x')", POSIX + "posix._exit(3)"][number % 4]
-        await session.execute(code, NotingHost())
+        code = ["1", "1 / 0", "1", POSIX + "posix._exit(3)"][number % 4]
+        await session.execute(LEAVING + code, NotingHost())
+        if state_of(session.process.pid) != "gone" and number % 4 != 3:
+            inside = Path(f"/proc/{session.process.pid}/cwd/mark-of-a-folder/deep/mark")
+            assert os.getuid() != 0 or inside.exists(), "the script did leave something"
+            assert len(mounts_of(session.process.pid, session.process.scratch)) == in_memory
+        handles.append(session.process.pid)
         await session.aclose()
         await backend._filling
+        found, marks, new = files_and_mounts()
+        assert (marks, new) == ([], [])
     assert len(os.listdir("/proc/self/fd")) == descriptors
-    assert list(tmp_path.glob("*/*/*")) == []
-    guests = children_of(backend._server._process.pid)
+    template = backend._server._process.pid
+    assert mounts_of(template, backend._idle[0].process.scratch) == []
+    assert [state_of(pid) for pid in handles] == ["gone"] * 12  # with its mounts, which are its own
+    # One folder for all, or one for each guest that waits: none of a session that is over.
+    waiting = {Path(guest.process.scratch).name for guest in backend._idle}
+    assert {name.partition("/")[2] for name in found} == {"", *waiting}
+    guests = children_of(template)
     assert len(guests) == 2
     await backend.aclose()
     assert [state_of(pid) for pid in guests] == ["gone", "gone"]
-    assert list(tmp_path.iterdir()) == []
+    assert files_and_mounts() == ([], [], [])
 
 
 def groups_of_this_process():
@@ -279,16 +329,33 @@ async def run_twice():
     return backend.aclose()
 
 
-async def test_the_folder_of_a_session_ends_with_it():
+KEEPING = "import pathlib\npathlib.Path('a/b').mkdir(parents=True)\nopen('a/b/c', 'w').write('x')"
+
+
+async def test_the_folder_of_a_session_ends_with_it(files_and_mounts):
+    async with local_session() as session:
+        folder, pid = session.process.scratch, session.process.pid
+        await session.execute(KEEPING, NotingHost())
+        assert (await session.execute("open('a/b/c').read()", NotingHost())).value == "x"
+        (mount,) = mounts_of(pid, folder)
+        assert "tmpfs" in mount.split(" - ")[1]
+        assert list(Path(folder).iterdir()) == [], "it is in memory that only the script sees"
+        await session.aclose()
+        assert state_of(pid) == "gone"
+        found, _, mounts = files_and_mounts()
+        assert (len(found), mounts) == (2, [])
+    assert files_and_mounts() == ([], [], [])
+
+
+async def test_the_folder_of_a_session_on_the_disk_ends_with_it(on_disk, files_and_mounts):
     async with local_session() as session:
         folder = Path(session.process.scratch)
-        await session.execute(
-            "import pathlib\npathlib.Path('a/b').mkdir(parents=True)\nopen('a/b/c', 'w').write('x')",
-            NotingHost(),
-        )
-        assert (await session.execute("open('a/b/c').read()", NotingHost())).value == "x"
-        assert list(folder.iterdir()) == [], "it is in memory that only the script sees"
-    assert not folder.exists()
+        await session.execute(KEEPING, NotingHost())
+        assert (folder / "a" / "b" / "c").read_text() == "x"
+        await session.aclose()
+        assert not folder.exists()
+        assert len(files_and_mounts()[0]) == 1
+    assert files_and_mounts() == ([], [], [])
 
 
 async def test_sessions_at_the_same_place_see_nothing_of_each_other():
