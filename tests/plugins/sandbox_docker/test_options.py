@@ -49,7 +49,14 @@ def test_an_image_is_named_after_what_goes_into_it():
 
 @pytest.mark.parametrize(
     "library",
-    ["pandas", "scikit-learn", "pandas>=2", "pandas[excel,html] >= 2.1, < 3", "a==1.*", "a~=1.0rc1"],
+    [
+        "pandas",
+        "scikit-learn",
+        "pandas>=2",
+        "pandas[excel,html] >= 2.1, < 3",
+        "a==1.*",
+        "a~=1.0rc1",
+    ],
 )
 def test_libraries_are_arguments_and_no_shell_text(library):
     recipe = Recipe(base="x", libraries=(library,))

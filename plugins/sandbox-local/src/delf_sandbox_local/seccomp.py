@@ -188,7 +188,7 @@ def install(*, threads: bool) -> None:
 
 
 def _blocks(pid: int, *, threads: bool) -> dict[str, list[bytes]]:
-    """What is done with each call whose arguments are looked at; every block ends with an answer."""
+    """For each call whose arguments are looked at, what ends in an answer."""
     own = (0, pid)
     return {
         "futex": _one_of(1, _FUTEXES, mask=_FUTEX_KIND),
