@@ -19,11 +19,19 @@ def printer(sent: list[str]) -> Printer:
     return made
 
 
-def test_little_waits_until_it_is_flushed(printer, sent):
+def test_little_waits_until_it_is_passed_on(printer, sent):
     print("a", "b", file=printer)
     assert sent == []
-    printer.flush()
+    printer.pass_on()
     assert sent == ["a b\n"]
+
+
+def test_flushing_every_line_makes_no_piece_of_every_line(printer, sent):
+    for number in range(10_000):
+        print(number, file=printer, flush=True)
+    printer.pass_on()
+    assert "".join(sent) == "".join(f"{number}\n" for number in range(10_000))
+    assert len(sent) < 1_000
 
 
 def test_much_is_cut(printer, sent):
@@ -46,5 +54,5 @@ def test_each_script_may_print_as_much(printer, sent):
     for _ in range(3):
         printer.start()
         printer.write("1234567890")
-    printer.flush()
+    printer.pass_on()
     assert "".join(sent) == "1234567890" * 3
