@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
-import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +30,7 @@ from delf.errors import DelfError
 from delf.specs import JournalSpec
 from delf.testing.hosts import TestHost
 from delf.testing.models import ScriptedModel
+from support.forks import kill_guests
 
 FIRST = """
 import random, uuid, asyncio
@@ -161,16 +160,6 @@ def replayed(model: ScriptedModel, events: Sequence[ev.Event]) -> None:
     model.writes(*[FIRST, SECOND][said:])
 
 
-def guests() -> list[int]:
-    """The processes that the template processes of this one have forked."""
-    above: dict[int, int] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            line = (folder / "stat").read_text()
-            above[int(folder.name)] = int(line.rpartition(")")[2].split()[1])
-    return [pid for pid, parent in above.items() if above.get(parent) == os.getpid()]
-
-
 class Crash:
     """The world as it was when the journal ended, and the person who looks at it."""
 
@@ -295,9 +284,7 @@ async def test_a_sandbox_that_dies_is_replaced(bench: Bench) -> None:
     def kill() -> int:
         """Kill every guest of this process, the first time."""
         if not deaths:
-            for pid in guests():
-                os.kill(pid, signal.SIGKILL)
-                deaths.append(pid)
+            deaths.extend(kill_guests())
         return len(deaths)
 
     bench.model.writes(
@@ -338,11 +325,6 @@ async def test_a_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None
     """What the models said after the script that dies is in the journal still."""
     deaths: list[int] = []
 
-    def kill_guests() -> None:
-        for pid in guests():
-            os.kill(pid, signal.SIGKILL)
-            deaths.append(pid)
-
     bench.model.writes(
         "x = await look(1)\nprint('one')\nrerun(context='c', remaining='r')",
         "print(await write(f'two {x}'))\nprint(await look(2))",
@@ -358,7 +340,7 @@ async def test_a_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None
 
         def dying(past: PastCall) -> Any:
             if not deaths:
-                kill_guests()
+                deaths.extend(kill_guests())
             return answer(past)
 
         with pytest.MonkeyPatch.context() as patch:
@@ -441,9 +423,7 @@ async def test_a_second_life_sees_what_the_first_one_saw(bench: Bench, tmp_path:
     def kill() -> int:
         """Kill every guest of this process, the first times."""
         if len(deaths) < 2:
-            deaths.extend(guests()[:1])
-            for pid in guests():
-                os.kill(pid, signal.SIGKILL)
+            deaths.extend(kill_guests()[:1])
         return len(deaths)
 
     bench.model.writes(

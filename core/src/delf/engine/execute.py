@@ -14,6 +14,8 @@ from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome,
 _MORE_LIVES: Final = 3
 """How often a script is run once more whose sandbox died, and that got no further: it may be the
 reason itself."""
+_SETTLE_SECONDS: Final = 10.0
+"""How long the next script, or the same one once more, waits for calls of the last to end."""
 
 
 async def execute(run: TaskRun, code: str, attempt: int) -> Outcome:
@@ -27,6 +29,8 @@ async def execute(run: TaskRun, code: str, attempt: int) -> Outcome:
     async with run.step("execute", attempt):
         started = time.perf_counter()
         outcome = await _run_or_recall(run, code, attempt)
+        if not isinstance(outcome, Done):  # before another script, or another answer of a model
+            await run.gate.settle(_SETTLE_SECONDS)
         status, error = describe_outcome(outcome)
         await run.log.record(
             ScriptFinished,
@@ -49,6 +53,7 @@ async def _run_or_recall(run: TaskRun, code: str, attempt: int) -> Outcome:
     scripts = tuple(run.session_scripts)
     lives = _MORE_LIVES
     while isinstance(outcome, Crashed) and lives > 0:
+        await run.gate.settle(_SETTLE_SECONDS)
         made = _calls_made(run)
         await run.log.record(Warned, message=f"{outcome.message}; the script is run once more")
         outcome = await _relive(run, scripts)

@@ -132,6 +132,7 @@ async def _abandon(run: TaskRun, work: asyncio.Future[str]) -> None:
 
 
 async def _finish(run: TaskRun, text: str, error: DelfError | None, started: float) -> TaskResult:
+    await run.gate.settle(_GRACE_SECONDS)
     await run.output.settle(_GRACE_SECONDS)
     duration_ms = (time.perf_counter() - started) * 1000
     text = run.log.redactor.text(text)
@@ -140,6 +141,7 @@ async def _finish(run: TaskRun, text: str, error: DelfError | None, started: flo
     if isinstance(error, ReplayMismatch):
         # Not an end of the task: it can be resumed where the journal fits.
         await run.log.record(Warned, message=f"not resumed: {error.message}")
+        await run.log.end()
         return TaskResult(text=text, error=error, duration_ms=duration_ms)
     await keep_turn(run, text, error)
     replies = [event for event in run.log.events if isinstance(event, ModelReplied)]

@@ -322,7 +322,7 @@ class WireSession(asyncio.BufferedProtocol):
             self._write(data)
 
     def _cancel_calls(self) -> None:
-        for task in self._calls.values():
+        for task in [task for task in self._calls.values() if not task.cancelling()]:
             task.cancel()
         self._calls.clear()
 
