@@ -231,7 +231,10 @@ class Printed(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockRead(_Event):
-    """The script looked at the clock: Unix times in nanoseconds, in the order of its looks."""
+    """The script looked at clocks: nanoseconds, in the order of its looks.
+
+    Each is a Unix time, or the processor's time where it asked for that.
+    """
 
     readings: tuple[int, ...]
 

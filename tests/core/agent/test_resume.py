@@ -254,13 +254,27 @@ async def test_an_unknown_task(bench: Bench) -> None:
             await agent.aresume("task_x")
 
 
-async def test_another_script_is_no_replay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The recorded call does not come: nothing is called, and the task can be resumed still."""
-    monkeypatch.setattr("delf.engine.runtime.PATIENCE_SECONDS", 0.2)
-    bench.model.writes("await write('x')\nprint(await look(1))")
+@pytest.mark.parametrize(
+    ("code", "patience"),
+    [
+        ("await write('x')\nprint(await look(1))", 1000),
+        ("await asyncio.gather(write('x'), write('x'))\nprint(await look(1))", 0.2),
+    ],
+    ids=["one call after the other", "calls at the same time"],
+)
+async def test_another_script_is_no_replay(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, code: str, patience: float
+) -> None:
+    """The recorded call does not come: nothing is called, and the task can be resumed still.
+
+    Where the script does one thing after the other, this is known at once.
+    """
+    monkeypatch.setattr("delf.engine.runtime.PATIENCE_SECONDS", patience)
+    bench.model.writes(code)
     world = World()
     async with bench.agent(world) as agent:
         first = await agent.arun("Write.")
+    written = list(world.writes)
     events = list(await bench.journal.read(first.trace.task_id))
     place = next(i for i, e in enumerate(events) if isinstance(e, ev.CallStarted))
     changed = [
@@ -272,8 +286,41 @@ async def test_another_script_is_no_replay(bench: Bench, monkeypatch: pytest.Mon
         response = await agent.aresume(first.trace.task_id)
     assert isinstance(response.exception, ReplayMismatch)
     assert "write (call 1)" in str(response.error)
-    assert world.writes == ["x"]
+    assert world.writes == written
     assert not isinstance((await bench.journal.read(first.trace.task_id))[-1], ev.TaskFinished)
+
+
+CLOCKS = """
+import time
+from time import perf_counter
+began = perf_counter()
+await write(f"{time.monotonic()} {time.monotonic_ns()} {time.perf_counter_ns()}")
+await write(f"{time.process_time()} {time.thread_time_ns()} {time.clock_gettime(time.CLOCK_REALTIME)}")
+deadline = asyncio.get_running_loop().time() + 0.01
+await asyncio.sleep(0.005)
+await write(f"took {perf_counter() - began}")
+print(0 <= perf_counter() - began < 3600, time.process_time() >= 0)
+print(time.get_clock_info("monotonic").monotonic, asyncio.get_running_loop().time() >= deadline - 0.01)
+"""
+
+
+async def test_every_clock_shows_the_same_again(bench: Bench) -> None:
+    """Also those that count from nowhere; after what is recorded, they go on from there."""
+    bench.model.writes(CLOCKS)
+    world = World()
+    async with bench.agent(world) as agent:
+        whole = (await agent.arun("Time it.")).raise_for_status()
+        written, task = list(world.writes), whole.trace.task_id
+        assert whole.text == "True True\nTrue True"
+        events = await bench.journal.read(task)
+        ends = [n for n, e in enumerate(events, 1) if isinstance(e, ev.CallFinished)]
+        for end in ends:
+            await bench.journal.ended_after(events[:end])
+            response = (await agent.aresume(task)).raise_for_status()
+            assert response.text == whole.text
+    assert len(ends) == 3
+    assert world.writes[:3] == written
+    assert [text.split()[0] == "took" for text in world.writes[3:]] == [False, True, True]
 
 
 async def test_a_sandbox_that_dies_is_replaced(bench: Bench) -> None:

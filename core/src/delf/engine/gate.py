@@ -132,7 +132,7 @@ class Gate:
         past = None
         if self._replay.active:
             try:
-                past = await self._replay.call(call.digest)
+                past = await self._replay.call(call.digest, alone=request.alone)
             except ReplayMismatch as mismatch:
                 self._closed = True
                 self._replay.fail(mismatch)

@@ -74,13 +74,23 @@ class SessionSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRequest:
-    """A call that a script makes. Everything in it is the script's word, to be checked."""
+    """A call that a script makes. Everything in it is the script's word, to be checked.
+
+    Args:
+        call_id: Its number in the session.
+        connection: The connection's name, or the tool's.
+        method: Its method; empty when the connection itself is called.
+        args: Arguments by position.
+        kwargs: Arguments by name.
+        alone: Whether the script does nothing else before it has the answer.
+    """
 
     call_id: int
     connection: str
     method: str
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

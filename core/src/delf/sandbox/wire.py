@@ -66,7 +66,8 @@ def _clean(value: Any) -> Any:
             return value
 
 
-_CALL_TYPES = (str, int, str, str, list, dict)
+_CALL = (str, int, str, str, list, dict)
+_CALL_TYPES = ((*_CALL, bool), _CALL)
 
 
 def parse_call(frame: Sequence[Any]) -> CallRequest:
@@ -75,14 +76,19 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
     Raises:
         WireError: When its fields are not of the right types.
     """
-    if tuple(map(type, frame)) != _CALL_TYPES:
+    if tuple(map(type, frame)) not in _CALL_TYPES:
         raise WireError("the sandbox sent a malformed call")
-    _, number, connection, method, args, kwargs = frame
+    _, number, connection, method, args, kwargs, *alone = frame
     for key in kwargs:
         if type(key) is not str:
             raise WireError("the sandbox sent a call whose arguments have no names")
     return CallRequest(
-        call_id=number, connection=connection, method=method, args=args, kwargs=kwargs
+        call_id=number,
+        connection=connection,
+        method=method,
+        args=args,
+        kwargs=kwargs,
+        alone=alone == [True],
     )
 
 

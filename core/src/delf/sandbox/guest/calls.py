@@ -171,10 +171,11 @@ class Caller:
     async def _make(self, number: int, frame: list[Any]) -> Any:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         alone = not self._waiting
-        self._send(frame, alone)
+        only = alone and self._may_block()
+        self._send([*frame, only], alone)
         self._waiting[number] = future
         try:
-            if alone and self._may_block():
+            if only:
                 while not future.done():
                     self._receive()
             return await future
