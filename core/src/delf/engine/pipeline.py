@@ -40,6 +40,11 @@ class TaskResult:
     error: DelfError | None
     duration_ms: float
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the task came to its end; else it can be resumed."""
+        return not isinstance(self.error, ReplayMismatch)
+
 
 async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str) -> TaskResult:
     """Work a task to its end within a time.
