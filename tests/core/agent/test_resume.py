@@ -26,7 +26,7 @@ from delf import (
 from delf import events as ev
 from delf.engine.journal import MemoryJournal
 from delf.engine.past import PastCall
-from delf.errors import DelfError
+from delf.errors import DelfError, SandboxLimitError
 from delf.specs import JournalSpec
 from delf.testing.hosts import TestHost
 from delf.testing.models import ScriptedModel
@@ -432,20 +432,59 @@ async def test_it_goes_on_in_its_conversation(bench: Bench) -> None:
     assert [record.conversation for record in chat.conversations()] == ["other"]
 
 
+class Cut:
+    """A task whose first script prints too much after its calls, and whose second goes on."""
+
+    CODE = "kept = 7\nawait write('a')\nawait write('b')\nawait write('c')\nprint('x' * 100)"
+    OPTIONS = {"sandbox_config": {"output_bytes": 50}}
+
+    def __init__(self, bench: Bench, *scripts: str) -> None:
+        self.bench, self.world = bench, World()
+        bench.model.writes(self.CODE, *scripts)
+
+    async def run(self, agent: Agent, without: int = 0) -> Any:
+        """Do it; the journal then ends before the end, and has one call less.
+
+        Args:
+            agent: Who does it.
+            without: The number of that call, in the first script.
+        """
+        whole = await agent.arun("Write.")
+        events = await self.bench.journal.read(whole.trace.task_id)
+        keep = [e for e in events if getattr(e, "call_id", -1) != without]
+        keep = [replace(e, seq=n) for n, e in enumerate(keep, 1)]
+        await self.bench.journal.ended_after(keep[:-1])
+        return whole
+
+
 async def test_a_script_that_a_limit_cut(bench: Bench) -> None:
     """Where it was cut depends on the machine: what it did not reach then is not done now."""
-    bench.model.writes("await write('a')\nawait write('b')\nawait write('c')\nprint('x' * 100)")
-    bench.model.writes("print(await look(1))")
-    world = World()
-    async with bench.agent(world, sandbox_config={"output_bytes": 50}) as agent:
-        whole = (await agent.arun("Write.")).raise_for_status()
-        task = whole.trace.task_id
-        events = await bench.journal.read(task)
-        keep = [e for e in events if getattr(e, "call_id", 0) != 3]
-        keep = [replace(e, seq=n) for n, e in enumerate(keep, 1)]
-        await bench.journal.ended_after(keep[:-1])
-        response = (await agent.aresume(task)).raise_for_status()
-    assert (response.text, world.writes) == (whole.text, ["a", "b", "c"])
+    cut = Cut(bench, "print(await look(kept))")
+    async with bench.agent(cut.world, **cut.OPTIONS) as agent:
+        whole = (await cut.run(agent, without=3)).raise_for_status()
+        response = (await agent.aresume(whole.trace.task_id)).raise_for_status()
+    assert (whole.text, response.text) == ("70", "70"), "its variables are there for the next one"
+    assert cut.world.writes == ["a", "b", "c"]
+
+
+async def test_a_limit_is_the_same_again(bench: Bench) -> None:
+    cut = Cut(bench)
+    async with bench.agent(cut.world, retry_count=0, **cut.OPTIONS) as agent:
+        whole = await cut.run(agent, without=3)
+        response = await agent.aresume(whole.trace.task_id)
+    assert isinstance(whole.exception, SandboxLimitError)
+    assert isinstance(response.exception, SandboxLimitError)
+    assert (response.exception.limit, response.error) == ("output", whole.error)
+
+
+async def test_a_script_that_comes_further_than_its_limit(bench: Bench) -> None:
+    """Without a call, so that nothing is done that was not: it counts as cut all the same."""
+    cut = Cut(bench, "print(await look(kept))")
+    async with bench.agent(cut.world, **cut.OPTIONS) as agent:
+        whole = (await cut.run(agent)).raise_for_status()
+    async with bench.agent(cut.world) as agent:
+        response = (await agent.aresume(whole.trace.task_id)).raise_for_status()
+    assert response.text == "70"
 
 
 async def test_a_result_that_a_person_gives_holds_no_secret(bench: Bench) -> None:

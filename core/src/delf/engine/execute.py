@@ -39,6 +39,8 @@ async def execute(run: TaskRun, code: str, attempt: int) -> Outcome:
             error=error,
             line=outcome.line if isinstance(outcome, (Failed, LimitReached)) else None,
             attempt=attempt,
+            limit=outcome.limit if isinstance(outcome, LimitReached) else None,
+            lost=not run.session_alive,
         )
     return outcome
 
@@ -58,8 +60,21 @@ async def _run_or_recall(run: TaskRun, code: str, attempt: int) -> Outcome:
         await run.log.record(Warned, message=f"{outcome.message}; the script is run once more")
         outcome = await _relive(run, scripts)
         lives = _MORE_LIVES if _calls_made(run) > made else lives - 1
+    outcome = _as_recorded(outcome, done)
     run.replay.end_script(*_end_of(outcome))
     return outcome
+
+
+def _as_recorded(outcome: Outcome, done: ScriptFinished | None) -> Outcome:
+    """The end of a script that reached a limit, and this time came further without a call."""
+    if done is None or done.status != "limit" or isinstance(outcome, (LimitReached, Crashed)):
+        return outcome
+    return LimitReached(
+        limit=done.limit or "recorded",
+        message=done.error or "a limit",
+        line=done.line,
+        variables=outcome.variables,
+    )
 
 
 def _calls_made(run: TaskRun) -> int:

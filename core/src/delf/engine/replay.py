@@ -178,12 +178,19 @@ class Replay:
             self._move()
         return past
 
+    @property
+    def loses_sandbox(self) -> bool:
+        """Whether the sandbox went with the script that runs."""
+        finished = None if self._script is None else self._script.finished
+        return finished is not None and finished.lost
+
     async def _end(self, finished: ev.ScriptFinished) -> None:
         """A script goes on where the journal has its end: if a limit was that, it is again."""
         if finished.status != "limit":
             raise _mismatch(f"a script that was {finished.status!r} makes a further call")
         message = finished.error or "a limit"
-        self._stop(LimitReached(limit="recorded", message=message, line=finished.line))
+        limit = finished.limit or "recorded"
+        self._stop(LimitReached(limit=limit, message=message, line=finished.line))
         await asyncio.get_running_loop().create_future()  # until its sandbox is gone
 
     def _move(self) -> None:

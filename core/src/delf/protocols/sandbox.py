@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from delf.types import Isolation
 
@@ -266,6 +266,20 @@ class SandboxSession(Protocol):
 
     async def aclose(self) -> None:
         """Kill whatever still runs and free everything. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class SupportsCut(Protocol):
+    """A session that can end its script where it waits for a call, and keeps the variables."""
+
+    def cut(self, limit: str, message: str) -> None:
+        """End the script as if it had reached a limit.
+
+        Args:
+            limit: Which one, as in :class:`LimitReached`.
+            message: What is said about it.
+        """
         ...
 
 

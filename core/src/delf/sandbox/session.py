@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 from delf.errors import SandboxUnavailableError, WireError
@@ -23,8 +22,10 @@ from delf.protocols.sandbox import (
 from delf.sandbox.guest.frames import FrameReader, FrameTooLargeError
 from delf.sandbox.guest.spin import SPIN_SECONDS, Spin
 from delf.sandbox.incoming import IncomingFiles
+from delf.sandbox.starting import start_task
 from delf.sandbox.wire import (
     answer_frame,
+    cut_frame,
     exec_frame,
     init_frame,
     parse,
@@ -39,7 +40,6 @@ _READ_SIZE = 64 * 1024
 _MAX_OPEN_CALLS = 20_000
 _BUSY_CALLS = 2_000
 _MAX_READINGS = 2000
-_CALL = "delf-call"
 _SLACK = 1.25
 """The guest enforces limits on output itself; the host ends the session a little above."""
 
@@ -208,6 +208,11 @@ class WireSession(asyncio.BufferedProtocol):
             self._outcome = None
             self._cancel_calls()
 
+    def cut(self, limit: str, message: str) -> None:
+        """End the script that runs where it waits for a call; see the protocol."""
+        if self._outcome is not None:
+            self._write(cut_frame(limit, message))
+
     def kill(self) -> None:
         """End the guest now; calls in flight are cancelled."""
         self._process.kill()
@@ -299,7 +304,7 @@ class WireSession(asyncio.BufferedProtocol):
             message = f"a task can make {self._spec.limits.calls:,} tool calls"
             self._break(LimitReached(limit="calls", message=message))
             return
-        task = _start_task(self._loop, self._serve_call(self._host, request))
+        task = start_task(self._loop, self._serve_call(self._host, request))
         if not task.done():
             self._calls[number] = task
         if len(self._calls) > _BUSY_CALLS and not self._paused and self._transport is not None:
@@ -373,22 +378,6 @@ class WireSession(asyncio.BufferedProtocol):
 def _unread_bytes(limits: Limits) -> int:
     """How much may wait in the host's memory for a guest that does not read."""
     return max(limits.memory_bytes, 2 * limits.frame_bytes)
-
-
-if sys.version_info >= (3, 12):
-
-    def _start_task(
-        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
-    ) -> asyncio.Task[None]:
-        """A task that has taken its first step, which is all that many calls need."""
-        return asyncio.Task(work, loop=loop, name=_CALL, eager_start=True)
-else:
-
-    def _start_task(
-        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
-    ) -> asyncio.Task[None]:
-        """A task that takes its first step at the loop's next turn."""
-        return loop.create_task(work, name=_CALL)
 
 
 def _hand_over(done: asyncio.Task[Outcome], outcome: asyncio.Future[Outcome]) -> None:

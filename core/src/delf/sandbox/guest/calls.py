@@ -186,6 +186,12 @@ class Caller:
         finally:
             del self._waiting[number]
 
+    def cut(self, error: BaseException) -> None:
+        """Let all calls that wait for an answer raise something."""
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)
+
     def answer(self, frame: list[Any]) -> None:
         """Take an answer from the host; one that nobody waits for is dropped."""
         future = self._waiting.get(frame[1])
