@@ -123,15 +123,21 @@ class TaskApprovals:
         self._log = log
         self._slot = slot
         self._remembered = _remembered(order.past)
+        self._plans: dict[int, frozenset[str]] = {}
         self._granted: frozenset[str] = frozenset()
 
     async def decide_script(
-        self, code: str, actions: Sequence[BoundAction], past: Question = (None, None)
+        self,
+        code: str,
+        attempt: int,
+        actions: Sequence[BoundAction],
+        past: Question = (None, None),
     ) -> str | None:
         """Ask about a whole script; while it runs, calls of what it names need nobody.
 
         Args:
             code: The script.
+            attempt: Its number.
             actions: Those that it names of the actions that need approval.
             past: The request and the decision in the journal of a resumed task.
 
@@ -153,7 +159,7 @@ class TaskApprovals:
         )
         match await self._settle(request, 0, past):
             case Approved():
-                self._granted = frozenset(request.actions)
+                self._plans[attempt] = frozenset(request.actions)
                 return None
             case Rejected(reason=reason):
                 return reason
@@ -161,6 +167,10 @@ class TaskApprovals:
                 return f"nobody answered within {seconds:g} s"
             case Edited() | Settled():
                 return f"a script cannot be edited; {SCRIPT_HINT}"
+
+    def begin_script(self, attempt: int) -> None:
+        """A script is about to run: what was approved with it passes, and nothing else."""
+        self._granted = self._plans.get(attempt, frozenset())
 
     def script_ended(self) -> None:
         """What was approved with a script is not approved any more."""

@@ -143,6 +143,7 @@ class TaskRun:
             What the journal of a resumed task tells of it.
         """
         self._attempt = attempt
+        self.approvals.begin_script(attempt)
         past = self.replay.begin_script(attempt)
         clock = () if past is None else tuple(past.clock)
         self.script_start = ScriptStart(seed=f"{self.seed}/{attempt}", clock=clock)
