@@ -244,3 +244,33 @@ def test_a_tool_that_stops_its_own_agent_does_not_wait_for_itself(bench: Bench) 
         agent.run("Stop.")
     (task,) = asyncio.run(bench.journal.find())
     assert isinstance(asyncio.run(bench.journal.read(task.task_id))[-1], ev.TaskFinished)
+
+
+async def test_a_task_that_is_cancelled_again_while_it_ends_has_its_end(bench: Bench) -> None:
+    """As by an agent that is stopped right after its task was cancelled."""
+    begun, given_up, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read", confirm=False)
+    async def slow() -> None:
+        """Take a while to notice that it was cancelled."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
+            await go_on.wait()
+
+    bench.model.writes("await slow()")
+    async with bench.agent(slow) as agent:
+        work = asyncio.ensure_future(agent.arun("Look."))
+        await begun.wait()
+        work.cancel()
+        await given_up.wait()
+        work.cancel()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+    (task,) = await bench.journal.find()
+    events = await bench.journal.read(task.task_id)
+    assert [type(event) for event in events].count(ev.TaskFinished) == 1
+    assert isinstance(events[-1], ev.TaskFinished)

@@ -240,7 +240,8 @@ class Runtime:
         try:
             return await work
         except asyncio.CancelledError:
-            if self._stopped:
+            own = asyncio.current_task()
+            if self._stopped and (own is None or not own.cancelling()):
                 raise AgentStateError("the agent was stopped") from None
             raise
 
