@@ -274,3 +274,35 @@ async def test_a_task_that_is_cancelled_again_while_it_ends_has_its_end(bench: B
     events = await bench.journal.read(task.task_id)
     assert [type(event) for event in events].count(ev.TaskFinished) == 1
     assert isinstance(events[-1], ev.TaskFinished)
+
+
+async def test_a_request_that_waits_while_its_sandbox_dies_waits_again(bench: Bench) -> None:
+    """Under its id, and so that other processes see that an answer still counts."""
+    death = Death()
+
+    @tool(effect="write")
+    async def pay(amount: int) -> str:
+        """Pay."""
+        return "receipt"
+
+    def look(event: ev.Event) -> None:
+        if isinstance(event, ev.ApprovalRequested):
+            death.begin()
+            requests.append(event.request_id)
+            if len(requests) == 2:
+                death.loop.call_soon(agent.approve, requests[0])
+
+    requests: list[str] = []
+    bench.model.writes("print(await asyncio.gather(pay(5), die()))")
+    bench.answer = None
+    async with bench.agent(pay, death.die, wait_approvals=True) as agent:
+        response = (await agent.arun("Pay.", listeners=[look])).raise_for_status()
+    assert response.text == "['receipt', 'back']"
+    events = await bench.journal.read(response.trace.task_id)
+    story = [
+        (e.request_id, e.decision if isinstance(e, ev.ApprovalDecided) else "")
+        for e in events
+        if isinstance(e, ev.ApprovalRequested | ev.ApprovalDecided)
+    ]
+    (name,) = {name for name, _ in story}
+    assert story == [(name, ""), (name, "expired"), (name, ""), (name, "approved")]

@@ -214,9 +214,12 @@ class TaskApprovals:
             unsettled=unsettled,
         )
         question = (None, None) if past is None else past.question_of(unsettled=unsettled)
-        return await self._settle(request, call_id, question)
+        lapsed = past is not None and past.lapsed
+        return await self._settle(request, call_id, question, lapsed=lapsed)
 
-    async def _settle(self, request: ApprovalRequest, call_id: int, past: Question) -> Decision:
+    async def _settle(
+        self, request: ApprovalRequest, call_id: int, past: Question, *, lapsed: bool = False
+    ) -> Decision:
         """The decision about a request, with all that is recorded of it."""
         digest, (asked, decided) = request.digest, past
         if decided is not None:
@@ -225,12 +228,13 @@ class TaskApprovals:
         if remembered and not request.unsettled:
             return Approved(reason="remembered")
         async with self._watched_inbox(request):
-            if asked is None:
-                await self._announce(request, call_id)
-            else:
+            if asked is not None:
                 request = replace(request, request_id=asked.request_id)
-                self._log.show(asked)
             try:
+                if asked is None or lapsed:  # so that whoever reads the journal sees it wait
+                    await self._announce(request, call_id)
+                else:
+                    self._log.show(asked)
                 answer = await self._ask(request)
             except asyncio.CancelledError as error:
                 await self._log.record(
