@@ -246,12 +246,12 @@ class TaskApprovals:
                 )
                 raise
         decision = answer.decision
-        if isinstance(decision, Approved) and decision.remember != "no":
-            everywhere = decision.remember == "session"
-            (self._shared.session if everywhere else self._remembered).add(digest)
         if request.code is not None and isinstance(decision, (Edited, Settled)):
             decision = Rejected(reason=f"a script cannot be edited; {SCRIPT_HINT}")
         await self._record(request, Answer(decision, answer.by, answer.note))
+        if isinstance(decision, Approved) and decision.remember != "no":
+            everywhere = decision.remember == "session"
+            (self._shared.session if everywhere else self._remembered).add(digest)
         return decision
 
     @asynccontextmanager

@@ -98,9 +98,10 @@ async def _relive(run: TaskRun, scripts: Sequence[tuple[int, str]]) -> Outcome:
     for attempt, code in scripts:
         run.replay.end_script(*_end_of(outcome))
         run.take_printed()
-        run.begin_script(attempt)
+        past = run.begin_script(attempt)
         try:
             outcome = await run.execute(code)
+            outcome = _as_recorded(outcome, None if past is None else past.finished)
         except SandboxUnavailableError as error:
             outcome = Crashed(message=error.message)
         if isinstance(outcome, Crashed):
