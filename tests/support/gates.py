@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from delf.engine.approvals import Approvals, NamedChannel
+from delf.engine.approvals import Approvals, NamedChannel, TaskApprovals
 from delf.engine.callback import CallbackChannel
 from delf.engine.gate import Gate
 from delf.engine.journal import MemoryJournal
@@ -30,6 +30,7 @@ class GateBench:
     tools: Toolset
     gate: Gate
     log: TaskLog
+    approvals: TaskApprovals
     asked: list[Any] = field(default_factory=list[Any])
 
     async def call(self, name: str, *args: Any, **kwargs: Any) -> CallAnswer:
@@ -90,5 +91,6 @@ async def gate_bench(
     approvals = shared or Approvals(mode, channels, timeout, PendingRequests())
     order = TaskOrder(task="a task", timeout=60)
     slot = Slot(asyncio.Semaphore(10))
-    gate = Gate(tools, approvals.for_task(order, log, slot), log, ToolThreads(4), max_result_bytes)
-    return GateBench(tools, gate, log, asked)
+    of_task = approvals.for_task(order, log, slot)
+    gate = Gate(tools, of_task, log, ToolThreads(4), max_result_bytes)
+    return GateBench(tools, gate, log, of_task, asked)

@@ -143,13 +143,19 @@ class SandboxOpened(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptFinished(_Event):
-    """A script came to an end, well or not."""
+    """A script came to an end, well or not.
+
+    ``limit`` is the one that it reached, if that was its end; ``lost`` says that its sandbox,
+    with the variables in it, went with it.
+    """
 
     status: ScriptStatus
     duration_ms: float
     error: str | None = None
     line: int | None = None
     attempt: int = 1
+    limit: str | None = None
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +237,10 @@ class Printed(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockRead(_Event):
-    """The script looked at the clock: Unix times in nanoseconds, in the order of its looks."""
+    """The script looked at clocks: nanoseconds, in the order of its looks.
+
+    Each is a Unix time, or the processor's time where it asked for that.
+    """
 
     readings: tuple[int, ...]
 

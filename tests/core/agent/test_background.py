@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -44,6 +45,30 @@ def make_agent(
     yield make
     for agent in made:
         agent.stop()
+
+
+def test_tasks_that_were_cancelled_leave_nothing_behind_when_the_agent_stops(
+    delf_host: TestHost, scripted_model: ScriptedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody waits for them: that they did not end well is nobody's news."""
+    begun = threading.Event()
+
+    @tool(effect="read", confirm=False)
+    async def hang() -> None:
+        """Never come back."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    scripted_model.writes(*["await hang()"] * 5)
+    agent = Agent(tools=[hang], llm="scripted", sandbox="local", host=delf_host)
+    tasks = [agent.submit("Hang.") for _ in range(5)]
+    assert begun.wait(20)
+    for task in tasks:
+        agent.cancel(task)
+    agent.stop()
+    del agent
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def first_request(agent: Agent) -> dict[str, Any]:

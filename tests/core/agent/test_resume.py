@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
-import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,10 +26,11 @@ from delf import (
 from delf import events as ev
 from delf.engine.journal import MemoryJournal
 from delf.engine.past import PastCall
-from delf.errors import DelfError
+from delf.errors import DelfError, SandboxLimitError
 from delf.specs import JournalSpec
 from delf.testing.hosts import TestHost
 from delf.testing.models import ScriptedModel
+from support.forks import kill_guests
 
 FIRST = """
 import random, uuid, asyncio
@@ -161,16 +160,6 @@ def replayed(model: ScriptedModel, events: Sequence[ev.Event]) -> None:
     model.writes(*[FIRST, SECOND][said:])
 
 
-def guests() -> list[int]:
-    """The processes that the template processes of this one have forked."""
-    above: dict[int, int] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            line = (folder / "stat").read_text()
-            above[int(folder.name)] = int(line.rpartition(")")[2].split()[1])
-    return [pid for pid, parent in above.items() if above.get(parent) == os.getpid()]
-
-
 class Crash:
     """The world as it was when the journal ended, and the person who looks at it."""
 
@@ -265,13 +254,27 @@ async def test_an_unknown_task(bench: Bench) -> None:
             await agent.aresume("task_x")
 
 
-async def test_another_script_is_no_replay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The recorded call does not come: nothing is called, and the task can be resumed still."""
-    monkeypatch.setattr("delf.engine.runtime.PATIENCE_SECONDS", 0.2)
-    bench.model.writes("await write('x')\nprint(await look(1))")
+@pytest.mark.parametrize(
+    ("code", "patience"),
+    [
+        ("await write('x')\nprint(await look(1))", 1000),
+        ("await asyncio.gather(write('x'), write('x'))\nprint(await look(1))", 0.2),
+    ],
+    ids=["one call after the other", "calls at the same time"],
+)
+async def test_another_script_is_no_replay(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, code: str, patience: float
+) -> None:
+    """The recorded call does not come: nothing is called, and the task can be resumed still.
+
+    Where the script does one thing after the other, this is known at once.
+    """
+    monkeypatch.setattr("delf.engine.runtime.PATIENCE_SECONDS", patience)
+    bench.model.writes(code)
     world = World()
     async with bench.agent(world) as agent:
         first = await agent.arun("Write.")
+    written = list(world.writes)
     events = list(await bench.journal.read(first.trace.task_id))
     place = next(i for i, e in enumerate(events) if isinstance(e, ev.CallStarted))
     changed = [
@@ -283,8 +286,41 @@ async def test_another_script_is_no_replay(bench: Bench, monkeypatch: pytest.Mon
         response = await agent.aresume(first.trace.task_id)
     assert isinstance(response.exception, ReplayMismatch)
     assert "write (call 1)" in str(response.error)
-    assert world.writes == ["x"]
+    assert world.writes == written
     assert not isinstance((await bench.journal.read(first.trace.task_id))[-1], ev.TaskFinished)
+
+
+CLOCKS = """
+import time
+from time import perf_counter
+began = perf_counter()
+await write(f"{time.monotonic()} {time.monotonic_ns()} {time.perf_counter_ns()}")
+await write(f"{time.process_time()} {time.thread_time_ns()} {time.clock_gettime(time.CLOCK_REALTIME)}")
+deadline = asyncio.get_running_loop().time() + 0.01
+await asyncio.sleep(0.005)
+await write(f"took {perf_counter() - began}")
+print(0 <= perf_counter() - began < 3600, time.process_time() >= 0)
+print(time.get_clock_info("monotonic").monotonic, asyncio.get_running_loop().time() >= deadline - 0.01)
+"""
+
+
+async def test_every_clock_shows_the_same_again(bench: Bench) -> None:
+    """Also those that count from nowhere; after what is recorded, they go on from there."""
+    bench.model.writes(CLOCKS)
+    world = World()
+    async with bench.agent(world) as agent:
+        whole = (await agent.arun("Time it.")).raise_for_status()
+        written, task = list(world.writes), whole.trace.task_id
+        assert whole.text == "True True\nTrue True"
+        events = await bench.journal.read(task)
+        ends = [n for n, e in enumerate(events, 1) if isinstance(e, ev.CallFinished)]
+        for end in ends:
+            await bench.journal.ended_after(events[:end])
+            response = (await agent.aresume(task)).raise_for_status()
+            assert response.text == whole.text
+    assert len(ends) == 3
+    assert world.writes[:3] == written
+    assert [text.split()[0] == "took" for text in world.writes[3:]] == [False, True, True]
 
 
 async def test_a_sandbox_that_dies_is_replaced(bench: Bench) -> None:
@@ -295,9 +331,7 @@ async def test_a_sandbox_that_dies_is_replaced(bench: Bench) -> None:
     def kill() -> int:
         """Kill every guest of this process, the first time."""
         if not deaths:
-            for pid in guests():
-                os.kill(pid, signal.SIGKILL)
-                deaths.append(pid)
+            deaths.extend(kill_guests())
         return len(deaths)
 
     bench.model.writes(
@@ -338,11 +372,6 @@ async def test_a_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None
     """What the models said after the script that dies is in the journal still."""
     deaths: list[int] = []
 
-    def kill_guests() -> None:
-        for pid in guests():
-            os.kill(pid, signal.SIGKILL)
-            deaths.append(pid)
-
     bench.model.writes(
         "x = await look(1)\nprint('one')\nrerun(context='c', remaining='r')",
         "print(await write(f'two {x}'))\nprint(await look(2))",
@@ -358,7 +387,7 @@ async def test_a_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None
 
         def dying(past: PastCall) -> Any:
             if not deaths:
-                kill_guests()
+                deaths.extend(kill_guests())
             return answer(past)
 
         with pytest.MonkeyPatch.context() as patch:
@@ -403,20 +432,59 @@ async def test_it_goes_on_in_its_conversation(bench: Bench) -> None:
     assert [record.conversation for record in chat.conversations()] == ["other"]
 
 
+class Cut:
+    """A task whose first script prints too much after its calls, and whose second goes on."""
+
+    CODE = "kept = 7\nawait write('a')\nawait write('b')\nawait write('c')\nprint('x' * 100)"
+    OPTIONS = {"sandbox_config": {"output_bytes": 50}}
+
+    def __init__(self, bench: Bench, *scripts: str) -> None:
+        self.bench, self.world = bench, World()
+        bench.model.writes(self.CODE, *scripts)
+
+    async def run(self, agent: Agent, without: int = 0) -> Any:
+        """Do it; the journal then ends before the end, and has one call less.
+
+        Args:
+            agent: Who does it.
+            without: The number of that call, in the first script.
+        """
+        whole = await agent.arun("Write.")
+        events = await self.bench.journal.read(whole.trace.task_id)
+        keep = [e for e in events if getattr(e, "call_id", -1) != without]
+        keep = [replace(e, seq=n) for n, e in enumerate(keep, 1)]
+        await self.bench.journal.ended_after(keep[:-1])
+        return whole
+
+
 async def test_a_script_that_a_limit_cut(bench: Bench) -> None:
     """Where it was cut depends on the machine: what it did not reach then is not done now."""
-    bench.model.writes("await write('a')\nawait write('b')\nawait write('c')\nprint('x' * 100)")
-    bench.model.writes("print(await look(1))")
-    world = World()
-    async with bench.agent(world, sandbox_config={"output_bytes": 50}) as agent:
-        whole = (await agent.arun("Write.")).raise_for_status()
-        task = whole.trace.task_id
-        events = await bench.journal.read(task)
-        keep = [e for e in events if getattr(e, "call_id", 0) != 3]
-        keep = [replace(e, seq=n) for n, e in enumerate(keep, 1)]
-        await bench.journal.ended_after(keep[:-1])
-        response = (await agent.aresume(task)).raise_for_status()
-    assert (response.text, world.writes) == (whole.text, ["a", "b", "c"])
+    cut = Cut(bench, "print(await look(kept))")
+    async with bench.agent(cut.world, **cut.OPTIONS) as agent:
+        whole = (await cut.run(agent, without=3)).raise_for_status()
+        response = (await agent.aresume(whole.trace.task_id)).raise_for_status()
+    assert (whole.text, response.text) == ("70", "70"), "its variables are there for the next one"
+    assert cut.world.writes == ["a", "b", "c"]
+
+
+async def test_a_limit_is_the_same_again(bench: Bench) -> None:
+    cut = Cut(bench)
+    async with bench.agent(cut.world, retry_count=0, **cut.OPTIONS) as agent:
+        whole = await cut.run(agent, without=3)
+        response = await agent.aresume(whole.trace.task_id)
+    assert isinstance(whole.exception, SandboxLimitError)
+    assert isinstance(response.exception, SandboxLimitError)
+    assert (response.exception.limit, response.error) == ("output", whole.error)
+
+
+async def test_a_script_that_comes_further_than_its_limit(bench: Bench) -> None:
+    """Without a call, so that nothing is done that was not: it counts as cut all the same."""
+    cut = Cut(bench, "print(await look(kept))")
+    async with bench.agent(cut.world, **cut.OPTIONS) as agent:
+        whole = (await cut.run(agent)).raise_for_status()
+    async with bench.agent(cut.world) as agent:
+        response = (await agent.aresume(whole.trace.task_id)).raise_for_status()
+    assert response.text == "70"
 
 
 async def test_a_result_that_a_person_gives_holds_no_secret(bench: Bench) -> None:
@@ -441,9 +509,7 @@ async def test_a_second_life_sees_what_the_first_one_saw(bench: Bench, tmp_path:
     def kill() -> int:
         """Kill every guest of this process, the first times."""
         if len(deaths) < 2:
-            deaths.extend(guests()[:1])
-            for pid in guests():
-                os.kill(pid, signal.SIGKILL)
+            deaths.extend(kill_guests()[:1])
         return len(deaths)
 
     bench.model.writes(

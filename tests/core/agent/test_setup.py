@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from delf import Agent
+from delf import Agent, tool
 from delf.actions import Action, action_from_function
 from delf.connection import Connection
-from delf.errors import LLMExecutionError
+from delf.errors import BudgetExceededError, LLMExecutionError
 from delf.events import StepFinished
 from delf.messages import ModelReply, ModelRequest, Usage, user
 from delf.protocols.connection import ConnectionLike, SetupAsk, SupportsSetup
 from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel
+from delf.testing.models import ScriptedModel, script
 
 USAGE = Usage(input_tokens=10, output_tokens=5)
 
@@ -163,6 +163,30 @@ def test_the_budget_holds(make_agent, scripted_model: ScriptedModel) -> None:
     assert "budget" in response.trace.warnings[0]
     assert not response.status
     assert "budget" in response.error
+
+
+@pytest.mark.parametrize("catches", [True, False])
+def test_a_refusal_that_a_script_caught_is_past(
+    make_agent, scripted_model: ScriptedModel, catches: bool
+) -> None:
+    """What it then fails with is an error as any other; one that it fails with ends the task."""
+
+    @tool(effect="read", confirm=False)
+    def more_money() -> None:
+        """Raise the budget."""
+        agents[0].reset_budget(10.0)
+
+    call = "await llm.call('more')"
+    tried = f"try:\n    {call}\nexcept ToolError:\n    await more_money()" if catches else call
+    scripted_model.says(priced(script(f"{tried}\n1 / 0"), 1.0))
+    scripted_model.writes("print('done')")
+    agents = [make_agent(more_money, budget_usd=1.0)]
+    response = agents[0].run("Ask.")
+    assert response.status == catches
+    if catches:
+        assert response.text == "done"
+    else:
+        assert isinstance(response.exception, BudgetExceededError)
 
 
 async def test_tasks_beside_the_first_wait(make_agent, scripted_model: ScriptedModel) -> None:

@@ -18,6 +18,7 @@ from delf.events import (
 from delf.protocols.approval import Approved, Edited, Rejected
 from delf.specs import JournalSpec
 from delf.testing import ScriptedApprovals, ScriptedModel, TestHost
+from support.gates import gate_bench
 
 
 class Shop(Connection):
@@ -154,6 +155,26 @@ async def test_what_is_left_of_a_script_is_not_covered_by_the_next(bench):
     await b.run(first, "await shop.close(1)\nawait later()")
     assert b.person.actions == ["script", "script", "shop.refund"]
     assert b.shop.made == [("close", 1)]
+
+
+async def test_a_script_that_runs_once_more_has_its_own_approval():
+    """After a sandbox's death the earlier scripts run again: the latest one's plan is not theirs."""
+    asked = []
+
+    async def decide(request):
+        asked.append(request.action)
+        return Approved()
+
+    bench = await gate_bench(Shop(name="shop"), decide=decide)
+    refund = bench.tools.find("shop", "refund")
+    approvals = bench.approvals
+    for attempt in (2, 1, 2):
+        if not asked:
+            assert await approvals.decide_script("await shop.refund(1)", 2, [refund]) is None
+        approvals.begin_script(attempt)
+        await approvals.decide(refund, {"number": attempt}, str(attempt), attempt, None)
+        approvals.script_ended()
+    assert asked == ["script", "shop.refund"]
 
 
 async def test_a_script_cannot_be_edited(bench):

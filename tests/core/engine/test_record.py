@@ -83,6 +83,40 @@ async def test_prints_keep_their_place_and_are_gathered():
     assert [e.seq for e in log.events] == [1, 2, 3]
 
 
+async def test_an_event_is_kept_although_its_recorder_was_cancelled():
+    """Else a call would have a beginning and no end: what happened is told in any case."""
+    journal, go_on = Journal(), asyncio.Event()
+    append = journal.append
+
+    async def slow(event):
+        await append(event)
+        await go_on.wait()
+
+    journal.append = slow
+    log = TaskLog("t", journal, [])
+    first = asyncio.ensure_future(log.record(ev.Warned, message="1"))
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(log.record(ev.Warned, message="2"))
+    await asyncio.sleep(0)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    go_on.set()
+    await first
+    await log.record(ev.Warned, message="3")
+    assert [e.message for e in journal.kept] == ["1", "2", "3"]
+    assert [e.seq for e in log.events] == [1, 2, 3]
+
+
+async def test_nothing_is_kept_after_the_end_of_a_task():
+    journal = Journal()
+    log = TaskLog("t", journal, [])
+    await log.record(ev.TaskFinished, status=True, text="", duration_ms=1.0)
+    log.say("late")
+    await log.record(ev.Warned, message="late")
+    assert [type(e) for e in journal.kept] == [ev.TaskFinished]
+
+
 @given(st.lists(st.sampled_from(["say", "record", "yield"]), max_size=30))
 def test_no_order_of_saying_and_recording_loses_or_swaps_anything(steps):
     async def play():

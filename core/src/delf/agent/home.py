@@ -84,7 +84,7 @@ class RuntimeHome:
     def post(self, work: Work[T]) -> Future[T]:
         """Let something be done, from any thread."""
         loop = self._bind(current=running_loop() is not None)
-        return asyncio.run_coroutine_threadsafe(self._do(work), loop)
+        return asyncio.run_coroutine_threadsafe(self._do_alone(work), loop)
 
     def stop(self) -> None:
         """Stop the runtime, from synchronous code. Safe to call twice."""
@@ -106,6 +106,13 @@ class RuntimeHome:
             await call_async(self._stop_runtime(), loop)
         if thread is not None:
             thread.stop()
+
+    async def _do_alone(self, work: Work[T]) -> T:
+        """Do something whose caller may have gone: nobody need look at how it failed."""
+        task = asyncio.current_task()
+        if task is not None:
+            task.add_done_callback(_look_at)
+        return await self._do(work)
 
     async def _do(self, work: Work[T]) -> T:
         return await work(await self._started())
@@ -154,6 +161,11 @@ class RuntimeHome:
         await asyncio.wait({starting})
         if not starting.cancelled() and starting.exception() is None:
             await starting.result().stop()
+
+
+def _look_at(done: asyncio.Task[Any]) -> None:
+    if not done.cancelled():
+        done.exception()
 
 
 async def _nothing(_: Runtime) -> None:

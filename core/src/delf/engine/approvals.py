@@ -123,15 +123,21 @@ class TaskApprovals:
         self._log = log
         self._slot = slot
         self._remembered = _remembered(order.past)
+        self._plans: dict[int, frozenset[str]] = {}
         self._granted: frozenset[str] = frozenset()
 
     async def decide_script(
-        self, code: str, actions: Sequence[BoundAction], past: Question = (None, None)
+        self,
+        code: str,
+        attempt: int,
+        actions: Sequence[BoundAction],
+        past: Question = (None, None),
     ) -> str | None:
         """Ask about a whole script; while it runs, calls of what it names need nobody.
 
         Args:
             code: The script.
+            attempt: Its number.
             actions: Those that it names of the actions that need approval.
             past: The request and the decision in the journal of a resumed task.
 
@@ -153,7 +159,7 @@ class TaskApprovals:
         )
         match await self._settle(request, 0, past):
             case Approved():
-                self._granted = frozenset(request.actions)
+                self._plans[attempt] = frozenset(request.actions)
                 return None
             case Rejected(reason=reason):
                 return reason
@@ -161,6 +167,10 @@ class TaskApprovals:
                 return f"nobody answered within {seconds:g} s"
             case Edited() | Settled():
                 return f"a script cannot be edited; {SCRIPT_HINT}"
+
+    def begin_script(self, attempt: int) -> None:
+        """A script is about to run: what was approved with it passes, and nothing else."""
+        self._granted = self._plans.get(attempt, frozenset())
 
     def script_ended(self) -> None:
         """What was approved with a script is not approved any more."""
@@ -204,9 +214,12 @@ class TaskApprovals:
             unsettled=unsettled,
         )
         question = (None, None) if past is None else past.question_of(unsettled=unsettled)
-        return await self._settle(request, call_id, question)
+        lapsed = past is not None and past.lapsed
+        return await self._settle(request, call_id, question, lapsed=lapsed)
 
-    async def _settle(self, request: ApprovalRequest, call_id: int, past: Question) -> Decision:
+    async def _settle(
+        self, request: ApprovalRequest, call_id: int, past: Question, *, lapsed: bool = False
+    ) -> Decision:
         """The decision about a request, with all that is recorded of it."""
         digest, (asked, decided) = request.digest, past
         if decided is not None:
@@ -215,12 +228,13 @@ class TaskApprovals:
         if remembered and not request.unsettled:
             return Approved(reason="remembered")
         async with self._watched_inbox(request):
-            if asked is None:
-                await self._announce(request, call_id)
-            else:
+            if asked is not None:
                 request = replace(request, request_id=asked.request_id)
-                self._log.show(asked)
             try:
+                if asked is None or lapsed:  # so that whoever reads the journal sees it wait
+                    await self._announce(request, call_id)
+                else:
+                    self._log.show(asked)
                 answer = await self._ask(request)
             except asyncio.CancelledError as error:
                 await self._log.record(
@@ -232,12 +246,12 @@ class TaskApprovals:
                 )
                 raise
         decision = answer.decision
-        if isinstance(decision, Approved) and decision.remember != "no":
-            everywhere = decision.remember == "session"
-            (self._shared.session if everywhere else self._remembered).add(digest)
         if request.code is not None and isinstance(decision, (Edited, Settled)):
             decision = Rejected(reason=f"a script cannot be edited; {SCRIPT_HINT}")
         await self._record(request, Answer(decision, answer.by, answer.note))
+        if isinstance(decision, Approved) and decision.remember != "no":
+            everywhere = decision.remember == "session"
+            (self._shared.session if everywhere else self._remembered).add(digest)
         return decision
 
     @asynccontextmanager

@@ -55,6 +55,7 @@ class CodegenStrategy:
             code = await generate(host, messages, attempt)
             outcome = await preview(host, code, attempt) or await execute(host, code, attempt)
             host.approvals.script_ended()
+            refusal = _refusal_behind(host, outcome)
             printed = host.take_printed()
             match outcome:
                 case Done(value=value):
@@ -66,8 +67,8 @@ class CodegenStrategy:
                     answer += printed
                     await _record_rerun(host, outcome, reruns)
                     messages = (*messages, *rerun_messages(code, outcome, printed))
-                case _ if host.asker.refused:
-                    raise _give_up(host, answer + printed, host.asker.refused[-1])
+                case _ if refusal is not None:
+                    raise _give_up(host, answer + printed, refusal)
                 case _:
                     if retries >= host.config.retry_count:
                         raise _give_up(host, answer + printed, as_error(outcome))
@@ -75,6 +76,16 @@ class CodegenStrategy:
                     await _record_retry(host, outcome, attempt)
                     messages = (*messages, *_what_went_wrong(host, code, outcome, printed))
             attempt += 1
+
+
+def _refusal_behind(run: TaskRun, outcome: Outcome) -> DelfError | None:
+    """What the budget refused to a script that failed with it; one that it caught is past."""
+    refused = list(run.asker.refused)
+    run.asker.refused.clear()
+    if not isinstance(outcome, Failed):
+        return None
+    behind = (error for error in reversed(refused) if error.message in outcome.message)
+    return next(behind, None)
 
 
 def _give_up(run: TaskRun, printed: str, error: DelfError) -> DelfError:

@@ -14,6 +14,8 @@ from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome,
 _MORE_LIVES: Final = 3
 """How often a script is run once more whose sandbox died, and that got no further: it may be the
 reason itself."""
+_SETTLE_SECONDS: Final = 10.0
+"""How long the next script, or the same one once more, waits for calls of the last to end."""
 
 
 async def execute(run: TaskRun, code: str, attempt: int) -> Outcome:
@@ -27,6 +29,8 @@ async def execute(run: TaskRun, code: str, attempt: int) -> Outcome:
     async with run.step("execute", attempt):
         started = time.perf_counter()
         outcome = await _run_or_recall(run, code, attempt)
+        if not isinstance(outcome, Done):  # before another script, or another answer of a model
+            await run.gate.settle(_SETTLE_SECONDS)
         status, error = describe_outcome(outcome)
         await run.log.record(
             ScriptFinished,
@@ -35,6 +39,8 @@ async def execute(run: TaskRun, code: str, attempt: int) -> Outcome:
             error=error,
             line=outcome.line if isinstance(outcome, (Failed, LimitReached)) else None,
             attempt=attempt,
+            limit=outcome.limit if isinstance(outcome, LimitReached) else None,
+            lost=not run.session_alive,
         )
     return outcome
 
@@ -49,12 +55,26 @@ async def _run_or_recall(run: TaskRun, code: str, attempt: int) -> Outcome:
     scripts = tuple(run.session_scripts)
     lives = _MORE_LIVES
     while isinstance(outcome, Crashed) and lives > 0:
+        await run.gate.settle(_SETTLE_SECONDS)
         made = _calls_made(run)
         await run.log.record(Warned, message=f"{outcome.message}; the script is run once more")
         outcome = await _relive(run, scripts)
         lives = _MORE_LIVES if _calls_made(run) > made else lives - 1
+    outcome = _as_recorded(outcome, done)
     run.replay.end_script(*_end_of(outcome))
     return outcome
+
+
+def _as_recorded(outcome: Outcome, done: ScriptFinished | None) -> Outcome:
+    """The end of a script that reached a limit, and this time came further without a call."""
+    if done is None or done.status != "limit" or isinstance(outcome, (LimitReached, Crashed)):
+        return outcome
+    return LimitReached(
+        limit=done.limit or "recorded",
+        message=done.error or "a limit",
+        line=done.line,
+        variables=outcome.variables,
+    )
 
 
 def _calls_made(run: TaskRun) -> int:
@@ -78,9 +98,10 @@ async def _relive(run: TaskRun, scripts: Sequence[tuple[int, str]]) -> Outcome:
     for attempt, code in scripts:
         run.replay.end_script(*_end_of(outcome))
         run.take_printed()
-        run.begin_script(attempt)
+        past = run.begin_script(attempt)
         try:
             outcome = await run.execute(code)
+            outcome = _as_recorded(outcome, None if past is None else past.finished)
         except SandboxUnavailableError as error:
             outcome = Crashed(message=error.message)
         if isinstance(outcome, Crashed):

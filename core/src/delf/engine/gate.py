@@ -40,6 +40,7 @@ class _Call:
     arguments: dict[str, Any]
     description: str | None
     digest: str
+    ended: bool = False
 
 
 class Gate:
@@ -74,6 +75,8 @@ class Gate:
         self._replay = Replay() if replay is None else replay
         self._numbers = itertools.count(self._replay.last_call + 1)
         self._closed = False
+        self._at_work: set[asyncio.Task[Any]] = set()
+        self._begun: dict[int, _Call] = {}
 
     def use(self, tools: Toolset) -> None:
         """Let other tools be called from now on."""
@@ -83,8 +86,35 @@ class Gate:
         """The task is over: no call starts any more."""
         self._closed = True
 
+    async def settle(self, seconds: float) -> None:
+        """Wait until no call is under way any more, after their script came to its end.
+
+        One that has no end by then is recorded as cut off, and what becomes of it later is not.
+
+        Args:
+            seconds: How long to wait.
+        """
+        late = self._at_work - {asyncio.current_task()}
+        if late:
+            _, late = await asyncio.wait(late, timeout=seconds)
+        for call in [*self._begun.values()]:
+            why = f"it had not ended {seconds:g} s after its script, and may go on"
+            await self._finish(call, "cancelled", 0.0, error=why, raised=CUT_OFF)
+        for task in late:
+            task.cancel()
+
     async def call(self, request: CallRequest) -> CallAnswer:
         """Make a call if it may be made. Everything that becomes of it is an answer."""
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a call is made by a task")
+        self._at_work.add(task)
+        try:
+            return await self._take(request)
+        finally:
+            self._at_work.discard(task)
+
+    async def _take(self, request: CallRequest) -> CallAnswer:
         number = next(self._numbers)
         name = f"{request.connection}.{request.method}" if request.method else request.connection
         if self._closed:
@@ -102,7 +132,7 @@ class Gate:
         past = None
         if self._replay.active:
             try:
-                past = await self._replay.call(call.digest)
+                past = await self._replay.call(call.digest, alone=request.alone)
             except ReplayMismatch as mismatch:
                 self._closed = True
                 self._replay.fail(mismatch)
@@ -227,6 +257,7 @@ class Gate:
 
     async def _make(self, call: _Call, *, begun: bool = False) -> CallAnswer:
         action = call.bound.action
+        self._begun[call.number] = call
         if not begun:
             await self._begin(call)
         started = time.perf_counter()
@@ -314,6 +345,10 @@ class Gate:
         error: str | None = None,
         raised: str | None = None,
     ) -> None:
+        if call.ended:
+            return
+        call.ended = True
+        self._begun.pop(call.number, None)
         elapsed = (time.perf_counter() - started) * 1000 if started else 0.0
         await self._log.record(
             CallFinished,

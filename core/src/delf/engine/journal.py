@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-from delf.errors import UnknownTaskError
+from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, TaskFinished, TaskStarted
 from delf.protocols.journal import TaskRecord
 
@@ -20,7 +20,7 @@ class _Entry:
 
 
 class MemoryJournal:
-    """Implements :class:`delf.protocols.journal.Journal`.
+    """Implements :class:`delf.protocols.journal.Journal`; agents may share it.
 
     Args:
         max_tasks: How many finished tasks are kept; the oldest are forgotten first. Running
@@ -30,6 +30,7 @@ class MemoryJournal:
     def __init__(self, *, max_tasks: int = 1000) -> None:
         self._max_tasks = max_tasks
         self._tasks: OrderedDict[str, _Entry] = OrderedDict()
+        self._claimed: set[str] = set()
         # A subscription that was never read leaves with its generator.
         self._queues: WeakKeyDictionary[asyncio.Queue[Event], str | None] = WeakKeyDictionary()
 
@@ -42,6 +43,7 @@ class MemoryJournal:
         entry.events.append(event)
         if isinstance(event, TaskFinished):
             entry.outcome = event
+            self._claimed.discard(event.task_id)
         if not self._queues:
             return
         for queue, wanted in list(self._queues.items()):
@@ -60,6 +62,24 @@ class MemoryJournal:
         if after <= 0:
             return tuple(events)
         return tuple(event for event in events if event.seq > after)
+
+    async def claim(self, task_id: str) -> None:
+        """Make a task the caller's own, to resume it.
+
+        Raises:
+            UnknownTaskError: When it is not known.
+            DelfError: When another agent has resumed it.
+        """
+        await self.read(task_id)
+        if task_id in self._claimed:
+            raise DelfError(
+                f"task {task_id} is being worked on by another agent", hint="wait for it"
+            )
+        self._claimed.add(task_id)
+
+    def release(self, task_id: str) -> None:
+        """Let somebody else claim a task."""
+        self._claimed.discard(task_id)
 
     def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
         """Events from now on, also those that are appended before the first is read."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from delf.engine.redaction import Redactor
 from delf.engine.replay import Replay
-from delf.events import ClockRead, Event, Printed
+from delf.events import ClockRead, Event, Printed, TaskFinished
 from delf.protocols.journal import Journal
 
 _log = logging.getLogger(__name__)
@@ -47,10 +47,15 @@ class TaskLog:
         self._lock = asyncio.Lock()
         self._printed: list[str] = []
         self._readings: list[int] = []
+        self._waiting: list[tuple[Callable[..., Event], dict[str, Any]]] = []
+        self._over = False
         self._flushing: asyncio.Task[None] | None = None
 
     async def record(self, kind: Callable[..., Event], **fields: Any) -> None:
         """Journal an event; when this returns, it is kept.
+
+        Whoever waits may be cancelled: the event is kept all the same, before those that are
+        recorded later. After the task's end, nothing is kept any more.
 
         Args:
             kind: The event's class.
@@ -58,11 +63,23 @@ class TaskLog:
         """
         if self.redactor:
             fields = {name: self.redactor.value(value) for name, value in fields.items()}
-        async with self._lock:
-            if self._printed or self._readings:
-                await self._write_printed()
-            if not self._replay.knows(kind, fields):
-                await self._write(kind, fields)
+        written = False
+        try:
+            async with self._lock:
+                if self._printed or self._readings or self._waiting:
+                    await self._write_waiting()
+                written = True
+                await self._write_new(kind, fields)
+        except asyncio.CancelledError:
+            if not written:
+                self._waiting.append((kind, fields))
+                self._flush_soon()
+            raise
+
+    async def end(self) -> None:
+        """Keep nothing any more: somebody else may go on with the task from now on."""
+        await self._flush()
+        self._over = True
 
     def say(self, text: str) -> None:
         """Journal printed text soon, and before any other event."""
@@ -87,9 +104,9 @@ class TaskLog:
 
     async def _flush(self) -> None:
         async with self._lock:
-            await self._write_printed()
+            await self._write_waiting()
 
-    async def _write_printed(self) -> None:
+    async def _write_waiting(self) -> None:
         if self._readings:
             readings = tuple(self._readings)
             self._readings.clear()
@@ -98,8 +115,17 @@ class TaskLog:
             text = self.redactor.text("".join(self._printed))
             self._printed.clear()
             await self._write(Printed, {"text": text})
+        while self._waiting:
+            await self._write_new(*self._waiting.pop(0))
+
+    async def _write_new(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:
+        if not self._replay.knows(kind, fields):
+            await self._write(kind, fields)
 
     async def _write(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:
+        if self._over:
+            _log.debug("task %s is over: no %s is kept", self.task_id, kind)
+            return
         seq = len(self.events) + 1
         event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
         try:
@@ -110,6 +136,7 @@ class TaskLog:
         self._show(event)
 
     def _show(self, event: Event) -> None:
+        self._over = self._over or isinstance(event, TaskFinished)
         self.events.append(event)
         self.show(event)
 

@@ -111,7 +111,7 @@ class Asker:
         on_delta: Sees the pieces of scripts.
         redactor: Takes secrets out of what a model reads.
         replay: Of a task that is resumed: answers from its journal.
-        refused: The calls that the budget did not allow, in order.
+        refused: The calls of the present script that the budget did not allow, in order.
     """
 
     pool: ModelPool

@@ -47,6 +47,7 @@ class PastCall:
         question: The request whether to make it again, after an earlier resume.
         settlement: What was decided about that.
         finished: Set when its end is known.
+        lapsed: Its request is decided, as far as others see, for its sandbox died meanwhile.
         cut_off: Its sandbox died meanwhile, which is no end of it.
         is_over: Its script came to an end without it.
     """
@@ -60,6 +61,7 @@ class PastCall:
     question: ev.ApprovalRequested | None = None
     settlement: ev.ApprovalDecided | None = None
     finished: ev.CallFinished | None = None
+    lapsed: bool = False
     cut_off: bool = False
     is_over: bool = False
 
@@ -216,6 +218,7 @@ class Past:
 
     def _take_request(self, event: ev.ApprovalRequested, past: PastCall) -> None:
         self._asked[event.request_id] = past
+        past.lapsed = False
         if event.unsettled:
             past.question, past.settlement = event, None
         else:
@@ -224,6 +227,8 @@ class Past:
     def _take_decision(self, event: ev.ApprovalDecided) -> None:
         past = self._asked.get(event.request_id)
         if event.by == CUT_OFF:
+            if past is not None:
+                past.lapsed = True
             return
         if past is not None and past.question is not None:
             past.settlement = event

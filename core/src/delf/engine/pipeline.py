@@ -8,6 +8,7 @@ agent's first task sets connections up before step 2.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import traceback
@@ -40,6 +41,11 @@ class TaskResult:
     error: DelfError | None
     duration_ms: float
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the task came to its end; else it can be resumed."""
+        return not isinstance(self.error, ReplayMismatch)
+
 
 async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str) -> TaskResult:
     """Work a task to its end within a time.
@@ -68,14 +74,29 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
     if run.sandbox.warning:
         await run.log.record(Warned, message=run.sandbox.warning)
     work = asyncio.ensure_future(_work(run, strategy))
+    work.add_done_callback(_look_at)
     try:
         await asyncio.wait({work}, timeout=timeout)
         text, error = await _settle(run, work, timeout)
     except asyncio.CancelledError:
-        await _abandon(run, work)
-        await _finish(run, "", DelfError("the task was cancelled"), started)
+        ending = asyncio.ensure_future(_cancel(run, work, started))
+        while not ending.done():
+            with contextlib.suppress(asyncio.CancelledError):  # once more: it ends soon anyway
+                await asyncio.wait({ending})
+        ending.result()
         raise
     return await _finish(run, text, error, started)
+
+
+async def _cancel(run: TaskRun, work: asyncio.Future[str], started: float) -> None:
+    await _abandon(run, work)
+    await _finish(run, "", DelfError("the task was cancelled"), started)
+
+
+def _look_at(work: asyncio.Future[str]) -> None:
+    """However a task's work failed after it was given up, that is no news."""
+    if not work.cancelled():
+        work.exception()
 
 
 async def _work(run: TaskRun, strategy: Strategy) -> str:
@@ -132,6 +153,7 @@ async def _abandon(run: TaskRun, work: asyncio.Future[str]) -> None:
 
 
 async def _finish(run: TaskRun, text: str, error: DelfError | None, started: float) -> TaskResult:
+    await run.gate.settle(_GRACE_SECONDS)
     await run.output.settle(_GRACE_SECONDS)
     duration_ms = (time.perf_counter() - started) * 1000
     text = run.log.redactor.text(text)
@@ -140,6 +162,7 @@ async def _finish(run: TaskRun, text: str, error: DelfError | None, started: flo
     if isinstance(error, ReplayMismatch):
         # Not an end of the task: it can be resumed where the journal fits.
         await run.log.record(Warned, message=f"not resumed: {error.message}")
+        await run.log.end()
         return TaskResult(text=text, error=error, duration_ms=duration_ms)
     await keep_turn(run, text, error)
     replies = [event for event in run.log.events if isinstance(event, ModelReplied)]

@@ -43,7 +43,7 @@ async def preview(run: TaskRun, code: str, attempt: int) -> Failed | None:
     if not named:
         return None
     async with run.step("preview", attempt):
-        reason = await run.approvals.decide_script(code, named, run.replay.plan(attempt))
+        reason = await run.approvals.decide_script(code, attempt, named, run.replay.plan(attempt))
     if reason is None:
         return None
     message = f"the script was not run: it was rejected: {reason}"

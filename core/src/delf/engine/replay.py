@@ -137,12 +137,17 @@ class Replay:
         """Whether the script that runs is in the journal."""
         return self._script is not None
 
-    async def call(self, digest: str) -> PastCall | None:
+    async def call(self, digest: str, *, alone: bool = False) -> PastCall | None:
         """The recorded call behind a call of the script, when it is its turn.
 
         An answered call returns when all answers that were given before it have been given
         again; anything else when the whole record of the script is used up, so that nothing
         new happens before all that happened.
+
+        Args:
+            digest: What identifies the call.
+            alone: The script does nothing else meanwhile: what it did not do by now, it will
+                not do before its answer.
 
         Returns:
             The call as it is known; None when it is a new one.
@@ -155,36 +160,47 @@ class Replay:
             return None
         past = next((call for call in script.calls if call.digest == digest), None)
         if past is None:
-            await self._until(lambda: not script.ends and not script.expected, None)
+            await self._until(lambda: not script.ends and not script.expected, None, alone)
             if script.finished is not None:
                 await self._end(script.finished)
             return None
         script.calls.remove(past)
         self._move()
         if past.was_given_up:
+            if alone and script.finished is not None:
+                await self._end(script.finished)
             await asyncio.get_running_loop().create_future()  # until the script gives it up again
         elif past.finished is None:
-            await self._until(lambda: not script.ends, past)
+            await self._until(lambda: not script.ends, past, alone)
         else:
-            await self._until(lambda: script.ends[0] == past.call_id, past)
+            await self._until(lambda: script.ends[0] == past.call_id, past, alone)
             script.ends.popleft()
             self._move()
         return past
+
+    @property
+    def loses_sandbox(self) -> bool:
+        """Whether the sandbox went with the script that runs."""
+        finished = None if self._script is None else self._script.finished
+        return finished is not None and finished.lost
 
     async def _end(self, finished: ev.ScriptFinished) -> None:
         """A script goes on where the journal has its end: if a limit was that, it is again."""
         if finished.status != "limit":
             raise _mismatch(f"a script that was {finished.status!r} makes a further call")
         message = finished.error or "a limit"
-        self._stop(LimitReached(limit="recorded", message=message, line=finished.line))
+        limit = finished.limit or "recorded"
+        self._stop(LimitReached(limit=limit, message=message, line=finished.line))
         await asyncio.get_running_loop().create_future()  # until its sandbox is gone
 
     def _move(self) -> None:
         self._moved.set()
         self._moved = asyncio.Event()
 
-    async def _until(self, ready: Callable[[], bool], past: PastCall | None) -> None:
+    async def _until(self, ready: Callable[[], bool], past: PastCall | None, alone: bool) -> None:
         while not ready():
+            if alone:
+                raise self._stuck(past)
             moved = self._moved
             try:
                 async with asyncio.timeout(self._patience):

@@ -14,6 +14,7 @@ from delf.config.schema import LLM_FIELDS, AgentConfig
 from delf.engine.approvals import Approvals, NamedChannel
 from delf.engine.builtins.llm import LLM
 from delf.engine.callback import CallbackChannel
+from delf.engine.claims import Claims
 from delf.engine.factories import make
 from delf.engine.files.connection import Files
 from delf.engine.files.formats import Formats
@@ -46,10 +47,10 @@ from delf.engine.toolset import load_toolset
 from delf.engine.usage import Ledger
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
-from delf.events import Event, TaskFinished
+from delf.events import Event
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike, SupportsClose
-from delf.protocols.journal import Journal, SupportsClaims
+from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec
@@ -120,7 +121,7 @@ class Runtime:
         )
         self._threads = ToolThreads(_TOOL_THREADS)
         self._running: set[asyncio.Task[FinishedTask]] = set()
-        self._at_work: set[str] = set()
+        self._claims = Claims()
         self._places = asyncio.Semaphore(parts.config.max_tasks)
         self._background: set[asyncio.Future[None]] = set()
         self._feeds: list[ObserverFeed] = []
@@ -234,14 +235,19 @@ class Runtime:
         work = asyncio.ensure_future(self._work(order))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
-        self._at_work.add(order.task_id)
-        work.add_done_callback(lambda _: self._at_work.discard(order.task_id))
+        self._claims.begin(order.task_id)
+        work.add_done_callback(lambda work: self._leave(work, order.task_id))
         try:
             return await work
         except asyncio.CancelledError:
-            if self._stopped:
+            own = asyncio.current_task()
+            if self._stopped and (own is None or not own.cancelling()):
                 raise AgentStateError("the agent was stopped") from None
             raise
+
+    def _leave(self, work: asyncio.Task[FinishedTask], task_id: str) -> None:
+        over = not work.cancelled() and work.exception() is None and work.result().result.is_over
+        self._claims.leave(self._journal, task_id, over=over)
 
     async def _work(self, order: TaskOrder) -> FinishedTask:
         slot = Slot(self._places)
@@ -268,23 +274,9 @@ class Runtime:
 
         Raises:
             UnknownTaskError: When the journal does not have it.
-            DelfError: When this agent, or a process that lives, works on it.
+            DelfError: When this agent, another one, or a process that lives works on it.
         """
-        if task_id in self._at_work:
-            raise DelfError(f"task {task_id} is being worked on by this agent", hint="wait for it")
-        self._at_work.add(task_id)
-        events: Sequence[Event] = ()
-        try:
-            events = await self._journal.read(task_id)
-            if _is_over(events):
-                return events
-            if isinstance(self._journal, SupportsClaims):
-                await self._journal.claim(task_id)
-                events = await self._journal.read(task_id)
-            return events
-        finally:
-            if not events or _is_over(events):
-                self._at_work.discard(task_id)
+        return await self._claims.take_up(self._journal, task_id)
 
     def _strategy_spec(self) -> StrategySpec:
         return self._host.spec(StrategySpec, self._config.strategy)
@@ -371,11 +363,6 @@ class Runtime:
             if isinstance(outcome, Exception):
                 _log.warning("while stopping: %s: %s", type(outcome).__name__, outcome)
         self._threads.close()
-
-
-def _is_over(events: Sequence[Event]) -> bool:
-    """Whether a task ended; a call that was slow to give up may stand after its end."""
-    return any(isinstance(event, TaskFinished) for event in events)
 
 
 def _callback_channel(on_confirm: Callable[[Any], Any]) -> NamedChannel:

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from delf.config.schema import AgentConfig
 from delf.engine.approvals import TaskApprovals
@@ -37,7 +37,11 @@ from delf.protocols.sandbox import (
     SandboxSession,
     ScriptStart,
     SessionSpec,
+    SupportsCut,
 )
+
+_CUT_SECONDS: Final = 1.0
+"""How long a script may take to end that is to have reached a limit; then its sandbox is gone."""
 
 
 @dataclass(kw_only=True)
@@ -139,6 +143,7 @@ class TaskRun:
             What the journal of a resumed task tells of it.
         """
         self._attempt = attempt
+        self.approvals.begin_script(attempt)
         past = self.replay.begin_script(attempt)
         clock = () if past is None else tuple(past.clock)
         self.script_start = ScriptStart(seed=f"{self.seed}/{attempt}", clock=clock)
@@ -179,7 +184,10 @@ class TaskRun:
             why = stopped.result()
             if isinstance(why, ReplayMismatch):
                 raise why
-            return why
+            if isinstance(session, SupportsCut) and not self.replay.loses_sandbox:
+                session.cut(why.limit, why.message)
+                await asyncio.wait({running}, timeout=_CUT_SECONDS)
+            return await running if running.done() else why
         finally:
             if not running.done():
                 running.cancel()

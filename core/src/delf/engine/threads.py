@@ -11,12 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from delf.protocols.sandbox import GIVEN_UP
+
+_End = tuple[Any, BaseException | None]
+
 
 @dataclass(slots=True)
 class _Job:
     function: Callable[[], Any]
     loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[tuple[Any, BaseException | None]]
+    future: asyncio.Future[_End]
+    begun: bool = False
+    withdrawn: bool = False
+    end: _End | None = None
 
 
 class ToolThreads:
@@ -38,6 +45,10 @@ class ToolThreads:
     async def run(self, function: Callable[[], Any]) -> Any:
         """Call a function in a thread. Cancelled before it began, it is never called.
 
+        One that has begun cannot be stopped. Where a script gave it up, nobody waits for its
+        end any more; else, as where the sandbox is gone, its end is waited for all the same,
+        until a second cancellation.
+
         Args:
             function: Called without arguments; what it raises is raised here.
         """
@@ -49,13 +60,24 @@ class ToolThreads:
             self._working += more
         if more:
             self._executor.submit(self._work)
-        result, error = await job.future
+        try:
+            result, error = await job.future
+        except asyncio.CancelledError as cancelled:
+            if self._withdraw(job) or GIVEN_UP in cancelled.args:
+                raise
+            result, error = await _end_of(job)
         if error is not None:
             try:
                 raise error
             finally:
                 del error, job  # else the error and this frame would keep each other
         return result
+
+    def _withdraw(self, job: _Job) -> bool:
+        """Whether a function has not begun, so that it never will."""
+        with self._lock:
+            job.withdrawn = not job.begun
+            return job.withdrawn
 
     def close(self) -> None:
         """Let no function begin any more; those that run are not waited for."""
@@ -70,22 +92,28 @@ class ToolThreads:
                     self._working -= 1
                     return
                 job = self._line.popleft()
-            if job.future.cancelled():
-                continue
+                if job.withdrawn:
+                    continue
+                job.begun = True
             result, error = None, None
             try:
                 result = job.function()
             except BaseException as failure:
                 error = failure
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                job.loop.call_soon_threadsafe(_hand_over, job.future, result, error)
+                job.loop.call_soon_threadsafe(_hand_over, job, (result, error))
             del job, result, error
 
 
-def _hand_over(
-    future: asyncio.Future[tuple[Any, BaseException | None]],
-    result: Any,
-    error: BaseException | None,
-) -> None:
-    if not future.done():
-        future.set_result((result, error))
+async def _end_of(job: _Job) -> _End:
+    """The end of a function whose future was cancelled."""
+    if job.end is None:
+        job.future = job.loop.create_future()
+        return await job.future
+    return job.end
+
+
+def _hand_over(job: _Job, end: _End) -> None:
+    job.end = end
+    if not job.future.done():
+        job.future.set_result(end)

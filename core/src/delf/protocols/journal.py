@@ -66,15 +66,24 @@ class SupportsShortIds(Protocol):
 
 @runtime_checkable
 class SupportsClaims(Protocol):
-    """A journal that several processes share: it knows which of them works on a task."""
+    """A journal that several processes or agents share: it knows who works on a task."""
 
     async def claim(self, task_id: str) -> None:
-        """Make a task whose process is gone this one's own, to resume it.
+        """Make a task on which nobody works any more the caller's own, to resume it.
 
         Raises:
             UnknownTaskError: When no such task is known.
-            DelfError: When a process that lives works on it.
+            DelfError: When a process that lives works on it, or another agent of this one.
         """
+        ...
+
+
+@runtime_checkable
+class SupportsRelease(Protocol):
+    """A journal that is told when nobody works on a task any more that is not over."""
+
+    def release(self, task_id: str) -> None:
+        """Let somebody claim a task; at once, or soon. One that is unknown is passed over."""
         ...
 
 

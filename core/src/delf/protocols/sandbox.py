@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from delf.types import Isolation
 
@@ -74,13 +74,23 @@ class SessionSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRequest:
-    """A call that a script makes. Everything in it is the script's word, to be checked."""
+    """A call that a script makes. Everything in it is the script's word, to be checked.
+
+    Args:
+        call_id: Its number in the session.
+        connection: The connection's name, or the tool's.
+        method: Its method; empty when the connection itself is called.
+        args: Arguments by position.
+        kwargs: Arguments by name.
+        alone: Whether the script does nothing else before it has the answer.
+    """
 
     call_id: int
     connection: str
     method: str
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +266,20 @@ class SandboxSession(Protocol):
 
     async def aclose(self) -> None:
         """Kill whatever still runs and free everything. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class SupportsCut(Protocol):
+    """A session that can end its script where it waits for a call, and keeps the variables."""
+
+    def cut(self, limit: str, message: str) -> None:
+        """End the script as if it had reached a limit.
+
+        Args:
+            limit: Which one, as in :class:`LimitReached`.
+            message: What is said about it.
+        """
         ...
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 from delf.errors import SandboxUnavailableError, WireError
@@ -24,8 +23,10 @@ from delf.sandbox.budget import Budget
 from delf.sandbox.guest.frames import FrameReader, FrameTooLargeError
 from delf.sandbox.guest.spin import SPIN_SECONDS, Spin
 from delf.sandbox.incoming import IncomingFiles
+from delf.sandbox.starting import start_task
 from delf.sandbox.wire import (
     answer_frame,
+    cut_frame,
     exec_frame,
     init_frame,
     parse,
@@ -38,7 +39,6 @@ _log = logging.getLogger(__name__)
 
 _READ_SIZE = 64 * 1024
 _MAX_OPEN_CALLS = 20_000
-_CALL = "delf-call"
 
 
 class GuestProcess(Protocol):
@@ -205,6 +205,11 @@ class WireSession(asyncio.BufferedProtocol):
             self._outcome = None
             self._cancel_calls()
 
+    def cut(self, limit: str, message: str) -> None:
+        """End the script that runs where it waits for a call; see the protocol."""
+        if self._outcome is not None:
+            self._write(cut_frame(limit, message))
+
     def kill(self) -> None:
         """End the guest now; calls in flight are cancelled."""
         self._process.kill()
@@ -291,7 +296,7 @@ class WireSession(asyncio.BufferedProtocol):
         if outcome is not None:
             self._break(outcome)
             return
-        task = _start_task(self._loop, self._serve_call(self._host, request, size))
+        task = start_task(self._loop, self._serve_call(self._host, request, size))
         if not task.done():
             self._calls[number] = task
         if not self._paused and self._budget.busy(len(self._calls)) and self._transport is not None:
@@ -319,7 +324,7 @@ class WireSession(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _cancel_calls(self) -> None:
-        for task in self._calls.values():
+        for task in [task for task in self._calls.values() if not task.cancelling()]:
             task.cancel()
         self._calls.clear()
 
@@ -364,22 +369,6 @@ class WireSession(asyncio.BufferedProtocol):
             if self._transport.get_write_buffer_size() > self._budget.unread_bytes:
                 message = "the script left more answers unread than its memory could hold"
                 self._break(LimitReached(limit="memory", message=message))
-
-
-if sys.version_info >= (3, 12):
-
-    def _start_task(
-        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
-    ) -> asyncio.Task[None]:
-        """A task that has taken its first step, which is all that many calls need."""
-        return asyncio.Task(work, loop=loop, name=_CALL, eager_start=True)
-else:
-
-    def _start_task(
-        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
-    ) -> asyncio.Task[None]:
-        """A task that takes its first step at the loop's next turn."""
-        return loop.create_task(work, name=_CALL)
 
 
 def _hand_over(done: asyncio.Task[Outcome], outcome: asyncio.Future[Outcome]) -> None:

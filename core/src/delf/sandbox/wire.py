@@ -92,7 +92,8 @@ def _clean(value: Any) -> Any:
             return value
 
 
-_CALL_TYPES = (str, int, str, str, list, dict)
+_CALL = (str, int, str, str, list, dict)
+_CALL_TYPES = ((*_CALL, bool), _CALL)
 
 
 def parse_call(frame: Sequence[Any]) -> CallRequest:
@@ -101,14 +102,19 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
     Raises:
         WireError: When its fields are not of the right types.
     """
-    if tuple(map(type, frame)) != _CALL_TYPES:
+    if tuple(map(type, frame)) not in _CALL_TYPES:
         raise WireError("the sandbox sent a malformed call")
-    _, number, connection, method, args, kwargs = frame
+    _, number, connection, method, args, kwargs, *alone = frame
     for key in kwargs:
         if type(key) is not str:
             raise WireError("the sandbox sent a call whose arguments have no names")
     return CallRequest(
-        call_id=number, connection=connection, method=method, args=args, kwargs=kwargs
+        call_id=number,
+        connection=connection,
+        method=method,
+        args=args,
+        kwargs=kwargs,
+        alone=alone == [True],
     )
 
 
@@ -195,6 +201,11 @@ def exec_frame(number: int, code: str, limit: int, start: ScriptStart | None = N
     """
     given = None if start is None else [start.seed, list(start.clock)]
     return encode(["exec", number, code, given], limit)
+
+
+def cut_frame(limit: str, message: str) -> bytes:
+    """End the script that runs, as if it had reached a limit."""
+    return encode(["cut", limit, message], 2**20)
 
 
 def parse_clock(frame: Sequence[Any]) -> list[int]:

@@ -182,11 +182,12 @@ class SqlJournal:
         return await self._read(lambda c: store.one_task(c, self._database.now(c), task_id))
 
     async def claim(self, task_id: str) -> None:
-        """Make a task whose process is gone this one's own, to resume it.
+        """Make a task on which nobody works any more the caller's own, to resume it.
 
         Raises:
             UnknownTaskError: When no such task is known.
-            JournalConflictError: When a process that lives works on it.
+            JournalConflictError: When a process that lives works on it, or somebody else of
+                this one.
         """
         while True:
             writer = self._running_writer()
@@ -194,6 +195,13 @@ class SqlJournal:
             if writer.put(operation):
                 break
         await asyncio.wrap_future(operation.done)
+
+    def release(self, task_id: str) -> None:
+        """Let somebody else claim a task that is not over: nobody works on it any more."""
+        with self._lock:
+            writer = self._writer
+        if writer is not None:  # else it was closed, and all its tasks are nobody's
+            writer.put(writer.release(task_id))
 
     async def post(self, task_id: str, kind: str, data: Mapping[str, Any]) -> int:
         """Leave a note for the process that works on a task, such as an approval.

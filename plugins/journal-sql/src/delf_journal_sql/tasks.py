@@ -28,11 +28,14 @@ class Tasks:
     Args:
         owner: This process.
         database: Where the rows go.
+        open: The tasks that are written to, by their ids.
+        held: The ids of those that somebody works on here.
     """
 
     owner: Owner
     database: Database
     open: dict[str, _Task] = field(default_factory=dict[str, _Task])
+    held: set[str] = field(default_factory=set[str])
     _rows: list[SqlRow] = field(default_factory=list[SqlRow])
     _finished: list[str] = field(default_factory=list[str])
 
@@ -83,6 +86,7 @@ class Tasks:
         """The transaction was kept: nothing is expected of tasks that are over."""
         for task_id in self._finished:
             self.open.pop(task_id, None)
+            self.held.discard(task_id)
         self._finished.clear()
 
     def claim(self, connection: Connection, task_id: str) -> None:
@@ -101,6 +105,8 @@ class Tasks:
                 continue
             row = {"pid": pid, "birth": birth, "place": place, "heartbeat": heartbeat}
             if owner is not None and is_alive(row, self.database.now(connection)):
+                if (pid, birth, place) == (self.owner.pid, self.owner.birth, self.owner.place):
+                    raise _held_here(task_id)
                 raise JournalConflictError(
                     f"task {task_id} is being worked on by process {pid} on {host}",
                     hint="wait for it, or end that process first",
@@ -110,6 +116,27 @@ class Tasks:
                 {"owner": self.owner.key, "key": key},
             )
         self.open.pop(task_id, None)
+
+    def take(self, connection: Connection, task_id: str) -> None:
+        """Claim a task for somebody who is to be the only one, in a transaction.
+
+        Raises:
+            JournalConflictError: When a process that lives works on it, or somebody else of
+                this one.
+        """
+        if task_id in self.held:
+            raise _held_here(task_id)
+        self.claim(connection, task_id)
+
+    def release(self, connection: Connection, task_id: str) -> None:
+        """Nobody works on a task any more, in a transaction; one that is over stays so."""
+        connection.execute(
+            "UPDATE delf_tasks SET owner = NULL "
+            "WHERE task_id = :id AND owner = :owner AND state = 'running'",
+            {"id": task_id, "owner": self.owner.key},
+        )
+        self.open.pop(task_id, None)
+        self.held.discard(task_id)
 
     def _load(self, connection: Connection, packed: Packed) -> _Task:
         """A task as the tables know it; a new one is written down."""
@@ -124,6 +151,7 @@ class Tasks:
         key, state, last = rows[0]
         if state == "running":
             self.claim(connection, event.task_id)
+            self.held.add(event.task_id)
         return _Task(key, last or 0)
 
     def _create(self, connection: Connection, packed: Packed) -> _Task:
@@ -141,6 +169,7 @@ class Tasks:
             "VALUES (:id, :task, :origin, 'running', :at, :owner) RETURNING id",
             values,
         )
+        self.held.add(event.task_id)
         return _Task(int(rows[0][0]), 0)
 
     def _finish(self, connection: Connection, task: _Task, event: TaskFinished) -> None:
@@ -175,3 +204,10 @@ class Tasks:
                 f"task {event.task_id} has another event {event.seq} already",
                 hint="two processes work on the same task",
             )
+
+
+def _held_here(task_id: str) -> JournalConflictError:
+    return JournalConflictError(
+        f"task {task_id} is being worked on by another agent of this process",
+        hint="wait for it, or stop that agent first",
+    )

@@ -56,6 +56,7 @@ class Call:
     function: Callable[[Connection], Any]
     write: bool
     registers: bool = False
+    kept: Callable[[Any], None] | None = None
     done: Future[Any] = field(default_factory=Future[Any])
 
     def __post_init__(self) -> None:
@@ -89,15 +90,22 @@ class Writer:
         self._thread.start()
 
     def claim(self, task_id: str) -> Call:
-        """The operation that makes a task that nobody works on this process's own."""
+        """The operation that makes a task that nobody works on the caller's own."""
 
         def take(connection: Connection) -> None:
             key_of(connection, task_id)
             if not self._registered:
                 self.owner.register(connection, self._database)
-            self._tasks.claim(connection, task_id)
+            self._tasks.take(connection, task_id)
 
-        return Call(take, write=True, registers=True)
+        def claimed(_: None) -> None:
+            self._tasks.held.add(task_id)
+
+        return Call(take, write=True, registers=True, kept=claimed)
+
+    def release(self, task_id: str) -> Call:
+        """The operation that lets somebody else take a task."""
+        return Call(lambda connection: self._tasks.release(connection, task_id), write=True)
 
     def register(self) -> Call:
         """The operation that makes this process known."""
@@ -170,6 +178,8 @@ class Writer:
             if run.write:
                 self._wrote()
             self._registered = self._registered or run.registers
+            if run.kept is not None:
+                run.kept(result)
             run.done.set_result(result)
             return
         try:

@@ -287,7 +287,8 @@ class MontySession:
 
     def _cancel_calls(self) -> None:
         for task in self._calls:
-            task.cancel()
+            if not task.cancelling():  # a second time would cut its cleaning up short
+                task.cancel()
 
     # -- what scripts say ---------------------------------------------------------------
 

@@ -171,10 +171,11 @@ class Caller:
     async def _make(self, number: int, frame: list[Any]) -> Any:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         alone = not self._waiting
-        self._send(frame, alone)
+        only = alone and self._may_block()
+        self._send([*frame, only], alone)
         self._waiting[number] = future
         try:
-            if alone and self._may_block():
+            if only:
                 while not future.done():
                     self._receive()
             return await future
@@ -184,6 +185,12 @@ class Caller:
             raise
         finally:
             del self._waiting[number]
+
+    def cut(self, error: BaseException) -> None:
+        """Let all calls that wait for an answer raise something."""
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)
 
     def answer(self, frame: list[Any]) -> None:
         """Take an answer from the host; one that nobody waits for is dropped."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import select
-import time
 from collections.abc import Callable
+from time import perf_counter  # before scripts get another
 from typing import Any
 
 from delf.sandbox.guest.frames import FrameReader, encode
@@ -75,12 +75,12 @@ class Channel:
             self._receive(loads(payload))
 
     def _read(self) -> bytes:
-        until = time.perf_counter() + SPIN_SECONDS if self._spin.pays() else 0.0
+        until = perf_counter() + SPIN_SECONDS if self._spin.pays() else 0.0
         while True:
             try:
                 data = os.read(self._read_fd, _READ_SIZE)
             except BlockingIOError:
-                if time.perf_counter() < until:
+                if perf_counter() < until:
                     continue
                 if until:
                     self._spin.was_in_vain()

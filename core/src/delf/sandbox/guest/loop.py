@@ -9,6 +9,7 @@ import _thread
 import asyncio
 import selectors
 from collections.abc import Callable, Sized
+from time import monotonic  # before scripts get another
 from typing import Any
 
 _count_threads = _thread._count  # pyright: ignore[reportPrivateUsage]
@@ -67,6 +68,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def at_turn(self, function: Callable[[], None]) -> None:
         """Have a function called at the end of every turn, before the loop waits."""
         self._watched.at_turn = function
+
+    def time(self) -> float:
+        """The real time, which timers go by."""
+        return monotonic()
 
     def only_waits(self) -> bool:
         """Whether nothing can happen before the host sends something.

@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, cast
 
+from delf.sandbox.guest.classes import build_class
+
 _REFUSED = {
     "breakpoint": "there is no debugger here",
     "compile": "write the code directly",
@@ -50,6 +52,7 @@ def make_builtins(modules: Sequence[str], open_file: Callable[..., Any]) -> dict
         names[name] = _refused(name, instead)
     names["open"] = open_file
     names["__import__"] = _importer(modules)
+    names["__build_class__"] = build_class
     return names
 
 

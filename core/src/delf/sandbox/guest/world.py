@@ -33,6 +33,8 @@ class World:
         self._past: deque[int] = deque()
         self._new: list[int] = []
         self._left = 0
+        self._origin: int | None = None
+        self._latest = self._worked = 0
         self._seed = b""
         self._blocks = 0
 
@@ -43,6 +45,8 @@ class World:
             seed: What all chance is drawn from.
             clock: What it sees on the clock first, in nanoseconds.
         """
+        if not self._seed:  # what looked at them before was no script
+            self._origin, self._latest, self._worked = None, 0, 0
         self._seed, self._blocks = seed.encode(), 0
         self._past = deque(clock)
         self._left = _MAX_READINGS - len(clock)
@@ -56,19 +60,47 @@ class World:
             readings, self._new = self._new, []
             self._send(readings)
 
-    def now_ns(self) -> int:
-        """The time that a script sees, in nanoseconds."""
+    def _look(self, real: Callable[[], int]) -> int:
         if self._past:
             return self._past.popleft()
-        now = _real_time_ns()
+        seen = real()
         if self._left > 0:
             self._left -= 1
-            self._new.append(now)
-        return now
+            self._new.append(seen)
+        return seen
+
+    def now_ns(self) -> int:
+        """The time that a script sees, in nanoseconds."""
+        return self._look(_real_time_ns)
 
     def now(self) -> float:
         """The same in seconds."""
         return self.now_ns() / 1e9
+
+    def steady_ns(self) -> int:
+        """Nanoseconds since the first look at it; it never goes back.
+
+        It follows the clock rather than that of the machine, which another machine, or the
+        same one after a start, does not go on with.
+        """
+        now = self.now_ns()
+        if self._origin is None:
+            self._origin = now
+        self._latest = max(self._latest, now - self._origin)
+        return self._latest
+
+    def worked_ns(self) -> int:
+        """The processor's time that the script used, in nanoseconds."""
+        self._worked = max(self._worked, self._look(_real_process_time_ns))
+        return self._worked
+
+    def clock_ns(self, clock: int) -> int:
+        """The time of a clock of the system, in nanoseconds."""
+        if clock == time.CLOCK_REALTIME:
+            return self.now_ns()
+        if clock in (time.CLOCK_PROCESS_CPUTIME_ID, time.CLOCK_THREAD_CPUTIME_ID):
+            return self.worked_ns()
+        return self.steady_ns()
 
     def bytes(self, count: int) -> bytes:
         """Unforeseeable bytes for whoever does not know the seed: SHA-256 over a counter."""
@@ -88,6 +120,11 @@ class World:
         module.seed = module._inst.seed
         _uuid._generate_time_safe = _uuid._UuidCreate = None  # of the system, with its own clock
         time.time_ns, time.time = self.now_ns, self.now
+        for name in ("monotonic", "perf_counter"):
+            _set_clock(name, self.steady_ns)
+        for name in ("process_time", "thread_time"):
+            _set_clock(name, self.worked_ns)
+        _set_clock("clock_gettime", self.clock_ns)
         for name in ("localtime", "gmtime", "ctime"):
             setattr(time, name, _with_time(getattr(time, name), self.now))
         time.asctime = _with_parts(time.asctime, 0)
@@ -97,7 +134,18 @@ class World:
 
 
 _real_time_ns = time.time_ns
+_real_process_time_ns = time.process_time_ns
 _real_urandom = os.urandom
+
+
+def _set_clock(name: str, read: Callable[..., int]) -> None:
+    """Let a clock of the module ``time`` be read in nanoseconds and in seconds."""
+
+    def seconds(*clock: int) -> float:
+        return read(*clock) / 1e9
+
+    setattr(time, f"{name}_ns", read)
+    setattr(time, name, seconds)
 
 
 def _seeding(real: Callable[..., None], draw: Callable[[int], bytes]) -> Callable[..., None]:

@@ -1,0 +1,69 @@
+"""``Claims``: which tasks an agent works on, so that nobody works on one at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from delf.errors import DelfError
+from delf.events import Event, TaskFinished
+from delf.protocols.journal import Journal, SupportsClaims, SupportsRelease
+
+
+class Claims:
+    """The tasks that one agent has in hand; the journal knows of those of other agents."""
+
+    def __init__(self) -> None:
+        self._in_hand: set[str] = set()
+
+    def begin(self, task_id: str) -> None:
+        """Work on a task; one that is resumed was taken up before."""
+        self._in_hand.add(task_id)
+
+    def leave(self, journal: Journal, task_id: str, *, over: bool) -> None:
+        """Work on a task no more.
+
+        Args:
+            journal: Where it is.
+            task_id: The task.
+            over: Whether it came to its end; else somebody may take it up.
+        """
+        self._in_hand.discard(task_id)
+        if not over and isinstance(journal, SupportsRelease):
+            journal.release(task_id)
+
+    async def take_up(self, journal: Journal, task_id: str) -> Sequence[Event]:
+        """Make a task of the journal this agent's own, unless it is over.
+
+        Args:
+            journal: Where it is.
+            task_id: The task.
+
+        Returns:
+            Its events.
+
+        Raises:
+            UnknownTaskError: When the journal does not have it.
+            DelfError: When this agent, another one, or a process that lives works on it.
+        """
+        if task_id in self._in_hand:
+            raise DelfError(f"task {task_id} is being worked on by this agent", hint="wait for it")
+        self._in_hand.add(task_id)
+        claimed = taken = False
+        try:
+            events = await journal.read(task_id)
+            if is_over(events):
+                return events
+            if isinstance(journal, SupportsClaims):
+                await journal.claim(task_id)
+                claimed = True
+                events = await journal.read(task_id)
+            taken = not is_over(events)
+            return events
+        finally:
+            if not taken:
+                self.leave(journal, task_id, over=not claimed)
+
+
+def is_over(events: Sequence[Event]) -> bool:
+    """Whether a task ended; journals of older versions have calls that ended after it."""
+    return any(isinstance(event, TaskFinished) for event in events)

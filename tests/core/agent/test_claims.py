@@ -1,0 +1,126 @@
+"""A task is resumed by one agent at a time, also where several share a process and a journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf import Agent, ReplayMismatch, tool
+from delf import events as ev
+from delf.engine.journal import MemoryJournal
+from delf.errors import DelfError
+from delf.protocols.journal import Journal
+from delf.specs import JournalSpec
+from delf.testing.hosts import TestHost
+from delf.testing.models import ScriptedModel
+from delf_journal_sql import SqlJournal
+
+Open = Callable[[], Journal]
+Make = Callable[..., Agent]
+
+
+@pytest.fixture(params=["memory", "sql, shared", "sql, one each"])
+async def journals(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Opens the journal of an agent."""
+    made: list[Any] = []
+
+    def opened() -> Any:
+        if request.param == "sql, one each" or not made:
+            memory = request.param == "memory"
+            made.append(MemoryJournal() if memory else SqlJournal(f"sqlite:///{tmp_path}/j.db"))
+        return made[-1]
+
+    yield opened
+    for journal in made:
+        await journal.aclose()
+
+
+@pytest.fixture
+def make(delf_host: TestHost, scripted_model: ScriptedModel, journals: Open) -> Make:
+    delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), journals)
+    scripted_model.writes("print(await look(1))")
+    options: dict[str, Any] = {"llm": "scripted", "sandbox": "local", "journal": "test"}
+    return lambda *tools: Agent(tools=tools, host=delf_host, **options)
+
+
+SCRIPT = "print(await look(1))"
+
+
+async def interrupted(journal: Any, *more: ev.Event) -> str:
+    """A task in the journal on which nobody works."""
+    started = ev.TaskStarted(task_id="task_1", seq=1, at=1.0, task="Look.", seed="a")
+    script = ev.ScriptGenerated(task_id="task_1", seq=2, at=1.0, code=SCRIPT, attempt=1)
+    for place, event in enumerate((started, script, *more), 1):
+        await journal.append(replace(event, seq=place))
+    journal.release("task_1")
+    return "task_1"
+
+
+async def test_the_second_of_two_is_refused(make: Make, journals: Open) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    calls: list[int] = []
+
+    @tool(effect="read", confirm=False)
+    async def look(n: int) -> int:
+        """Look."""
+        calls.append(n)
+        begun.set()
+        await go_on.wait()
+        return n
+
+    task = await interrupted(journals())
+    async with make(look) as one, make(look) as other:
+        resuming = [asyncio.ensure_future(agent.aresume(task)) for agent in (one, other)]
+        await begun.wait()
+        (late,) = (await asyncio.wait(resuming, return_when=asyncio.FIRST_COMPLETED))[0]
+        assert isinstance(late.exception(), DelfError)
+        assert "is being worked on by another agent" in str(late.exception())
+        go_on.set()
+        (first,) = [work for work in resuming if work is not late]
+        assert (await first).raise_for_status().text == "1"
+        assert (await other.aresume(task)).text == "1", "what is over is answered"
+    assert calls == [1]
+
+
+async def test_an_agent_that_was_refused_may_try_again(make: Make, journals: Open) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read", confirm=False)
+    async def look(n: int) -> int:
+        """Look."""
+        begun.set()
+        await go_on.wait()
+        return n
+
+    task = await interrupted(journals())
+    async with make(look) as one, make(look) as other:
+        first = asyncio.ensure_future(one.aresume(task))
+        await begun.wait()
+        for _ in range(2):
+            with pytest.raises(DelfError, match="by another agent"):
+                await other.aresume(task)
+        go_on.set()
+        await first
+        assert (await other.aresume(task)).text == "1"
+
+
+async def test_a_task_that_an_agent_could_not_resume_is_free(make: Make, journals: Open) -> None:
+    """The journal has another call than the script makes."""
+
+    @tool(effect="read", confirm=False)
+    async def look(n: int) -> int:
+        """Look."""
+        return n
+
+    head: dict[str, Any] = {"task_id": "task_1", "seq": 0, "at": 1.0, "call_id": 1}
+    call = ev.CallStarted(**head, action="look", arguments={"n": 1}, effect="read", digest="0")
+    task = await interrupted(journals(), call)
+    async with make(look) as one, make(look) as other:
+        for agent in (one, other, one):
+            response = await agent.aresume(task)
+            assert isinstance(response.exception, ReplayMismatch)

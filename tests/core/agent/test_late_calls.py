@@ -1,0 +1,308 @@
+"""Calls that go on after their script or its sandbox: waited for, and recorded once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from delf import Agent, Settled, tool
+from delf import events as ev
+from delf.engine.journal import MemoryJournal
+from delf.errors import AgentStateError
+from delf.specs import JournalSpec
+from delf.testing.hosts import TestHost
+from delf.testing.models import ScriptedModel
+from support.forks import kill_guests
+
+
+class Bench:
+    """An agent with tools that outlive their script."""
+
+    def __init__(self, host: TestHost, model: ScriptedModel) -> None:
+        self.host, self.model = host, model
+        self.journal = MemoryJournal()
+        self.asked: list[Any] = []
+        self.answer: Any = True
+        host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: self.journal)
+
+    def agent(self, *tools: Any, **options: Any) -> Agent:
+        def on_confirm(request: Any) -> Any:
+            self.asked.append(request)
+            return self.answer
+
+        return Agent(
+            tools=tools,
+            llm="scripted",
+            sandbox="local",
+            host=self.host,
+            journal="test",
+            on_confirm=on_confirm,
+            **options,
+        )
+
+    async def ends_of(self, task_id: str, action: str) -> Sequence[tuple[str, str | None]]:
+        """How the calls of an action ended, as the journal has it."""
+        events = await self.journal.read(task_id)
+        return [
+            (e.status, e.raised)
+            for e in events
+            if isinstance(e, ev.CallFinished) and e.action == action
+        ]
+
+
+@pytest.fixture
+def bench(delf_host: TestHost, scripted_model: ScriptedModel) -> Bench:
+    return Bench(delf_host, scripted_model)
+
+
+class Death:
+    """Kills the sandbox once, while another call is under way, and knows when it was told."""
+
+    def __init__(self) -> None:
+        self.lives = 0
+        self.loop = asyncio.get_running_loop()
+        self.begun = asyncio.Event()
+        self.told = threading.Event()
+
+        @tool(effect="read", confirm=False)
+        async def die() -> str:
+            """Kill the sandbox once the other call has begun; return in the second life."""
+            self.lives += 1
+            if self.lives == 1:
+                await self.begun.wait()
+                kill_guests()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    self.told.set()
+            return "back"
+
+        self.die = die
+
+    def begin(self) -> None:
+        """The other call has begun; from any thread."""
+        self.loop.call_soon_threadsafe(self.begun.set)
+
+
+async def test_a_plain_function_that_outlives_its_sandbox_is_waited_for(bench: Bench) -> None:
+    """Its thread goes on: what it did is in the journal before the script runs once more."""
+    death = Death()
+    paid: list[int] = []
+
+    @tool(effect="write", confirm=False)
+    def pay(amount: int) -> str:
+        """Pay."""
+        death.begin()
+        assert death.told.wait(20)
+        paid.append(amount)
+        return "receipt"
+
+    bench.model.writes("print(await asyncio.gather(pay(5), die()))")
+    async with bench.agent(pay, death.die) as agent:
+        response = (await agent.arun("Pay.")).raise_for_status()
+    assert response.text == "['receipt', 'back']"
+    assert paid == [5]
+    assert bench.asked == []
+    assert await bench.ends_of(response.trace.task_id, "pay") == [("ok", None)]
+
+
+async def test_a_call_that_does_not_end_in_time_is_told_to_a_person(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal says that it may go on, and nothing of what becomes of it."""
+    monkeypatch.setattr("delf.engine.execute._SETTLE_SECONDS", 0.1)
+    death = Death()
+    go_on, ended = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="write", confirm=False)
+    async def pay(amount: int) -> str:
+        """Pay, whoever cancels it."""
+        death.begin()
+        while not go_on.is_set():
+            try:
+                await go_on.wait()
+            except asyncio.CancelledError:
+                continue
+        ended.set()
+        return "late"
+
+    bench.model.writes("print(await asyncio.gather(pay(5), die()))")
+    bench.answer = Settled(result="looked up")
+    async with bench.agent(pay, death.die) as agent:
+        response = (await agent.arun("Pay.")).raise_for_status()
+        go_on.set()
+        await ended.wait()
+    assert response.text == "['looked up', 'back']"
+    assert [(r.action, r.unsettled) for r in bench.asked] == [("pay", True)]
+    ends = await bench.ends_of(response.trace.task_id, "pay")
+    assert ends == [("cancelled", "SandboxDied"), ("ok", None)]
+
+
+@pytest.mark.parametrize("quick", [True, False])
+async def test_nothing_is_recorded_after_the_end_of_a_task(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, quick: bool
+) -> None:
+    """A call that the script gave up may take its time to notice: the task waits, not for long."""
+    monkeypatch.setattr("delf.engine.pipeline._GRACE_SECONDS", 20 if quick else 0.05)
+    begun, given_up, go_on, ended = (asyncio.Event() for _ in range(4))
+
+    @tool(effect="write", confirm=False)
+    async def slow() -> str:
+        """Write, and clean up after having been cancelled."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            given_up.set()
+            try:
+                await go_on.wait()
+            finally:
+                ended.set()
+            raise
+        return "never"
+
+    @tool(effect="read", confirm=False)
+    async def under_way() -> None:
+        """Wait until the other call has begun."""
+        await begun.wait()
+
+    @tool(effect="read", confirm=False)
+    async def noticed() -> None:
+        """Wait until the other call was cancelled."""
+        await given_up.wait()
+        if quick:
+            go_on.set()
+
+    bench.model.writes(
+        "given = asyncio.ensure_future(slow())\nawait under_way()\ngiven.cancel()\n"
+        "await noticed()\nprint('end')"
+    )
+    async with bench.agent(slow, under_way, noticed) as agent:
+        response = (await agent.arun("Write.")).raise_for_status()
+        go_on.set()
+        await ended.wait()
+    assert response.text == "end"
+    events = await bench.journal.read(response.trace.task_id)
+    assert isinstance(events[-1], ev.TaskFinished)
+    ends = await bench.ends_of(response.trace.task_id, "slow")
+    assert [status for status, _ in ends] == ["cancelled"]
+
+
+async def test_the_cleaning_up_of_a_call_is_not_cut_short(bench: Bench) -> None:
+    """It was given up, and then its script ended: that is one cancellation."""
+    begun, given_up, over, cleaned = (asyncio.Event() for _ in range(4))
+
+    def look(event: ev.Event) -> None:
+        if isinstance(event, ev.ScriptFinished):
+            over.set()
+
+    @tool(effect="write", confirm=False)
+    async def change() -> None:
+        """Change something, or take it back."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
+            await over.wait()
+            cleaned.set()
+
+    @tool(effect="read", confirm=False)
+    async def under_way() -> None:
+        """Wait until the other call has begun."""
+        await begun.wait()
+
+    @tool(effect="read", confirm=False)
+    async def noticed() -> None:
+        """Wait until the other call was cancelled."""
+        await given_up.wait()
+
+    bench.model.writes(
+        "given = asyncio.ensure_future(change())\nawait under_way()\ngiven.cancel()\n"
+        "await noticed()\nprint('end')"
+    )
+    async with bench.agent(change, under_way, noticed) as agent:
+        (await agent.arun("Change.", listeners=[look])).raise_for_status()
+        assert cleaned.is_set()
+
+
+def test_a_tool_that_stops_its_own_agent_does_not_wait_for_itself(bench: Bench) -> None:
+    agents: list[Agent] = []
+
+    @tool(effect="read", confirm=False)
+    def stop() -> None:
+        """Stop the agent."""
+        agents[0].stop()
+
+    bench.model.writes("await stop()")
+    agents.append(bench.agent(stop))
+    with agents[0] as agent, pytest.raises(AgentStateError, match="the agent was stopped"):
+        agent.run("Stop.")
+    (task,) = asyncio.run(bench.journal.find())
+    assert isinstance(asyncio.run(bench.journal.read(task.task_id))[-1], ev.TaskFinished)
+
+
+async def test_a_task_that_is_cancelled_again_while_it_ends_has_its_end(bench: Bench) -> None:
+    """As by an agent that is stopped right after its task was cancelled."""
+    begun, given_up, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read", confirm=False)
+    async def slow() -> None:
+        """Take a while to notice that it was cancelled."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
+            await go_on.wait()
+
+    bench.model.writes("await slow()")
+    async with bench.agent(slow) as agent:
+        work = asyncio.ensure_future(agent.arun("Look."))
+        await begun.wait()
+        work.cancel()
+        await given_up.wait()
+        work.cancel()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+    (task,) = await bench.journal.find()
+    events = await bench.journal.read(task.task_id)
+    assert [type(event) for event in events].count(ev.TaskFinished) == 1
+    assert isinstance(events[-1], ev.TaskFinished)
+
+
+async def test_a_request_that_waits_while_its_sandbox_dies_waits_again(bench: Bench) -> None:
+    """Under its id, and so that other processes see that an answer still counts."""
+    death = Death()
+
+    @tool(effect="write")
+    async def pay(amount: int) -> str:
+        """Pay."""
+        return "receipt"
+
+    def look(event: ev.Event) -> None:
+        if isinstance(event, ev.ApprovalRequested):
+            death.begin()
+            requests.append(event.request_id)
+            if len(requests) == 2:
+                death.loop.call_soon(agent.approve, requests[0])
+
+    requests: list[str] = []
+    bench.model.writes("print(await asyncio.gather(pay(5), die()))")
+    bench.answer = None
+    async with bench.agent(pay, death.die, wait_approvals=True) as agent:
+        response = (await agent.arun("Pay.", listeners=[look])).raise_for_status()
+    assert response.text == "['receipt', 'back']"
+    events = await bench.journal.read(response.trace.task_id)
+    story = [
+        (e.request_id, e.decision if isinstance(e, ev.ApprovalDecided) else "")
+        for e in events
+        if isinstance(e, ev.ApprovalRequested | ev.ApprovalDecided)
+    ]
+    (name,) = {name for name, _ in story}
+    assert story == [(name, ""), (name, "expired"), (name, ""), (name, "approved")]

@@ -1,0 +1,26 @@
+"""The guests of the local sandbox, as processes of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+
+def guests() -> list[int]:
+    """The processes that the template processes of this one have forked."""
+    above: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            line = (folder / "stat").read_text()
+            above[int(folder.name)] = int(line.rpartition(")")[2].split()[1])
+    return [pid for pid, parent in above.items() if above.get(parent) == os.getpid()]
+
+
+def kill_guests() -> list[int]:
+    """Kill them all; their numbers."""
+    killed = guests()
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    return killed
