@@ -9,13 +9,13 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from delf import Agent, Connection, LLMConfig, action
-from delf.engine.redaction import (
-    REDACTED,
-    Redactor,
+from delf.engine.known_secrets import (
+    Guess,
     secrets_of_model,
     secrets_of_options,
     secrets_of_settings,
 )
+from delf.engine.redaction import REDACTED, Redactor
 from delf.settings import PluginSettings
 from delf.testing.hosts import TestHost
 from delf.testing.models import ScriptedModel
@@ -59,7 +59,7 @@ def test_what_holds_none_stays_the_same_object(value: Any) -> None:
 
 @pytest.mark.parametrize("word", ["", "abc", "postgres", "password", "12345678", "        "])
 def test_words_are_no_secrets(word: str) -> None:
-    assert not Redactor([word])
+    assert not Redactor([Guess(word)])
 
 
 def test_the_longer_of_two_secrets_goes_first() -> None:
@@ -92,7 +92,7 @@ def test_what_models_and_options_hold() -> None:
     options = {"API_KEY": "a-1", "HOME": "/root", "DB_URL": "x://u:pw-1@h", "t": {"token": "b-2"}}
     assert set(secrets_of_options(options)) == {"a-1", "pw-1", "b-2"}
     more = {"api_keys": ["l-1", "l-2"], "STORE_CONNECTION_STRING": "Key=c-3", "db_pass": "p-4"}
-    assert set(secrets_of_options(more)) == {"l-1", "l-2", "Key=c-3", "p-4"}
+    assert set(secrets_of_options(more)) == {"l-1", "l-2", "Key=c-3", "c-3", "p-4"}
     assert not set(secrets_of_options({"PWD": "/home/ada/work", "OLDPWD": "/home/ada"}))
 
 

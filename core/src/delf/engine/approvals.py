@@ -16,6 +16,7 @@ from delf.engine.log import TaskLog
 from delf.engine.order import TaskOrder
 from delf.engine.past import CUT_OFF, PastCall
 from delf.engine.pending import SCRIPT_HINT, Answer, PendingRequests
+from delf.engine.redaction import Redactor, put_back
 from delf.engine.slots import Slot
 from delf.engine.toolset import BoundAction
 from delf.events import ApprovalDecided, ApprovalRequested, Event
@@ -138,17 +139,18 @@ class TaskApprovals:
         Returns:
             Why it must not run; None when it may.
         """
+        safe = self._log.redactor.text
         request = ApprovalRequest(
             request_id=f"req_{secrets.token_hex(8)}",
             task_id=self._log.task_id,
-            task=self._order.task,
+            task=safe(self._order.task),
             action=SCRIPT,
             permission=SCRIPT,
             effect=_EFFECTS[max(_EFFECTS.index(bound.action.effect) for bound in actions)],
             arguments={},
             description=None,
             digest=call_digest(SCRIPT, {"code": code}),
-            code=code,
+            code=safe(code),
             actions=tuple(bound.name for bound in actions),
         )
         match await self._settle(request, 0, past):
@@ -191,23 +193,37 @@ class TaskApprovals:
         """
         if bound.name in self._granted and not unsettled:
             return Approved(reason="approved with its script")
+        safe = self._log.redactor.text
         request = ApprovalRequest(
             request_id=f"req_{secrets.token_hex(8)}",
             task_id=self._log.task_id,
-            task=self._order.task,
+            task=safe(self._order.task),
             action=bound.name,
             permission=bound.action.permission,
             effect=bound.action.effect,
-            arguments=arguments,
-            description=description,
+            arguments=self._log.redactor.value(arguments),
+            description=None if description is None else safe(description),
             digest=digest,
             unsettled=unsettled,
         )
         question = (None, None) if past is None else past.question_of(unsettled=unsettled)
-        return await self._settle(request, call_id, question)
+        return await self._settle(request, call_id, question, arguments)
 
-    async def _settle(self, request: ApprovalRequest, call_id: int, past: Question) -> Decision:
-        """The decision about a request, with all that is recorded of it."""
+    async def _settle(
+        self,
+        request: ApprovalRequest,
+        call_id: int,
+        past: Question,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Decision:
+        """The decision about a request, with all that is recorded of it.
+
+        Args:
+            request: The request, as it may be shown.
+            call_id: The call's number in the task.
+            past: The request and the decision in the journal of a resumed task.
+            arguments: The call's arguments with the secrets that the request does not show.
+        """
         digest, (asked, decided) = request.digest, past
         if decided is not None:
             return _recorded(decided)
@@ -232,6 +248,9 @@ class TaskApprovals:
                 )
                 raise
         decision = answer.decision
+        if isinstance(decision, Edited) and arguments is not None:
+            changed = put_back(decision.arguments, request.arguments, arguments)
+            decision = Edited(arguments=changed)
         if isinstance(decision, Approved) and decision.remember != "no":
             everywhere = decision.remember == "session"
             (self._shared.session if everywhere else self._remembered).add(digest)
@@ -309,7 +328,7 @@ class TaskApprovals:
         for named in self._shared.channels:
             if named.needs_presence and not self._order.attended:
                 continue
-            decision = await _ask_channel(named, request)
+            decision = await _ask_channel(named, request, self._log.redactor)
             if decision is not None:
                 return Answer(decision, named.name)
         return None
@@ -369,10 +388,12 @@ def _recorded(event: ApprovalDecided) -> Decision:
             return Rejected(reason=event.reason or event.decision)
 
 
-async def _ask_channel(named: NamedChannel, request: ApprovalRequest) -> Decision | None:
+async def _ask_channel(
+    named: NamedChannel, request: ApprovalRequest, redactor: Redactor
+) -> Decision | None:
     """A channel's answer; one that fails is passed over, which can only end in a no."""
     try:
         return await named.channel.decide(request)
-    except Exception:
-        _log.exception("the approval channel %r failed", named.name)
+    except Exception as error:
+        redactor.log_failure(_log, f"the approval channel {named.name!r} failed", error)
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from delf.engine.log import TaskLog
 from delf.engine.order import OnDelta
@@ -28,6 +29,8 @@ from delf.messages import (
 )
 from delf.plugins.host import PluginHost
 from delf.protocols.model import Model, ModelContext, SupportsPrice, SupportsRecording
+
+_NO_TEXT: Final = frozenset({"image", "audio", "video"})
 
 
 class ModelPool:
@@ -147,11 +150,11 @@ class Asker:
     def _made_ready(self, request: ModelRequest) -> ModelRequest:
         """The request without secrets, and with the user's own instructions."""
         messages = request.messages
-        if self.redactor:
-            messages = tuple(_without_secrets(message, self.redactor) for message in messages)
         if self.system_prompt:
             place = 1 if messages[0].role == "system" else 0
             messages = (*messages[:place], system(self.system_prompt), *messages[place:])
+        if self.redactor:
+            messages = tuple(_without_secrets(message, self.redactor) for message in messages)
         return replace(request, messages=messages)
 
     async def _expected_cost(self, config: LLMConfig, request: ModelRequest) -> float:
@@ -187,6 +190,7 @@ class Asker:
                 duration_ms=_ms_since(started),
             )
             raise
+        reply = replace(reply, text=self.redactor.text(reply.text))
         cost = self.pricing.cost(reply)
         self.ledger.add(reply.usage, cost)
         self.ledger.forecast.learn(config, request, reply, cost)
@@ -205,15 +209,21 @@ class Asker:
         if not self.stream or request.purpose == "call":
             return await model.complete(request)
         final: ModelReply | None = None
+        shown = self.redactor.stream()
         async with aclosing(model.stream(request)) as pieces:
             async for piece in pieces:
                 if not isinstance(piece, ModelDelta):
                     final = piece
-                elif self.on_delta is not None:
-                    self.on_delta(piece.text)
+                else:
+                    self._show(shown.feed(piece.text))
+        self._show(shown.end())
         if final is None:
             raise DelfError("the model's stream ended without its answer")
         return final
+
+    def _show(self, text: str) -> None:
+        if text and self.on_delta is not None:
+            self.on_delta(text)
 
 
 def _without_secrets(message: Message, redactor: Redactor) -> Message:
@@ -223,9 +233,10 @@ def _without_secrets(message: Message, redactor: Redactor) -> Message:
 def _clean(part: Part, redactor: Redactor) -> Part:
     if isinstance(part, TextPart):
         return TextPart(redactor.text(part.text))
-    if isinstance(part, FilePart) and part.media_type.startswith("text/"):
-        text = part.data.decode("utf-8", "surrogateescape")
-        return replace(part, data=redactor.text(text).encode("utf-8", "surrogateescape"))
+    if isinstance(part, FilePart):
+        is_text = part.media_type.partition("/")[0] not in _NO_TEXT
+        data = redactor.value(part.data) if is_text else part.data
+        return replace(part, name=redactor.text(part.name), data=data)
     return part
 
 
