@@ -63,34 +63,44 @@ def _one_by_one(forms, text):
     return any(form in text for form in forms)
 
 
+def _start(secrets):
+    re.purge()
+    Redactor(secrets)
+
+
+def _measure(count, rows, encoded):
+    secrets = _secrets(count)
+    redactor = Redactor(secrets)
+    feed = redactor.stream().feed
+    forms = {form for text in secrets for form in (*_spellings(text), *_encodings(text))}
+    search = re.compile("|".join(map(re.escape, sorted(forms))) or "(?!)").search
+    return (
+        _cpu(lambda: _start(secrets)) * 1e3,
+        _cpu(lambda: _event(redactor), 20_000) * 1e6,
+        _cpu(lambda: feed(_PRINTED), 20_000) * 1e6,
+        _cpu(lambda: redactor.text(_PROSE)) * 1e3,
+        _cpu(lambda: redactor.is_in(encoded)) * 1e9 / len(encoded),
+        _cpu(lambda: redactor.value(rows)) * 1e6 / len(rows),
+        _cpu(lambda: _one_by_one(forms, _PRINTED), 5_000) * 1e6,
+        _cpu(lambda: _one_by_one(forms, _PROSE)) * 1e3,
+        _cpu(lambda: search(_PRINTED), 2_000) * 1e6,
+        _cpu(lambda: search(_PROSE)) * 1e3,
+    )
+
+
+_HEAD = """\
+                                  1 MB               a    one by one       one pattern
+secrets   start   event   print   prose    JSON     row   print    1 MB   print    1 MB
+             ms      us      us      ms   ms/MB      us      us      ms      us      ms"""
+
+
 def main():
     rows = _rows()
-    encoded = json.dumps(rows)
-    print("secrets   start   event  print   1 MB   JSON    walk  | one by one        one pattern")
-    print("             ms      µs     µs     ms   ms/MB  µs/row |  µs    ms           µs    ms")
+    encoded = json.dumps(rows).encode()
+    print(_HEAD)
     for count in (0, 1, 10, 50):
-        secrets = _secrets(count)
-        redactor = Redactor(secrets)
-        stream = redactor.stream()
-        forms = {form for text in secrets for form in (*_spellings(text), *_encodings(text))}
-        pattern = re.compile("|".join(map(re.escape, sorted(forms))) or "(?!)")
-
-        def start(secrets=secrets):
-            re.purge()
-            Redactor(secrets)
-
-        print(
-            f"{count:7d} {_cpu(start) * 1e3:7.2f} "
-            f"{_cpu(lambda: _event(redactor), 20_000) * 1e6:7.2f} "
-            f"{_cpu(lambda: stream.feed(_PRINTED), 20_000) * 1e6:6.2f} "
-            f"{_cpu(lambda: redactor.text(_PROSE)) * 1e3:6.1f} "
-            f"{_cpu(lambda: redactor.is_in(encoded.encode())) * 1e9 / len(encoded):7.1f} "
-            f"{_cpu(lambda: redactor.value(rows)) * 1e6 / len(rows):7.2f} | "
-            f"{_cpu(lambda: _one_by_one(forms, _PRINTED), 5_000) * 1e6:4.1f} "
-            f"{_cpu(lambda: _one_by_one(forms, _PROSE)) * 1e3:5.1f} "
-            f"{_cpu(lambda: pattern.search(_PRINTED), 2_000) * 1e6:12.1f} "
-            f"{_cpu(lambda: pattern.search(_PROSE)) * 1e3:5.1f}"
-        )
+        numbers = " ".join(f"{number:7.2f}" for number in _measure(count, rows, encoded))
+        print(f"{count:7d} {numbers}")
 
 
 if __name__ == "__main__":

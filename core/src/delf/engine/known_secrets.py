@@ -34,8 +34,7 @@ _FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
 """Variables of every shell, which hold where it stands."""
 
 _PLACEHOLDERS: Final = frozenset(
-    # fmt: off
-    {
+    [
         "admin",
         "changeme",
         "default",
@@ -56,15 +55,13 @@ _PLACEHOLDERS: Final = frozenset(
         "1234567",
         "12345678",
         "123456789",
-    }
-    # fmt: on
+    ]
 )
 """What manuals write where a secret goes. Whoever guesses begins with these, and to take them
 out of texts would only make those unreadable."""
 
 _PLAIN_HEADERS: Final = frozenset(
-    # fmt: off
-    {
+    [
         "accept",
         "accept-encoding",
         "accept-language",
@@ -78,8 +75,7 @@ _PLAIN_HEADERS: Final = frozenset(
         "referer",
         "user-agent",
         "x-title",
-    }
-    # fmt: on
+    ]
 )
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s\"'<>]+")
 _LOGIN: Final = re.compile(r"://([^:/@\s]*):([^@\s]*)@")  # as SQLAlchemy reads it, with any /

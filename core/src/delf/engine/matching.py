@@ -1,9 +1,9 @@
 """Finds secrets in texts: as they are, and as they look once something has encoded them.
 
-A text is searched once, whatever the number of secrets: one pattern knows how each form of
-each secret begins, and only what begins like one is compared. The pattern is a tree of
-characters, as Python's own alternation tries one branch after another
-(``benchmarks/bench_redaction.py`` has both).
+A text is searched once, whatever the number of secrets: one pattern knows a few characters of
+each form of each secret, from the rarest on, and only where these are is the form compared. The
+pattern is a tree of characters, as Python's own alternation tries one branch after another
+(``benchmarks/bench_redaction.py`` has both). Where secrets are is looked up in texts that hold one.
 """
 
 from __future__ import annotations
@@ -11,12 +11,19 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cached_property
 from typing import Final
 from urllib.parse import quote, quote_plus
 
 HEAD: Final = 6
-"""How many characters of a form the pattern knows; no form is shorter."""
+"""How many characters of a form tell where it begins; no form is shorter."""
+
+_ANCHOR: Final = 4
+_COMMON: Final = " etaoinsrhldcumfpgwybvk0125349678.,-_:/=\"'()xjqzTSAMCINEPBRDOLFHGUWVYKJXZQ"
+"""Characters of texts, the common ones first; all others are rarer."""
+_RANK: Final = {character: rank for rank, character in enumerate(_COMMON)}
 
 _STRONG: Final = 8
 _LONG: Final = 16
@@ -59,20 +66,28 @@ class Matcher:
             self._starts.setdefault(form[0], []).append(form)
         self._characters = frozenset("".join(forms))
         self._longest = max(map(len, forms), default=0)
-        self.search = re.compile(_tree(sorted(self._heads))).search
-        """Where something begins like a secret; None for a text without any."""
+        self.shortest = min(map(len, forms), default=sys.maxsize)
+        """How many characters a text with a secret has at least."""
+        self._anchors = _anchors_of(forms)
+        self._has_anchor = re.compile(_tree(sorted(self._anchors))).search
 
     def __bool__(self) -> bool:
         return bool(self._heads)
 
+    @cached_property
+    def _search(self) -> Callable[[str, int], re.Match[str] | None]:
+        """Where something begins like a secret."""
+        return re.compile(_tree(sorted(self._heads))).search
+
     def holds(self, text: str) -> bool:
         """Whether a form of a secret is in a text, as a word or not."""
-        start = 0
-        while found := self.search(text, start):
-            start = found.start()
-            if any(text.startswith(form, start) for form in self._heads[found.group()]):
-                return True
-            start += 1
+        found = self._has_anchor(text)
+        while found is not None:
+            at = found.start()
+            for form, place in self._anchors[found.group()]:
+                if at >= place and text.startswith(form, at - place):
+                    return True
+            found = self._has_anchor(text, at + 1)
         return False
 
     def find(self, text: str, start: int) -> tuple[int, int] | None:
@@ -82,7 +97,7 @@ class Matcher:
             text: The text.
             start: Where to begin.
         """
-        while found := self.search(text, start):
+        while found := self._search(text, start):
             at = found.start()
             for form in self._heads[found.group()]:
                 if text.startswith(form, at) and self._counts(form, text, at):
@@ -109,7 +124,7 @@ class Matcher:
         if start >= size or text[-1] not in self._characters:
             return size
         start = max(start, size - self._longest)
-        while found := self.search(text, start):
+        while found := self._search(text, start):
             at = found.start()
             if self._may_go_on(self._heads[found.group()], text, at):
                 return at
@@ -168,7 +183,8 @@ class StreamMatcher:
         parts: list[str] = []
         size = len(text)
         stop = size if last else self._matcher.unfinished(text, at)
-        while (found := self._matcher.find(text, at)) and found[0] < stop:
+        is_clean = not self._matcher.holds(text)
+        while not is_clean and (found := self._matcher.find(text, at)) and found[0] < stop:
             parts += (text[at : found[0]], self._replacement)
             at = found[1]
             if at > stop:
@@ -177,6 +193,19 @@ class StreamMatcher:
         self._before = text[max(0, stop - _CONTEXT) : stop]
         self._held = text[stop:]
         return "".join(parts)
+
+
+def _anchors_of(forms: Iterable[str]) -> dict[str, list[tuple[str, int]]]:
+    """A few characters of each form, and where in it they are; few begin with the same ones."""
+    anchors: dict[str, list[tuple[str, int]]] = {}
+    begin: set[str] = set()
+    for form in forms:
+        places = range(len(form) - _ANCHOR + 1)
+        known = [place for place in places if form[place] in begin]
+        place = max(known or places, key=lambda place: _RANK.get(form[place], len(_RANK)))
+        begin.add(form[place])
+        anchors.setdefault(form[place : place + _ANCHOR], []).append((form, place))
+    return anchors
 
 
 def _longest_first(form: str) -> tuple[int, str]:

@@ -25,7 +25,7 @@ REDACTED: Final = "[redacted]"
 _SIMPLE: Final = frozenset({type(None), bool, float})
 _AS_TEXT: Final = (PurePath, uuid.UUID, Decimal, os.PathLike)
 _BYTES: Final = (bytes, bytearray, memoryview)
-_REMADE: Final = (list, tuple, set, frozenset, deque)
+_REMADE: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
 
 
 class Redactor:
@@ -43,7 +43,8 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         known = worth_hiding(secrets)
         self._matcher = Matcher(known)
-        self._search = self._matcher.search
+        self._holds = self._matcher.holds
+        self._shortest = self._matcher.shortest
         self._knows_any = bool(known)
         self._numbers = frozenset(int(text) for text in known if text.isdecimal())
 
@@ -52,7 +53,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text without secrets; the same object when it holds none."""
-        if not self._knows_any or self._search(text) is None:
+        if len(text) < self._shortest or not self._holds(text):
             return text
         parts: list[str] = []
         at = 0
@@ -128,11 +129,20 @@ class Redactor:
     def _clean(self, value: Any) -> Any:
         kind = cast("type[Any]", type(value))
         if kind is str:
-            return self.text(value) if self._search(value) is not None else value
+            if len(value) < self._shortest or not self._holds(value):
+                return value
+            return self.text(value)
         if kind in _SIMPLE:
             return value
         if kind is int:
             return REDACTED if value in self._numbers else value
+        if kind is dict:
+            return self._clean_mapping(value)
+        if kind is list or kind is tuple:
+            return self._clean_members(value)
+        return self._clean_other(value)
+
+    def _clean_other(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, (int, float)):
@@ -142,10 +152,7 @@ class Redactor:
         if isinstance(value, Mapping):
             return self._clean_mapping(cast("Mapping[Any, Any]", value))
         if isinstance(value, Collection):
-            members = cast("list[Any]", value)
-            parts = [self._clean(item) for item in members]
-            same = all(new is old for new, old in zip(parts, members, strict=True))
-            return members if same else _like(members, parts)
+            return self._clean_members(cast("Collection[Any]", value))
         if isinstance(value, _AS_TEXT):
             return self._told(value, str)
         if isinstance(value, enum.Enum):
@@ -171,6 +178,11 @@ class Redactor:
             same = same and new is item and new_key is key
             cleaned[new_key] = new
         return items if same else cleaned
+
+    def _clean_members(self, members: Collection[Any]) -> Any:
+        parts = [self._clean(item) for item in members]
+        same = all(new is old for new, old in zip(parts, members, strict=True))
+        return members if same else _like(members, parts)
 
     def _clean_bytes(self, value: bytes) -> Any:
         text = bytes(value).decode("latin-1")  # a secret's own bytes are among its forms
@@ -225,7 +237,9 @@ def _fields_of(value: Any) -> dict[str, Any]:
 
 def _like(old: Any, parts: list[Any]) -> Any:
     """A collection of the same type with other members."""
-    kind: Any = type(old)
     if hasattr(old, "_fields"):
-        return kind(*parts)
-    return kind(parts) if issubclass(kind, _REMADE) else parts
+        return type(old)(*parts)
+    for kind in _REMADE:
+        if isinstance(old, kind):
+            return kind(parts)
+    return parts
