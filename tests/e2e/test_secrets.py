@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from support.fixtures import Database
 from support.openai_server import OpenAIServer, Reply, Request
-from support.program import delf
+from support.program import delf, delf_many
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(180)]
 
@@ -112,14 +112,23 @@ class Place:
         if journal_url is not None:
             self.env["DELF_JOURNAL_SQL_URL"] = journal_url
 
-    def run(self, task: str, *flags: str, tools: bool = True) -> Any:
-        """Let a task be done."""
-        given = ("--tools", "tools.py", "--out", "out") if tools else ()
-        return self.delf("run", task, "--sandbox", "local", *given, *flags)
+    def task(self, task: str, *flags: str) -> list[str]:
+        """The arguments that let a task be done."""
+        return ["run", task, "--sandbox", "local", "--tools", "tools.py", "--out", "out", *flags]
 
     def delf(self, *arguments: str, stdin: str = "") -> Any:
         """Run the program and note what it wrote."""
         done = delf(*arguments, cwd=self.folder, env=self.env, stdin=stdin)
+        return self._noted(arguments, done)
+
+    def delf_many(self, *commands: Sequence[str]) -> list[Any]:
+        """Run it several times in one process: of a provider's library, once is enough."""
+        done = delf_many(commands, cwd=self.folder, env=self.env)
+        return [
+            self._noted(arguments, each) for arguments, each in zip(commands, done, strict=True)
+        ]
+
+    def _noted(self, arguments: Sequence[str], done: Any) -> Any:
         self.seen.append((f"delf {' '.join(arguments)}: stdout", done.stdout))
         self.seen.append((f"delf {' '.join(arguments)}: stderr", done.stderr))
         return done
@@ -192,23 +201,27 @@ def place(tmp_path: Path, server: OpenAIServer, request: pytest.FixtureRequest) 
     ids=["told", "events", "json"],
 )
 def test_tasks(place: Place, flags: tuple[str, ...]) -> None:
-    ends = {word: place.run(f"task {word}", *flags).returncode for word in SCRIPTS}
-    assert ends == {"gives": 0, "says": 0, "breaks": 1, "prints": 1, "tells": 0, "pays": 1}
-    assert place.run("echo the key", *flags).returncode == 1
+    tasks = [*(f"task {word}" for word in SCRIPTS), "echo the key"]
+    done = place.delf_many(*(place.task(task, *flags) for task in tasks))
+    ends = dict(zip((*SCRIPTS, "echo"), (each.returncode for each in done), strict=True))
+    expected = {"gives": 0, "says": 0, "breaks": 1, "prints": 1, "tells": 0, "pays": 1, "echo": 1}
+    assert ends == expected
 
 
 def test_what_the_journal_shows(place: Place) -> None:
-    for word in ("gives", "pays"):
-        place.run(f"task {word}", "--approve", "all")
-    place.run("echo the key")
-    listed = json.loads(place.delf("runs", "list", "--json").stdout)
-    assert len(listed) == 3
-    for task in listed:
-        for command in ("show", "events", "code", "export"):
-            assert place.delf("runs", command, task["task_id"]).returncode == 0
-        place.delf("runs", "show", task["task_id"], "--json")
-        place.delf("runs", "events", task["task_id"], "--json")
-        place.delf("resume", task["task_id"], "--debug")
+    tasks = [place.task(f"task {word}", "--approve", "all") for word in ("gives", "pays")]
+    *_, listed = place.delf_many(*tasks, place.task("echo the key"), ["runs", "list", "--json"])
+    names = [task["task_id"] for task in json.loads(listed.stdout)]
+    assert len(names) == 3
+    shown = [
+        ["runs", command, name, *flags]
+        for name in names
+        for command in ("show", "events", "code", "export")
+        for flags in ((), ("--json",))
+        if command in ("show", "events") or not flags
+    ]
+    assert {done.returncode for done in place.delf_many(*shown)} == {0}
+    place.delf_many(*(["resume", name, "--debug"] for name in names))
 
 
 def test_a_chat(place: Place) -> None:
@@ -220,10 +233,14 @@ def test_a_chat(place: Place) -> None:
 def test_a_database_that_cannot_be_reached(place: Place) -> None:
     with (place.folder / "delf.toml").open("a") as file:
         file.write(f'[connections.shop]\ntype = "sql"\nurl = "{place.env["SHOP"]}"\n')
-    assert place.run("task gives", "--debug").returncode == 1
-    for command in (("inspect", "shop"), ("inspect", "shop", "--json"), ("doctor",), ("plugins",)):
-        place.delf(*command)
-        place.delf(*command, "--debug")
+    commands = (["inspect", "shop"], ["inspect", "shop", "--json"], ["doctor"], ["plugins"])
+    first, *_ = place.delf_many(
+        place.task("task gives", "--debug"),
+        *commands,
+        *([*command, "--debug"] for command in commands),
+        ["plugins", "--json"],
+    )
+    assert first.returncode == 1
 
 
 @pytest.mark.parametrize(
@@ -243,5 +260,5 @@ def test_a_database_that_cannot_be_reached(place: Place) -> None:
 )
 def test_a_configuration_that_is_wrong(place: Place, text: str) -> None:
     (place.folder / "delf.toml").write_text(text)
-    for command in (("run", "x", "--llm", "m"), ("run", "x"), ("inspect", "shop"), ("doctor",)):
-        place.delf(*command, "--debug")
+    commands = (["run", "x", "--llm", "m"], ["run", "x"], ["inspect", "shop"], ["doctor"])
+    place.delf_many(*([*command, "--debug"] for command in commands))

@@ -239,7 +239,5 @@ def _like(old: Any, parts: list[Any]) -> Any:
     """A collection of the same type with other members."""
     if hasattr(old, "_fields"):
         return type(old)(*parts)
-    for kind in _REMADE:
-        if isinstance(old, kind):
-            return kind(parts)
-    return parts
+    made: Any = next((kind for kind in _REMADE if isinstance(old, kind)), list)
+    return made(parts)
