@@ -27,7 +27,7 @@ SECRETS: Mapping[str, str] = {
 MODEL, HEADER, TOKEN, PASSWORD, PROVIDER, ENVIRON = SECRETS.values()
 
 TOOLS = f'''
-import logging, os, sys, warnings
+import asyncio, logging, os, sys, warnings
 from delf import Connection, ToolException, action, tool
 
 @tool(confirm=False)
@@ -52,6 +52,16 @@ def tell() -> str:
         logging.getLogger("vendor.http").exception("it failed")
     warnings.warn("token " + {TOKEN!r})
     return "told"
+
+@tool(confirm=False)
+def pay_nothing() -> str:
+    """Nothing."""
+    return ""
+
+@tool(confirm=False)
+async def wait() -> None:
+    """Let others work."""
+    await asyncio.sleep(0.05)
 
 @tool
 def pay(note: str) -> str:
@@ -89,6 +99,10 @@ SCRIPTS = {
     "breaks": "await fail('broken')",
     "prints": f"print({MODEL!r}, {TOKEN!r})\nraise ValueError({PASSWORD!r})",
     "tells": "print(await tell())",
+    "splits": (
+        f"print({TOKEN[:9]!r}, end='')\nprint(await pay_nothing(), {TOKEN[9:]!r}, sep='', flush=True)\n"
+        f"print({PASSWORD[:7]!r}, end='', flush=True)\nawait wait()\nprint({PASSWORD[7:]!r})"
+    ),
     "pays": f"print(await pay({ENVIRON!r}))",
 }
 
@@ -204,7 +218,8 @@ def test_tasks(place: Place, flags: tuple[str, ...]) -> None:
     tasks = [*(f"task {word}" for word in SCRIPTS), "echo the key"]
     done = place.delf_many(*(place.task(task, *flags) for task in tasks))
     ends = dict(zip((*SCRIPTS, "echo"), (each.returncode for each in done), strict=True))
-    expected = {"gives": 0, "says": 0, "breaks": 1, "prints": 1, "tells": 0, "pays": 1, "echo": 1}
+    expected = {"gives": 0, "says": 0, "breaks": 1, "prints": 1, "tells": 0, "splits": 0}
+    expected |= {"pays": 1, "echo": 1}
     assert ends == expected
 
 

@@ -86,7 +86,7 @@ _PAIR: Final = re.compile(
     r"\s*=\s*([^&;#\s'\"]+)",
     re.IGNORECASE,
 )
-_HOOK: Final = re.compile(r"hook|/services/|/bot\d+:", re.IGNORECASE)
+_HOOK: Final = re.compile(r"hook|/bot\d+:", re.IGNORECASE)
 _LONG_SEGMENT: Final = 20
 
 

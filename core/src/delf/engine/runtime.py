@@ -141,6 +141,13 @@ class Runtime:
             ConfigurationError: When something that was configured cannot be used.
             SandboxUnavailableError: When no sandbox can.
         """
+        try:
+            await self._start()
+        except DelfError as error:
+            self._redactor.error(error)
+            raise
+
+    async def _start(self) -> None:
         parts, config = self._parts, self._config
         self._pricing = load_pricing(parts.pricing_files)
         self._limits = make_limits(config.sandbox_config)
