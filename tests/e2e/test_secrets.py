@@ -69,11 +69,15 @@ def pay(note: str) -> str:
     return f"paid {{note}}"
 '''
 
+ANSWERS = "answers.jsonl"
+_ATTEMPTS = 4
+"""How often a script is asked for that fails."""
+
 CONFIG = """
 [agent]
 journal = "sql"
 [agent.llm]
-model = "m"
+model = "{model}"
 base_url = "{base_url}"
 api_key = "${{MODEL_SECRET}}"
 headers = {{ "X-Team" = "Bearer {header}" }}
@@ -89,8 +93,13 @@ def scripts_of(request: Request) -> str | Reply:
         return Reply(status=401, error=f"Incorrect API key provided: {MODEL} ({HEADER})")
     for word, script in SCRIPTS.items():
         if f"task {word}" in prompt:
-            return f"```python\n{script}\n```"
-    return "```python\nprint('nothing')\n```"
+            return fenced(script)
+    return fenced("print('nothing')")
+
+
+def fenced(script: str) -> str:
+    """A script as a model answers with it."""
+    return f"```python\n{script}\n```"
 
 
 SCRIPTS = {
@@ -112,11 +121,10 @@ class Place:
 
     def __init__(self, folder: Path, base_url: str, journal_url: str | None) -> None:
         self.folder = folder
+        self.base_url = base_url
         self.seen: list[tuple[str, str]] = []
         (folder / "tools.py").write_text(TOOLS)
-        (folder / "delf.toml").write_text(
-            CONFIG.format(base_url=base_url, header=HEADER, provider=PROVIDER)
-        )
+        self.use_model("m")
         self.env = {
             "MODEL_SECRET": MODEL,
             "API_TOKEN": TOKEN,
@@ -125,6 +133,21 @@ class Place:
         }
         if journal_url is not None:
             self.env["DELF_JOURNAL_SQL_URL"] = journal_url
+
+    def use_model(self, name: str) -> None:
+        """Configure a model; by its name it is a provider's."""
+        text = CONFIG.format(model=name, base_url=self.base_url, header=HEADER, provider=PROVIDER)
+        (self.folder / "delf.toml").write_text(text)
+
+    def use_recording(self) -> None:
+        """Use a model that imports no provider's library, and notes what it is asked."""
+        answers = [
+            {"request": {"contains": [f"task {word}"]}, "reply": {"text": fenced(script)}}
+            for word, script in SCRIPTS.items()
+        ]
+        lines = [json.dumps(answer) for answer in answers for _ in range(_ATTEMPTS)]
+        (self.folder / ANSWERS).write_text("\n".join(lines))
+        self.use_model(f"recorded:{ANSWERS}")
 
     def task(self, task: str, *flags: str) -> list[str]:
         """The arguments that let a task be done."""
@@ -149,7 +172,7 @@ class Place:
 
     def leaks(self) -> list[str]:
         """Where a secret was seen, or lies in a file that delf wrote."""
-        own = {self.folder / "tools.py", self.folder / "delf.toml"}
+        own = {self.folder / name for name in ("tools.py", "delf.toml", ANSWERS)}
         homes = [self.folder, *(Path(os.environ[n]) for n in HOMES if n in os.environ)]
         files = {path for home in homes for path in home.rglob("*") if path.is_file()} - own
         files = {path for path in files if path.suffix != ".pyc"}  # of the project's own tools
@@ -208,14 +231,16 @@ def place(tmp_path: Path, server: OpenAIServer, request: pytest.FixtureRequest) 
     ("place", "flags"),
     [
         ("sqlite", ("-v", "--show-code", "--debug")),
-        ("sqlite", ("--events", "--stream")),
-        ("postgresql", ("--json",)),
+        ("sqlite", ("--events", "--stream", "--record", "asked.jsonl")),
+        ("postgresql", ("--json", "--record", "asked.jsonl")),
     ],
     indirect=["place"],
     ids=["told", "events", "json"],
 )
 def test_tasks(place: Place, flags: tuple[str, ...]) -> None:
     tasks = [*(f"task {word}" for word in SCRIPTS), "echo the key"]
+    if "--debug" not in flags:
+        place.use_recording()
     done = place.delf_many(*(place.task(task, *flags) for task in tasks))
     ends = dict(zip((*SCRIPTS, "echo"), (each.returncode for each in done), strict=True))
     expected = {"gives": 0, "says": 0, "breaks": 1, "prints": 1, "tells": 0, "splits": 0}
@@ -224,6 +249,7 @@ def test_tasks(place: Place, flags: tuple[str, ...]) -> None:
 
 
 def test_what_the_journal_shows(place: Place) -> None:
+    place.use_recording()
     tasks = [place.task(f"task {word}", "--approve", "all") for word in ("gives", "pays")]
     *_, listed = place.delf_many(*tasks, place.task("echo the key"), ["runs", "list", "--json"])
     names = [task["task_id"] for task in json.loads(listed.stdout)]
@@ -246,6 +272,7 @@ def test_a_chat(place: Place) -> None:
 
 
 def test_a_database_that_cannot_be_reached(place: Place) -> None:
+    place.use_recording()
     with (place.folder / "delf.toml").open("a") as file:
         file.write(f'[connections.shop]\ntype = "sql"\nurl = "{place.env["SHOP"]}"\n')
     commands = (["inspect", "shop"], ["inspect", "shop", "--json"], ["doctor"], ["plugins"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -40,10 +41,18 @@ class ModelPool:
         host: Where models come from.
         context: Keys and environment.
         record: Where to write what the models answer.
+        redactor: Takes secrets out of what is written there.
     """
 
-    def __init__(self, host: PluginHost, context: ModelContext, record: str | None = None) -> None:
+    def __init__(
+        self,
+        host: PluginHost,
+        context: ModelContext,
+        record: str | None = None,
+        redactor: Redactor | None = None,
+    ) -> None:
         self._host = host
+        self._redactor = redactor or Redactor()
         self._context = context
         self._record = record
         self._open: dict[str, Model] = {}
@@ -79,7 +88,7 @@ class ModelPool:
         player = self._host.resolve(spec)
         if not isinstance(player, SupportsRecording):
             raise PluginError(f"{self._host.origin(spec)} cannot record")
-        return player.record(model, self._record)
+        return player.record(_CleanModel(model, self._redactor), self._record)
 
     async def warm_up(self, config: LLMConfig) -> None:
         """Let a model prepare for its first call, if it can."""
@@ -94,6 +103,51 @@ class ModelPool:
         self._priced.clear()
         for model in models:
             await model.aclose()
+
+
+class _CleanModel:
+    """A model whose answers hold no secrets, for who records them.
+
+    Args:
+        inner: The model that answers.
+        redactor: Knows the secrets.
+    """
+
+    def __init__(self, inner: Model, redactor: Redactor) -> None:
+        self._inner = inner
+        self._redactor = redactor
+
+    async def warm_up(self) -> None:
+        """Prepare the inner model, if it can be."""
+        prepare = getattr(self._inner, "warm_up", None)
+        if prepare is not None:
+            await prepare()
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The inner model's answer."""
+        return _clean_reply(await self._inner.complete(request), self._redactor)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        """The inner model's answer in pieces."""
+        shown = self._redactor.stream()
+        async with aclosing(self._inner.stream(request)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, ModelDelta):
+                    text = shown.feed(piece.text)
+                else:
+                    text = shown.end()
+                if text:
+                    yield ModelDelta(text)
+                if isinstance(piece, ModelReply):
+                    yield _clean_reply(piece, self._redactor)
+
+    async def aclose(self) -> None:
+        """Close the inner model."""
+        await self._inner.aclose()
+
+
+def _clean_reply(reply: ModelReply, redactor: Redactor) -> ModelReply:
+    return replace(reply, text=redactor.text(reply.text))
 
 
 def _key(config: LLMConfig) -> str:
@@ -190,7 +244,7 @@ class Asker:
                 duration_ms=_ms_since(started),
             )
             raise
-        reply = replace(reply, text=self.redactor.text(reply.text))
+        reply = _clean_reply(reply, self.redactor)
         cost = self.pricing.cost(reply)
         self.ledger.add(reply.usage, cost)
         self.ledger.forecast.learn(config, request, reply, cost)

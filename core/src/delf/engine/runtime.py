@@ -109,10 +109,14 @@ class Runtime:
         self._parts = parts
         self._config = parts.config
         self._host = parts.host
+        self._redactor = Redactor(
+            secrets_of_agent(parts.config, parts.connections, parts.plugin_options, parts.environ)
+        )
         self._models = ModelPool(
             parts.host,
             ModelContext(environ=parts.environ, providers=parts.config.providers),
             parts.config.record,
+            self._redactor,
         )
         self._threads = ToolThreads(_TOOL_THREADS)
         self._running: set[asyncio.Task[FinishedTask]] = set()
@@ -121,9 +125,6 @@ class Runtime:
         self._background: set[asyncio.Future[None]] = set()
         self._feeds: list[ObserverFeed] = []
         self._stopped = False
-        self._redactor = Redactor(
-            secrets_of_agent(parts.config, parts.connections, parts.plugin_options, parts.environ)
-        )
         self._working = 0
         self._warming: asyncio.Future[None] | None = None
         self._set_up: SetUp
