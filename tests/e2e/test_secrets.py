@@ -285,6 +285,25 @@ def test_a_database_that_cannot_be_reached(place: Place) -> None:
     assert first.returncode == 1
 
 
+def test_a_plugin_that_fails_with_a_secret(place: Place, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    info = site / "delf_plugin_broken-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: delf-plugin-broken\nVersion: 1.0\n"
+    )
+    (info / "entry_points.txt").write_text("[delf]\nbroken = broken.plugin\n")
+    (site / "broken").mkdir()
+    (site / "broken" / "plugin.py").write_text(f"raise RuntimeError('no login with {ENVIRON}')\n")
+    place.env["PYTHONPATH"] = str(site)
+    place.use_recording()
+    first, *_ = place.delf_many(
+        ["plugins", "--json"], ["plugins"], ["doctor"], ["doctor", "--json"], ["plugins", "--debug"],
+        place.task("task gives"), place.task("task gives", "--json"),
+    )  # fmt: skip
+    assert "no login with [redacted]" in first.stdout
+
+
 @pytest.mark.parametrize(
     "text",
     [

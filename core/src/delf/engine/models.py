@@ -132,10 +132,7 @@ class _CleanModel:
         shown = self._redactor.stream()
         async with aclosing(self._inner.stream(request)) as pieces:
             async for piece in pieces:
-                if isinstance(piece, ModelDelta):
-                    text = shown.feed(piece.text)
-                else:
-                    text = shown.end()
+                text = shown.feed(piece.text) if isinstance(piece, ModelDelta) else shown.end()
                 if text:
                     yield ModelDelta(text)
                 if isinstance(piece, ModelReply):
