@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from support.fixtures import Database
 from support.openai_server import OpenAIServer, Reply, Request
-from support.program import delf
+from support.program import delf, delf_many
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(180)]
 
@@ -27,7 +27,7 @@ SECRETS: Mapping[str, str] = {
 MODEL, HEADER, TOKEN, PASSWORD, PROVIDER, ENVIRON = SECRETS.values()
 
 TOOLS = f'''
-import logging, os, sys, warnings
+import asyncio, logging, os, sys, warnings
 from delf import Connection, ToolException, action, tool
 
 @tool(confirm=False)
@@ -53,17 +53,31 @@ def tell() -> str:
     warnings.warn("token " + {TOKEN!r})
     return "told"
 
+@tool(confirm=False)
+def pay_nothing() -> str:
+    """Nothing."""
+    return ""
+
+@tool(confirm=False)
+async def wait() -> None:
+    """Let others work."""
+    await asyncio.sleep(0.05)
+
 @tool
 def pay(note: str) -> str:
     """Pay, if somebody agrees."""
     return f"paid {{note}}"
 '''
 
+ANSWERS = "answers.jsonl"
+_ATTEMPTS = 4
+"""How often a script is asked for that fails."""
+
 CONFIG = """
 [agent]
 journal = "sql"
 [agent.llm]
-model = "m"
+model = "{model}"
 base_url = "{base_url}"
 api_key = "${{MODEL_SECRET}}"
 headers = {{ "X-Team" = "Bearer {header}" }}
@@ -79,8 +93,13 @@ def scripts_of(request: Request) -> str | Reply:
         return Reply(status=401, error=f"Incorrect API key provided: {MODEL} ({HEADER})")
     for word, script in SCRIPTS.items():
         if f"task {word}" in prompt:
-            return f"```python\n{script}\n```"
-    return "```python\nprint('nothing')\n```"
+            return fenced(script)
+    return fenced("print('nothing')")
+
+
+def fenced(script: str) -> str:
+    """A script as a model answers with it."""
+    return f"```python\n{script}\n```"
 
 
 SCRIPTS = {
@@ -89,6 +108,10 @@ SCRIPTS = {
     "breaks": "await fail('broken')",
     "prints": f"print({MODEL!r}, {TOKEN!r})\nraise ValueError({PASSWORD!r})",
     "tells": "print(await tell())",
+    "splits": (
+        f"print({TOKEN[:9]!r}, end='')\nprint(await pay_nothing(), {TOKEN[9:]!r}, sep='', flush=True)\n"
+        f"print({PASSWORD[:7]!r}, end='', flush=True)\nawait wait()\nprint({PASSWORD[7:]!r})"
+    ),
     "pays": f"print(await pay({ENVIRON!r}))",
 }
 
@@ -98,11 +121,10 @@ class Place:
 
     def __init__(self, folder: Path, base_url: str, journal_url: str | None) -> None:
         self.folder = folder
+        self.base_url = base_url
         self.seen: list[tuple[str, str]] = []
         (folder / "tools.py").write_text(TOOLS)
-        (folder / "delf.toml").write_text(
-            CONFIG.format(base_url=base_url, header=HEADER, provider=PROVIDER)
-        )
+        self.use_model("m")
         self.env = {
             "MODEL_SECRET": MODEL,
             "API_TOKEN": TOKEN,
@@ -112,21 +134,45 @@ class Place:
         if journal_url is not None:
             self.env["DELF_JOURNAL_SQL_URL"] = journal_url
 
-    def run(self, task: str, *flags: str, tools: bool = True) -> Any:
-        """Let a task be done."""
-        given = ("--tools", "tools.py", "--out", "out") if tools else ()
-        return self.delf("run", task, "--sandbox", "local", *given, *flags)
+    def use_model(self, name: str) -> None:
+        """Configure a model; by its name it is a provider's."""
+        text = CONFIG.format(model=name, base_url=self.base_url, header=HEADER, provider=PROVIDER)
+        (self.folder / "delf.toml").write_text(text)
+
+    def use_recording(self) -> None:
+        """Use a model that imports no provider's library, and notes what it is asked."""
+        answers = [
+            {"request": {"contains": [f"task {word}"]}, "reply": {"text": fenced(script)}}
+            for word, script in SCRIPTS.items()
+        ]
+        lines = [json.dumps(answer) for answer in answers for _ in range(_ATTEMPTS)]
+        (self.folder / ANSWERS).write_text("\n".join(lines))
+        self.use_model(f"recorded:{ANSWERS}")
+
+    def task(self, task: str, *flags: str) -> list[str]:
+        """The arguments that let a task be done."""
+        return ["run", task, "--sandbox", "local", "--tools", "tools.py", "--out", "out", *flags]
 
     def delf(self, *arguments: str, stdin: str = "") -> Any:
         """Run the program and note what it wrote."""
         done = delf(*arguments, cwd=self.folder, env=self.env, stdin=stdin)
+        return self._noted(arguments, done)
+
+    def delf_many(self, *commands: Sequence[str]) -> list[Any]:
+        """Run it several times in one process: of a provider's library, once is enough."""
+        done = delf_many(commands, cwd=self.folder, env=self.env)
+        return [
+            self._noted(arguments, each) for arguments, each in zip(commands, done, strict=True)
+        ]
+
+    def _noted(self, arguments: Sequence[str], done: Any) -> Any:
         self.seen.append((f"delf {' '.join(arguments)}: stdout", done.stdout))
         self.seen.append((f"delf {' '.join(arguments)}: stderr", done.stderr))
         return done
 
     def leaks(self) -> list[str]:
         """Where a secret was seen, or lies in a file that delf wrote."""
-        own = {self.folder / "tools.py", self.folder / "delf.toml"}
+        own = {self.folder / name for name in ("tools.py", "delf.toml", ANSWERS)}
         homes = [self.folder, *(Path(os.environ[n]) for n in HOMES if n in os.environ)]
         files = {path for home in homes for path in home.rglob("*") if path.is_file()} - own
         files = {path for path in files if path.suffix != ".pyc"}  # of the project's own tools
@@ -185,30 +231,38 @@ def place(tmp_path: Path, server: OpenAIServer, request: pytest.FixtureRequest) 
     ("place", "flags"),
     [
         ("sqlite", ("-v", "--show-code", "--debug")),
-        ("sqlite", ("--events", "--stream")),
-        ("postgresql", ("--json",)),
+        ("sqlite", ("--events", "--stream", "--record", "asked.jsonl")),
+        ("postgresql", ("--json", "--record", "asked.jsonl")),
     ],
     indirect=["place"],
     ids=["told", "events", "json"],
 )
 def test_tasks(place: Place, flags: tuple[str, ...]) -> None:
-    ends = {word: place.run(f"task {word}", *flags).returncode for word in SCRIPTS}
-    assert ends == {"gives": 0, "says": 0, "breaks": 1, "prints": 1, "tells": 0, "pays": 1}
-    assert place.run("echo the key", *flags).returncode == 1
+    tasks = [*(f"task {word}" for word in SCRIPTS), "echo the key"]
+    if "--debug" not in flags:
+        place.use_recording()
+    done = place.delf_many(*(place.task(task, *flags) for task in tasks))
+    ends = dict(zip((*SCRIPTS, "echo"), (each.returncode for each in done), strict=True))
+    expected = {"gives": 0, "says": 0, "breaks": 1, "prints": 1, "tells": 0, "splits": 0}
+    expected |= {"pays": 1, "echo": 1}
+    assert ends == expected
 
 
 def test_what_the_journal_shows(place: Place) -> None:
-    for word in ("gives", "pays"):
-        place.run(f"task {word}", "--approve", "all")
-    place.run("echo the key")
-    listed = json.loads(place.delf("runs", "list", "--json").stdout)
-    assert len(listed) == 3
-    for task in listed:
-        for command in ("show", "events", "code", "export"):
-            assert place.delf("runs", command, task["task_id"]).returncode == 0
-        place.delf("runs", "show", task["task_id"], "--json")
-        place.delf("runs", "events", task["task_id"], "--json")
-        place.delf("resume", task["task_id"], "--debug")
+    place.use_recording()
+    tasks = [place.task(f"task {word}", "--approve", "all") for word in ("gives", "pays")]
+    *_, listed = place.delf_many(*tasks, place.task("echo the key"), ["runs", "list", "--json"])
+    names = [task["task_id"] for task in json.loads(listed.stdout)]
+    assert len(names) == 3
+    shown = [
+        ["runs", command, name, *flags]
+        for name in names
+        for command in ("show", "events", "code", "export")
+        for flags in ((), ("--json",))
+        if command in ("show", "events") or not flags
+    ]
+    assert {done.returncode for done in place.delf_many(*shown)} == {0}
+    place.delf_many(*(["resume", name, "--debug"] for name in names))
 
 
 def test_a_chat(place: Place) -> None:
@@ -218,12 +272,36 @@ def test_a_chat(place: Place) -> None:
 
 
 def test_a_database_that_cannot_be_reached(place: Place) -> None:
+    place.use_recording()
     with (place.folder / "delf.toml").open("a") as file:
         file.write(f'[connections.shop]\ntype = "sql"\nurl = "{place.env["SHOP"]}"\n')
-    assert place.run("task gives", "--debug").returncode == 1
-    for command in (("inspect", "shop"), ("inspect", "shop", "--json"), ("doctor",), ("plugins",)):
-        place.delf(*command)
-        place.delf(*command, "--debug")
+    commands = (["inspect", "shop"], ["inspect", "shop", "--json"], ["doctor"], ["plugins"])
+    first, *_ = place.delf_many(
+        place.task("task gives", "--debug"),
+        *commands,
+        *([*command, "--debug"] for command in commands),
+        ["plugins", "--json"],
+    )
+    assert first.returncode == 1
+
+
+def test_a_plugin_that_fails_with_a_secret(place: Place, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    info = site / "delf_plugin_broken-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: delf-plugin-broken\nVersion: 1.0\n"
+    )
+    (info / "entry_points.txt").write_text("[delf]\nbroken = broken.plugin\n")
+    (site / "broken").mkdir()
+    (site / "broken" / "plugin.py").write_text(f"raise RuntimeError('no login with {ENVIRON}')\n")
+    place.env["PYTHONPATH"] = str(site)
+    place.use_recording()
+    first, *_ = place.delf_many(
+        ["plugins", "--json"], ["plugins"], ["doctor"], ["doctor", "--json"], ["plugins", "--debug"],
+        place.task("task gives"), place.task("task gives", "--json"),
+    )  # fmt: skip
+    assert "no login with [redacted]" in first.stdout
 
 
 @pytest.mark.parametrize(
@@ -243,5 +321,5 @@ def test_a_database_that_cannot_be_reached(place: Place) -> None:
 )
 def test_a_configuration_that_is_wrong(place: Place, text: str) -> None:
     (place.folder / "delf.toml").write_text(text)
-    for command in (("run", "x", "--llm", "m"), ("run", "x"), ("inspect", "shop"), ("doctor",)):
-        place.delf(*command, "--debug")
+    commands = (["run", "x", "--llm", "m"], ["run", "x"], ["inspect", "shop"], ["doctor"])
+    place.delf_many(*([*command, "--debug"] for command in commands))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from support.many_programs import MARK
 
 DELF = Path(sys.executable).with_name("delf")
 
@@ -38,6 +41,35 @@ def delf(
     return subprocess.CompletedProcess(
         done.args, done.returncode, done.stdout.decode(), done.stderr.decode(errors="replace")
     )
+
+
+def delf_many(
+    commands: Sequence[Sequence[str]],
+    *,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 120,
+) -> list[subprocess.CompletedProcess[str]]:
+    """Run the program several times in one process, which imports what it needs once."""
+    worker = Path(__file__).with_name("many_programs.py")
+    done = subprocess.run(
+        [sys.executable, worker, json.dumps(commands)],
+        cwd=cwd,
+        env=environment(**(env or {})),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=timeout,
+    )
+    outputs = [
+        re.split(f"{re.escape(MARK)}(.*)\n", stream.decode(errors="replace"))
+        for stream in (done.stdout, done.stderr)
+    ]
+    assert all(len(parts) == 2 * len(commands) + 1 for parts in outputs), outputs
+    out, err = outputs
+    return [
+        subprocess.CompletedProcess(arguments, int(out[at + 1]), out[at], err[at])
+        for at, arguments in zip(range(0, 2 * len(commands), 2), commands, strict=True)
+    ]
 
 
 def write_recording(path: Path, *scripts: str, **reply: Any) -> str:

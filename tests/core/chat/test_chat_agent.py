@@ -171,6 +171,20 @@ class TestTurns:
         make_agent(chat, providers={"openai": key}).run(f"say {key}")
         assert turns(chat) == [("user", "say [redacted]"), ("assistant", "the key is [redacted]")]
 
+    def test_no_secret_is_in_the_prompt_of_a_summary(self, make_agent, scripted_model, monkeypatch):
+        key, password = "sk-planted-0123456789abcdef", "pLanted-55"
+        monkeypatch.setenv("SHOP_URL", f"postgresql://u:{password}@127.0.0.1/shop")
+        chat = Chat(keep=0)
+        chat.append("user", f"The key is {key}, the password {password}.")
+        scripted_model.says(f"A key, {key}.")
+        agent = make_agent(chat, providers={"openai": key})
+        agent.start()
+        assert chat.compress()
+        assert "The key is [redacted], the password [redacted]." in scripted_model.prompts[0]
+        assert not any(
+            key in text or password in text for text in (*scripted_model.prompts, str(chat.summary))
+        )
+
     async def test_a_resumed_task_is_added_once(self):
         chat = Chat()
         await chat.here().keep("do it", "done", "task_1", again=False)

@@ -12,6 +12,7 @@ from delf import events as ev
 from delf.engine.journal import MemoryJournal
 from delf.engine.log import TaskLog
 from delf.engine.observers import ObserverFeed
+from delf.engine.redaction import Redactor
 from delf.engine.views.snapshot import snapshot
 from delf.engine.views.trace import Trace
 from delf.errors import UnknownTaskError
@@ -224,7 +225,7 @@ class Observer:
 
 async def test_observers_get_everything_in_order_before_they_are_closed():
     observer = Observer()
-    feed = ObserverFeed("o", observer)
+    feed = ObserverFeed("o", observer, Redactor())
     for n in range(1, 50):
         feed(started("a", seq=n))
     await feed.aclose()
@@ -234,7 +235,7 @@ async def test_observers_get_everything_in_order_before_they_are_closed():
 
 async def test_an_observer_that_fails_is_left_out(caplog):
     observer = Observer(fails_at=3)
-    feed = ObserverFeed("o", observer)
+    feed = ObserverFeed("o", observer, Redactor())
     for n in range(1, 10):
         feed(started("a", seq=n))
     await feed.aclose()

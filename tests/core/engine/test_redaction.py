@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import json
+import logging
+import traceback
+from collections import deque
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from delf import Agent, Connection, LLMConfig, action
-from delf.engine.redaction import (
-    REDACTED,
-    Redactor,
+from delf import Agent, Connection, LLMConfig, action, tool
+from delf import events as ev
+from delf.engine.known_secrets import (
+    Guess,
     secrets_of_model,
     secrets_of_options,
     secrets_of_settings,
 )
+from delf.engine.redaction import REDACTED, Redactor
+from delf.errors import ToolExecutionError
+from delf.messages import FilePart, ModelDelta
+from delf.protocols.approval import Edited
 from delf.settings import PluginSettings
 from delf.testing.hosts import TestHost
 from delf.testing.models import ScriptedModel
 from delf.values import dumps
 
+LONG = "tok-123456-abcdef"
 TOKEN = 'tok-8f3a"ö\\91x'
 PASSWORD = "S3cr3t!pass"
 
@@ -59,7 +70,7 @@ def test_what_holds_none_stays_the_same_object(value: Any) -> None:
 
 @pytest.mark.parametrize("word", ["", "abc", "postgres", "password", "12345678", "        "])
 def test_words_are_no_secrets(word: str) -> None:
-    assert not Redactor([word])
+    assert not Redactor([Guess(word)])
 
 
 def test_the_longer_of_two_secrets_goes_first() -> None:
@@ -92,7 +103,7 @@ def test_what_models_and_options_hold() -> None:
     options = {"API_KEY": "a-1", "HOME": "/root", "DB_URL": "x://u:pw-1@h", "t": {"token": "b-2"}}
     assert set(secrets_of_options(options)) == {"a-1", "pw-1", "b-2"}
     more = {"api_keys": ["l-1", "l-2"], "STORE_CONNECTION_STRING": "Key=c-3", "db_pass": "p-4"}
-    assert set(secrets_of_options(more)) == {"l-1", "l-2", "Key=c-3", "p-4"}
+    assert set(secrets_of_options(more)) == {"l-1", "l-2", "Key=c-3", "c-3", "p-4"}
     assert not set(secrets_of_options({"PWD": "/home/ada/work", "OLDPWD": "/home/ada"}))
 
 
@@ -118,6 +129,211 @@ class Leaky(Connection):
     async def context(self, task: str) -> str:
         """Facts with its token."""
         return f"for {task}: {self.settings.token.get_secret_value()}"
+
+
+async def seen_of(host: TestHost, *tools: Any, **options: Any) -> tuple[list[Any], Any]:
+    """The events of a script with a connection that has a token, and its response."""
+    seen: list[Any] = []
+    given = [Leaky(token=LONG), *tools]
+    options = {"llm": "scripted", "sandbox": "local", "host": host, "retry_count": 0, **options}
+    async with Agent(tools=given, **options) as agent:
+        response = await agent.arun("x", listeners=[seen.append])
+    return seen, response
+
+
+def told_by(seen: list[Any]) -> list[str]:
+    """What was printed or called, in order."""
+    return [
+        event.text if isinstance(event, ev.Printed) else event.action
+        for event in seen
+        if isinstance(event, (ev.Printed, ev.CallStarted))
+    ]
+
+
+@tool(confirm=False)
+async def pause() -> None:
+    """Let what was printed be written."""
+    await asyncio.sleep(0.05)
+
+
+async def test_a_secret_that_is_printed_in_pieces(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    """Neither two prints nor a call between them bring one out."""
+    scripted_model.writes(
+        f"print('key:', {LONG[:7]!r}, end='', flush=True)\nawait pause()\n"
+        f"print({LONG[7:]!r} + '!', flush=True)\nawait pause()\nprint('to', end='', flush=True)"
+    )
+    seen, response = await seen_of(delf_host, pause)
+    assert told_by(seen) == ["key: ", "pause", f"{REDACTED}!\n", "pause", "to"]
+    assert response.text.strip() == f"key: {REDACTED}!\nto"
+
+
+async def test_a_reply_that_comes_in_pieces(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    """The scripted model cuts it in the middle, and so the token."""
+    text = f"```python\nprint(1)\n# {LONG[:9]}"
+    scripted_model.says(f"{text}{LONG[9:]}".ljust(2 * len(text), "x"))
+    async with Agent(
+        tools=[Leaky(token=LONG)], llm="scripted", sandbox="local", host=delf_host, retry_count=0
+    ) as agent:
+        items = [item async for item in agent.stream("x", granularity="token")]
+    pieces = [item.text for item in items if isinstance(item, ModelDelta)]
+    assert len(pieces) == 2
+    assert "".join(pieces).startswith(f"```python\nprint(1)\n# {REDACTED}x")
+    assert not any(LONG[:7] in repr(item) for item in items)
+
+
+async def test_a_script_never_has_a_secret_that_a_model_knows(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    scripted_model.writes(f"print(len({LONG!r}))")
+    _, response = await seen_of(delf_host, system_prompt=f"The key is {LONG}.")
+    assert response.text.strip() == str(len(REDACTED))
+    assert LONG not in repr(scripted_model.requests)
+    assert f"The key is {REDACTED}." in scripted_model.prompts[0]
+
+
+async def test_results_of_every_type(delf_host: TestHost, scripted_model: ScriptedModel) -> None:
+    @tool(confirm=False)
+    def all_of_it() -> Any:
+        """Values that hold the token."""
+        return [
+            deque([LONG]),
+            Path("/a") / LONG,
+            {"k": Row("a", LONG)},
+            (LONG, {LONG: 1}),
+            frozenset([LONG]),
+            LONG.encode(),
+            json.dumps({"k": LONG}),
+        ]
+
+    scripted_model.writes("print(await all_of_it())")
+    seen, response = await seen_of(delf_host, all_of_it)
+    assert response.status, response.error
+    assert response.text.count(REDACTED) == 8
+    assert LONG not in repr(seen)
+
+
+async def test_output_files(
+    delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text(f"the token is {LONG}\n")
+    scripted_model.writes(
+        "(f,) = await files.list()\nt = open(f['path']).read()\n"
+        "add_to_output_files('a.txt', t)\nadd_to_output_files('b.csv', [{'x': t}])"
+    )
+    out = tmp_path / "out"
+    _, response = await seen_of(delf_host, files=[str(notes)], output_dir=str(out))
+    assert response.status, response.error
+    assert (out / "a.txt").read_text() == f"the token is {REDACTED}\n"
+    assert LONG not in (out / "b.csv").read_text()
+
+
+async def test_who_approves_sees_none_and_changes_none(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    """What was left as it was shown is what it was."""
+    requests: list[Any] = []
+    sent: list[tuple[str, str]] = []
+
+    @tool
+    def send(key: str, note: str) -> str:
+        """Send a note."""
+        sent.append((key, note))
+        return "sent"
+
+    def edit(request: Any) -> Edited:
+        requests.append(request)
+        return Edited(arguments={**request.arguments, "note": "better"})
+
+    half = len(LONG) // 2
+    scripted_model.writes(
+        f"await send({LONG[:half]!r} + {LONG[half:]!r}, 'good', desc={LONG[:3]!r})"
+    )
+    seen, response = await seen_of(delf_host, send, on_confirm=edit)
+    assert response.status, response.error
+    assert sent == [(LONG, "better")]
+    assert requests[0].arguments == {"key": REDACTED, "note": "good"}
+    assert LONG not in repr(seen)
+
+
+def test_an_error_and_its_causes() -> None:
+    redactor = Redactor([LONG])
+    try:
+        try:
+            try:
+                raise KeyError(LONG)
+            except KeyError as inner:
+                error = ConnectionError(f"postgresql://u:{LONG}@h")
+                error.add_note(f"with {LONG}")
+                raise error from inner
+        except ConnectionError as middle:
+            raise ToolExecutionError(f"it failed: {LONG}", hint=f"not {LONG}") from middle
+    except ToolExecutionError as outer:
+        cleaned = redactor.error(outer)
+    told = "".join(traceback.format_exception(cleaned))
+    assert LONG not in told
+    assert f"ConnectionError: postgresql://u:{REDACTED}@h" in told
+    assert f"with {REDACTED}" in told
+    assert f"KeyError: '{REDACTED}'" in told
+    assert "test_an_error_and_its_causes" in told, "where it was raised is still there"
+    chain: list[BaseException | None] = [cleaned, cleaned.__cause__, cleaned.__context__]
+    assert not any(LONG in repr(each) + repr(vars(each)) for each in chain if each is not None)
+
+
+def test_causes_without_secrets_stay_what_they_are() -> None:
+    error, cause = ToolExecutionError("no"), ConnectionError("refused")
+    error.__cause__ = cause
+    assert Redactor([LONG]).error(error).__cause__ is cause
+
+
+def test_what_is_logged_of_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    redactor = Redactor([LONG])
+    for text in (LONG, "harmless"):
+        redactor.log_failure(logging.getLogger("x"), "it failed", ValueError(f"bad: {text}"))
+    first, second = caplog.records
+    assert LONG not in caplog.text
+    assert (first.exc_info, f"ValueError: bad: {REDACTED}" in first.getMessage()) == (None, True)
+    assert second.exc_info is not None
+
+
+async def test_a_listener_or_channel_that_fails(
+    delf_host: TestHost, scripted_model: ScriptedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError(f"no connection with {LONG}")
+
+    @tool
+    def send() -> None:
+        """Send."""
+
+    scripted_model.writes("await send()")
+    options: dict[str, Any] = {"llm": "scripted", "sandbox": "local", "host": delf_host}
+    async with Agent(tools=[Leaky(token=LONG), send], on_confirm=fail, **options) as agent:
+        await agent.arun("x", listeners=[fail])
+    assert f"no connection with {REDACTED}" in caplog.text
+    assert LONG not in caplog.text
+
+
+@pytest.mark.parametrize("media_type", ["text/csv", "application/json", "application/pdf"])
+async def test_files_for_a_model(
+    delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path, media_type: str
+) -> None:
+    name = {"text/csv": "a.csv", "application/json": "a.json", "application/pdf": "a.pdf"}
+    file = tmp_path / name[media_type]
+    file.write_text(f'%PDF-1.4 {{"token": "{LONG}"}}')
+    scripted_model.writes(f"await llm.call('What is it?', file_data=[{file.name!r}])").says(
+        "A token."
+    )
+    await seen_of(delf_host, files=[str(file)], vision_llm="scripted")
+    assert len(scripted_model.requests) == 2
+    parts = [p for m in scripted_model.requests[1].messages for p in m.parts]
+    assert any(isinstance(part, FilePart) for part in parts)
+    assert LONG not in repr(parts)
+    assert REDACTED in repr(parts)
 
 
 async def test_scripts_prompts_events_and_errors_have_none(

@@ -98,10 +98,12 @@ async def ask_alone(surroundings: Surroundings, llm: LLMConfig | None, question:
         DelfError: When the model failed.
     """
     from delf.engine.journal import MemoryJournal
+    from delf.engine.known_secrets import secrets_of_agent, secrets_of_model
     from delf.engine.log import TaskLog
     from delf.engine.models import Asker, ModelPool
     from delf.engine.order import new_task_id
     from delf.engine.pricing import load_pricing
+    from delf.engine.redaction import Redactor
     from delf.engine.usage import Ledger
     from delf.messages import ModelRequest, user
     from delf.protocols.model import ModelContext
@@ -113,13 +115,17 @@ async def ask_alone(surroundings: Surroundings, llm: LLMConfig | None, question:
             "the chat has no model to summarise with", hint="Chat(summarizer_llm=…)"
         )
     host, environ = surroundings.plugins()
+    options = surroundings.plugin_options
+    known = [*secrets_of_model(model), *secrets_of_agent(config, (), options, environ)]
+    redactor = Redactor(known)
     keys = config.providers if config is not None else {}
     pool = ModelPool(host, ModelContext(environ=environ, providers=keys))
     asker = Asker(
         pool=pool,
         ledger=surroundings.ledger or Ledger(),
         pricing=load_pricing(surroundings.pricing_files),
-        log=TaskLog(new_task_id(), MemoryJournal(), ()),
+        log=TaskLog(new_task_id(), MemoryJournal(), (), redactor),
+        redactor=redactor,
     )
     try:
         request = ModelRequest(messages=(user(question),), purpose="summarize")

@@ -53,7 +53,8 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
     The exit status is 0 if a task could run and 1 if not.
     """
-    found = list(_examine(state_of(ctx)))
+    state = state_of(ctx)
+    found = [Finding(**state.clean_data(asdict(each))) for each in _examine(state)]
     ready = all(finding.status != "problem" for finding in found)
     if as_json:
         from delf.cli.output import json_text

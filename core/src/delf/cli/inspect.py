@@ -13,6 +13,7 @@ from delf.cli.state import State, program_options, state_of
 
 if TYPE_CHECKING:
     from delf.actions import Action
+    from delf.engine.redaction import Redactor
     from delf.errors import DelfError
     from delf.plugins.host import PluginHost
     from delf.settings import PluginSettings
@@ -64,14 +65,25 @@ def inspect(
 
     Without its credentials, its type is shown.
     """
-    look = _look(state_of(ctx), connection, overrides)
+    state = state_of(ctx)
+    look = _look(state, connection, overrides)
+    own = _redactor_of(look)
     if as_json:
         from delf.cli.output import json_text
 
-        click.echo(json_text(_as_data(look, verbose=verbose), indent=2))
+        data = state.clean_data(_as_data(look, verbose=verbose))
+        click.echo(json_text(own.value(data), indent=2))
         return
     for line in _as_text(look, verbose=verbose):
-        click.echo(line)
+        click.echo(own.text(state.clean(line)))
+
+
+def _redactor_of(look: _Look) -> Redactor:
+    """Knows what the connection was given, on the command line perhaps."""
+    from delf.engine.known_secrets import secrets_of_settings
+    from delf.engine.redaction import Redactor
+
+    return Redactor(secrets_of_settings(getattr(look.instance, "settings", None)))
 
 
 def _look(state: State, name: str, overrides: Sequence[str]) -> _Look:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delf.cli.lazy import LazyGroup
-from delf.cli.state import program_options, state_of
+from delf.cli.state import State, program_options, state_of
 
 if TYPE_CHECKING:
     from delf.plugins.report import PluginRecord
@@ -55,19 +55,23 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
 def _show(ctx: click.Context, as_json: bool) -> None:
     from delf.cli.errors import say
 
-    host = state_of(ctx).discover()
+    state = state_of(ctx)
+    host = state.discover()
     records = host.records()
     if as_json:
         import json
 
-        click.echo(json.dumps(host.report(), ensure_ascii=False, indent=2))
+        report: Any = host.report()
+        if any(record.reason or record.warnings for record in records):
+            report = state.clean_data(report)  # what a plugin failed with is its own word
+        click.echo(json.dumps(report, ensure_ascii=False, indent=2))
     else:
         for line in table(list(map(_row, records)), ("plugin", "brings", "version", "state")):
             click.echo(line)
         for record in records:
-            _explain(record)
+            _explain(record, state)
     for warning in host.warnings:
-        say("warning", warning)
+        say("warning", state.clean(warning))
 
 
 def _row(record: PluginRecord) -> tuple[str, ...]:
@@ -77,13 +81,13 @@ def _row(record: PluginRecord) -> tuple[str, ...]:
     return record.name, "; ".join(kinds) or "-", record.version or "-", state
 
 
-def _explain(record: PluginRecord) -> None:
+def _explain(record: PluginRecord, state: State) -> None:
     from delf.terminal import visible
 
     reasons = [record.reason] if record.reason else []
     for text in (*reasons, *record.warnings):
         origin = f" ({record.distribution} {record.version or ''})" if record.distribution else ""
-        click.echo(f"\n{record.name}{origin.rstrip()}: {visible(text)}")
+        click.echo(f"\n{record.name}{origin.rstrip()}: {visible(state.clean(text))}")
 
 
 def table(rows: list[tuple[str, ...]], head: tuple[str, ...]) -> list[str]:

@@ -6,7 +6,15 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from delf.engine.redaction import Redactor, secrets_of_options
+from delf.config.values import substitute
+from delf.engine.known_secrets import (
+    secrets_of_agent,
+    secrets_of_environ,
+    secrets_of_headers,
+    secrets_of_options,
+)
+from delf.engine.redaction import Redactor
+from delf.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from delf.cli.state import State
@@ -22,7 +30,7 @@ def redactor_of(state: State) -> Redactor:
     Args:
         state: The program's flags.
     """
-    known = list(secrets_of_options(os.environ))
+    known = list(secrets_of_environ(os.environ))
     try:
         known += _secrets_of(state.load_project())
     except Exception:  # whatever it is, it is told already: this serves to tell of failures
@@ -31,12 +39,14 @@ def redactor_of(state: State) -> Redactor:
 
 
 def _secrets_of(project: Project) -> Iterator[str]:
-    yield from secrets_of_options(project.environ)
+    yield from secrets_of_agent(None, (), project.plugin_options, project.environ)
     for values in (project.agent_values, *(e.values for e in project.connections.values())):
         for path, given in values.leaves():
-            if not isinstance(given.value, str):
-                continue
-            yield from secrets_of_options({path[-1]: given.value})
-            if _TABLES.intersection(path[:-1]):
-                yield given.value
-                yield given.value.rpartition(" ")[2]
+            try:
+                value = substitute(given.value, project.environ, given.origin)
+            except ConfigurationError:
+                value = given.value  # a variable is missing, and the rest is still a secret
+            if _TABLES.intersection(path[:-1]) and isinstance(value, str):
+                yield from secrets_of_headers({path[-1]: value})
+            else:
+                yield from secrets_of_options({path[-1]: value}, sure=True)

@@ -116,7 +116,7 @@ def work_session(state: State, do: Work, options: Options) -> int:
         response = _do(setup, do, options, screen)
     except DelfError as error:
         if options.as_json:
-            click.echo(output.failure_json(error.message))
+            click.echo(output.failure_json(state.clean(error.message)))
         return errors.report(error, debug=state.debug, clean=state.clean)
     return _write(response, options, screen, state)
 
@@ -164,7 +164,7 @@ class Setup:
         project = state.load_project(options.overrides, options.flags)
         host = state.discover(project.environ)
         for warning in (*project.warnings, *host.warnings, *plugin_warnings(host, project)):
-            errors.say("warning", warning)
+            errors.say("warning", state.clean(warning))
         options = replace(options, verbose=options.verbose or project.agent.verbose)
         return cls(project, host, options)
 

@@ -49,11 +49,18 @@ class State:
 
     def clean(self, text: str) -> str:
         """A text without the secrets of the environment and of the configuration."""
+        return self._known().text(text)
+
+    def clean_data(self, data: Any) -> Any:
+        """Plain data without them."""
+        return self._known().value(data)
+
+    def _known(self) -> Redactor:
         if self.redactor is None:
             from delf.cli.secrets import redactor_of
 
             self.redactor = redactor_of(self)
-        return self.redactor.text(text)
+        return self.redactor
 
     def discover(self, environ: Mapping[str, str] | None = None) -> PluginHost:
         """The plugins.

@@ -11,14 +11,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from delf.engine.decisions import recorded, remembered_calls, with_secrets
 from delf.engine.inbox import Inbox
 from delf.engine.log import TaskLog
 from delf.engine.order import TaskOrder
 from delf.engine.past import CUT_OFF, PastCall
 from delf.engine.pending import SCRIPT_HINT, Answer, PendingRequests
+from delf.engine.redaction import Redactor
 from delf.engine.slots import Slot
 from delf.engine.toolset import BoundAction
-from delf.events import ApprovalDecided, ApprovalRequested, Event
+from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import (
     ApprovalChannel,
     ApprovalRequest,
@@ -122,7 +124,7 @@ class TaskApprovals:
         self._order = order
         self._log = log
         self._slot = slot
-        self._remembered = _remembered(order.past)
+        self._remembered = remembered_calls(order.past)
         self._plans: dict[int, frozenset[str]] = {}
         self._granted: frozenset[str] = frozenset()
 
@@ -144,17 +146,18 @@ class TaskApprovals:
         Returns:
             Why it must not run; None when it may.
         """
+        safe = self._log.redactor.text
         request = ApprovalRequest(
             request_id=f"req_{secrets.token_hex(8)}",
             task_id=self._log.task_id,
-            task=self._order.task,
+            task=safe(self._order.task),
             action=SCRIPT,
             permission=SCRIPT,
             effect=_EFFECTS[max(_EFFECTS.index(bound.action.effect) for bound in actions)],
             arguments={},
             description=None,
             digest=call_digest(SCRIPT, {"code": code}),
-            code=code,
+            code=safe(code),
             actions=tuple(bound.name for bound in actions),
         )
         match await self._settle(request, 0, past):
@@ -201,29 +204,44 @@ class TaskApprovals:
         """
         if bound.name in self._granted and not unsettled:
             return Approved(reason="approved with its script")
+        safe = self._log.redactor.text
         request = ApprovalRequest(
             request_id=f"req_{secrets.token_hex(8)}",
             task_id=self._log.task_id,
-            task=self._order.task,
+            task=safe(self._order.task),
             action=bound.name,
             permission=bound.action.permission,
             effect=bound.action.effect,
-            arguments=arguments,
-            description=description,
+            arguments=self._log.redactor.value(arguments),
+            description=None if description is None else safe(description),
             digest=digest,
             unsettled=unsettled,
         )
         question = (None, None) if past is None else past.question_of(unsettled=unsettled)
         lapsed = past is not None and past.lapsed
-        return await self._settle(request, call_id, question, lapsed=lapsed)
+        return await self._settle(request, call_id, question, arguments, lapsed=lapsed)
 
     async def _settle(
-        self, request: ApprovalRequest, call_id: int, past: Question, *, lapsed: bool = False
+        self,
+        request: ApprovalRequest,
+        call_id: int,
+        past: Question,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        lapsed: bool = False,
     ) -> Decision:
-        """The decision about a request, with all that is recorded of it."""
+        """The decision about a request, with all that is recorded of it.
+
+        Args:
+            request: The request, as it may be shown.
+            call_id: The call's number in the task.
+            past: The request and the decision in the journal of a resumed task.
+            arguments: The call's arguments with the secrets that the request does not show.
+            lapsed: Whether its sandbox died while it waited.
+        """
         digest, (asked, decided) = request.digest, past
         if decided is not None:
-            return _recorded(decided)
+            return with_secrets(recorded(decided), request, arguments)
         remembered = digest in self._remembered or digest in self._shared.session
         if remembered and not request.unsettled:
             return Approved(reason="remembered")
@@ -245,7 +263,7 @@ class TaskApprovals:
                     reason="the call was given up before anybody answered",
                 )
                 raise
-        decision = answer.decision
+        decision = with_secrets(answer.decision, request, arguments)
         if request.code is not None and isinstance(decision, (Edited, Settled)):
             decision = Rejected(reason=f"a script cannot be edited; {SCRIPT_HINT}")
         await self._record(request, Answer(decision, answer.by, answer.note))
@@ -323,7 +341,7 @@ class TaskApprovals:
         for named in self._shared.channels:
             if named.needs_presence and not self._order.attended:
                 continue
-            decision = await _ask_channel(named, request)
+            decision = await _ask_channel(named, request, self._log.redactor)
             if decision is not None:
                 return Answer(decision, named.name)
         return None
@@ -355,38 +373,12 @@ class TaskApprovals:
         )
 
 
-def _remembered(past: Sequence[Event]) -> set[str]:
-    """The calls that need no approval any more, as the journal of a resumed task tells.
-
-    What was to be remembered for the session counts for the task, too: its session has ended.
-    """
-    digests = {e.request_id: e.digest for e in past if isinstance(e, ApprovalRequested)}
-    return {
-        digests[event.request_id]
-        for event in past
-        if isinstance(event, ApprovalDecided)
-        and event.remember != "no"
-        and event.request_id in digests
-    }
-
-
-def _recorded(event: ApprovalDecided) -> Decision:
-    """The decision that an event tells of."""
-    match event.decision:
-        case "approved":
-            return Approved(reason=event.reason)
-        case "edited":
-            return Edited(arguments=event.arguments or {})
-        case "settled":
-            return Settled(result=event.result, reason=event.reason)
-        case "rejected" | "expired":
-            return Rejected(reason=event.reason or event.decision)
-
-
-async def _ask_channel(named: NamedChannel, request: ApprovalRequest) -> Decision | None:
+async def _ask_channel(
+    named: NamedChannel, request: ApprovalRequest, redactor: Redactor
+) -> Decision | None:
     """A channel's answer; one that fails is passed over, which can only end in a no."""
     try:
         return await named.channel.decide(request)
-    except Exception:
-        _log.exception("the approval channel %r failed", named.name)
+    except Exception as error:
+        redactor.log_failure(_log, f"the approval channel {named.name!r} failed", error)
         return None

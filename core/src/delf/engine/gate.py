@@ -10,13 +10,13 @@ import contextvars
 import functools
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from delf.actions import Action
 from delf.engine.approvals import TaskApprovals, call_digest
-from delf.engine.log import TaskLog
+from delf.engine.log import SAFE, TaskLog
 from delf.engine.past import CUT_OFF, NEVER_MADE, PastCall
 from delf.engine.redaction import Redactor
 from delf.engine.replay import Replay
@@ -26,9 +26,12 @@ from delf.errors import DelfError, ReplayMismatch, ToolException, ToolRefusedErr
 from delf.events import CallFinished, CallStarted, CallStatus
 from delf.protocols.approval import Approved, Decision, Edited, Expired, Rejected, Settled
 from delf.protocols.sandbox import GIVEN_UP, CallAnswer, CallRequest, Raised, Returned, Told
-from delf.values import UnsupportedValueError, dumps
+from delf.values import UnsupportedValueError, dumps, loads
 
 _MAX_MESSAGE = 4000
+_MAX_NAME = 200
+_CLEAN = SAFE | {"result"}
+"""What needs not be looked at once more in the event of a call whose result was."""
 
 
 @dataclass(slots=True)
@@ -196,15 +199,17 @@ class Gate:
     async def _refuse(
         self, number: int, name: str, kind: str, error: ToolRefusedError, said: Any
     ) -> Raised:
-        message = error.message[:_MAX_MESSAGE]
+        message = self._redactor.text(error.message)[:_MAX_MESSAGE]
+        name = self._redactor.text(name)[:_MAX_NAME]
+        said = None if said is None else self._redactor.text(str(said))[:_MAX_MESSAGE]
         await self._log.record(
             CallFinished,
             call_id=number,
-            action=name[:200],
+            action=name,
             status="refused",
             duration_ms=0.0,
             error=message,
-            description=None if said is None else str(said)[:_MAX_MESSAGE],
+            description=said,
             raised=kind,
         )
         return Raised(kind, message)
@@ -274,9 +279,9 @@ class Gate:
         except (Exception, SystemExit) as error:
             return await self._fail(call, started, describe_failure(error))
         if self._redactor.is_in(encoded):
-            result = self._redactor.value(result)
+            result = self._redactor.value(loads(encoded))  # every type that crosses, as plain data
             encoded = self._encode(result)
-        await self._finish(call, "ok", started, result=result)
+        await self._finish(call, "ok", started, result=result, safe=_CLEAN)
         return Returned(result, encoded)
 
     async def _begin(self, call: _Call) -> None:
@@ -344,6 +349,7 @@ class Gate:
         result: Any = None,
         error: str | None = None,
         raised: str | None = None,
+        safe: Collection[str] = SAFE,
     ) -> None:
         if call.ended:
             return
@@ -352,6 +358,7 @@ class Gate:
         elapsed = (time.perf_counter() - started) * 1000 if started else 0.0
         await self._log.record(
             CallFinished,
+            safe=safe,
             call_id=call.number,
             action=call.bound.name,
             status=status,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final
 
 from delf.engine.redaction import Redactor
 from delf.engine.replay import Replay
@@ -14,6 +14,11 @@ from delf.events import ClockRead, Event, Printed, TaskFinished
 from delf.protocols.journal import Journal
 
 _log = logging.getLogger(__name__)
+
+SAFE: Final = frozenset(
+    {"at", "call_id", "digest", "duration_ms", "effect", "seq", "status", "step"}
+)
+"""Fields that are made here."""
 
 Listener = Callable[[Event], None]
 """Sees an event after it was journalled. Must be quick and must not raise."""
@@ -46,12 +51,15 @@ class TaskLog:
         self.events: list[Event] = list(self._replay.events)
         self._lock = asyncio.Lock()
         self._printed: list[str] = []
+        self._prints = self.redactor.stream()
         self._readings: list[int] = []
         self._waiting: list[tuple[Callable[..., Event], dict[str, Any]]] = []
         self._over = False
         self._flushing: asyncio.Task[None] | None = None
 
-    async def record(self, kind: Callable[..., Event], **fields: Any) -> None:
+    async def record(
+        self, kind: Callable[..., Event], *, safe: Collection[str] = SAFE, **fields: Any
+    ) -> None:
         """Journal an event; when this returns, it is kept.
 
         Whoever waits may be cancelled: the event is kept all the same, before those that are
@@ -59,10 +67,14 @@ class TaskLog:
 
         Args:
             kind: The event's class.
+            safe: Names of fields that hold no secret for sure.
             fields: Its own fields; task, sequence number and time are added.
         """
         if self.redactor:
-            fields = {name: self.redactor.value(value) for name, value in fields.items()}
+            clean = self.redactor.value
+            fields = {
+                name: value if name in safe else clean(value) for name, value in fields.items()
+            }
         written = False
         try:
             async with self._lock:
@@ -82,11 +94,32 @@ class TaskLog:
         self._over = True
 
     def say(self, text: str) -> None:
-        """Journal printed text soon, and before any other event."""
+        """Journal printed text soon, and before any other event.
+
+        What could be the beginning of a secret waits until more is printed, or the script ends.
+        """
         if self._replay.active:  # what is in the journal has its length without secrets
-            text = self._replay.unknown_part(self.redactor.text(text))
-        if text:
-            self._printed.append(text)
+            self._printed.append(self._replay.unknown_part(self._prints.feed(text)))
+        else:
+            self._printed.append(self._prints.feed(text))
+        if self._printed[-1]:
+            self._flush_soon()
+        else:
+            self._printed.pop()
+
+    def end_prints(self, *, is_over: bool = True) -> None:
+        """No more is printed by the script that ran.
+
+        Args:
+            is_over: Whether it ended; one that is run once more prints all of it again.
+        """
+        if not is_over:
+            self._prints.drop()
+            return
+        rest = self._prints.end()
+        rest = self._replay.unknown_part(rest) if self._replay.active else rest
+        if rest:
+            self._printed.append(rest)
             self._flush_soon()
 
     def clock_read(self, readings: Sequence[int]) -> None:
@@ -112,7 +145,7 @@ class TaskLog:
             self._readings.clear()
             await self._write(ClockRead, {"readings": readings})
         if self._printed:
-            text = self.redactor.text("".join(self._printed))
+            text = "".join(self._printed)
             self._printed.clear()
             await self._write(Printed, {"text": text})
         while self._waiting:
@@ -145,5 +178,6 @@ class TaskLog:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:
-                _log.exception("a listener failed on %s", type(event).__name__)
+            except Exception as error:
+                message = f"a listener failed on {type(event).__name__}"
+                self.redactor.log_failure(_log, message, error)

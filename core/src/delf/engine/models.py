@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from delf.engine.log import TaskLog
 from delf.engine.order import OnDelta
@@ -29,6 +31,8 @@ from delf.messages import (
 from delf.plugins.host import PluginHost
 from delf.protocols.model import Model, ModelContext, SupportsPrice, SupportsRecording
 
+_NO_TEXT: Final = frozenset({"image", "audio", "video"})
+
 
 class ModelPool:
     """The models of an agent, made when first asked.
@@ -37,10 +41,18 @@ class ModelPool:
         host: Where models come from.
         context: Keys and environment.
         record: Where to write what the models answer.
+        redactor: Takes secrets out of what is written there.
     """
 
-    def __init__(self, host: PluginHost, context: ModelContext, record: str | None = None) -> None:
+    def __init__(
+        self,
+        host: PluginHost,
+        context: ModelContext,
+        record: str | None = None,
+        redactor: Redactor | None = None,
+    ) -> None:
         self._host = host
+        self._redactor = redactor or Redactor()
         self._context = context
         self._record = record
         self._open: dict[str, Model] = {}
@@ -76,7 +88,7 @@ class ModelPool:
         player = self._host.resolve(spec)
         if not isinstance(player, SupportsRecording):
             raise PluginError(f"{self._host.origin(spec)} cannot record")
-        return player.record(model, self._record)
+        return player.record(_CleanModel(model, self._redactor), self._record)
 
     async def warm_up(self, config: LLMConfig) -> None:
         """Let a model prepare for its first call, if it can."""
@@ -91,6 +103,48 @@ class ModelPool:
         self._priced.clear()
         for model in models:
             await model.aclose()
+
+
+class _CleanModel:
+    """A model whose answers hold no secrets, for who records them.
+
+    Args:
+        inner: The model that answers.
+        redactor: Knows the secrets.
+    """
+
+    def __init__(self, inner: Model, redactor: Redactor) -> None:
+        self._inner = inner
+        self._redactor = redactor
+
+    async def warm_up(self) -> None:
+        """Prepare the inner model, if it can be."""
+        prepare = getattr(self._inner, "warm_up", None)
+        if prepare is not None:
+            await prepare()
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The inner model's answer."""
+        return _clean_reply(await self._inner.complete(request), self._redactor)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        """The inner model's answer in pieces."""
+        shown = self._redactor.stream()
+        async with aclosing(self._inner.stream(request)) as pieces:
+            async for piece in pieces:
+                text = shown.feed(piece.text) if isinstance(piece, ModelDelta) else shown.end()
+                if text:
+                    yield ModelDelta(text)
+                if isinstance(piece, ModelReply):
+                    yield _clean_reply(piece, self._redactor)
+
+    async def aclose(self) -> None:
+        """Close the inner model."""
+        await self._inner.aclose()
+
+
+def _clean_reply(reply: ModelReply, redactor: Redactor) -> ModelReply:
+    return replace(reply, text=redactor.text(reply.text))
 
 
 def _key(config: LLMConfig) -> str:
@@ -147,11 +201,11 @@ class Asker:
     def _made_ready(self, request: ModelRequest) -> ModelRequest:
         """The request without secrets, and with the user's own instructions."""
         messages = request.messages
-        if self.redactor:
-            messages = tuple(_without_secrets(message, self.redactor) for message in messages)
         if self.system_prompt:
             place = 1 if messages[0].role == "system" else 0
             messages = (*messages[:place], system(self.system_prompt), *messages[place:])
+        if self.redactor:
+            messages = tuple(_without_secrets(message, self.redactor) for message in messages)
         return replace(request, messages=messages)
 
     async def _expected_cost(self, config: LLMConfig, request: ModelRequest) -> float:
@@ -187,6 +241,7 @@ class Asker:
                 duration_ms=_ms_since(started),
             )
             raise
+        reply = _clean_reply(reply, self.redactor)
         cost = self.pricing.cost(reply)
         self.ledger.add(reply.usage, cost)
         self.ledger.forecast.learn(config, request, reply, cost)
@@ -205,15 +260,21 @@ class Asker:
         if not self.stream or request.purpose == "call":
             return await model.complete(request)
         final: ModelReply | None = None
+        shown = self.redactor.stream()
         async with aclosing(model.stream(request)) as pieces:
             async for piece in pieces:
                 if not isinstance(piece, ModelDelta):
                     final = piece
-                elif self.on_delta is not None:
-                    self.on_delta(piece.text)
+                else:
+                    self._show(shown.feed(piece.text))
+        self._show(shown.end())
         if final is None:
             raise DelfError("the model's stream ended without its answer")
         return final
+
+    def _show(self, text: str) -> None:
+        if text and self.on_delta is not None:
+            self.on_delta(text)
 
 
 def _without_secrets(message: Message, redactor: Redactor) -> Message:
@@ -223,9 +284,10 @@ def _without_secrets(message: Message, redactor: Redactor) -> Message:
 def _clean(part: Part, redactor: Redactor) -> Part:
     if isinstance(part, TextPart):
         return TextPart(redactor.text(part.text))
-    if isinstance(part, FilePart) and part.media_type.startswith("text/"):
-        text = part.data.decode("utf-8", "surrogateescape")
-        return replace(part, data=redactor.text(text).encode("utf-8", "surrogateescape"))
+    if isinstance(part, FilePart):
+        is_text = part.media_type.partition("/")[0] not in _NO_TEXT
+        data = redactor.value(part.data) if is_text else part.data
+        return replace(part, name=redactor.text(part.name), data=data)
     return part
 
 

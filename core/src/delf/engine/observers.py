@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from delf.engine.redaction import Redactor
 from delf.events import Event
 from delf.protocols.observer import Observer
 
@@ -18,10 +19,12 @@ class ObserverFeed:
     Args:
         name: The observer's name, for the log.
         observer: The observer.
+        redactor: Takes secrets out of how it failed.
     """
 
-    def __init__(self, name: str, observer: Observer) -> None:
+    def __init__(self, name: str, observer: Observer, redactor: Redactor) -> None:
         self._name = name
+        self._redactor = redactor
         self._observer = observer
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._task = asyncio.get_running_loop().create_task(self._work())
@@ -36,9 +39,10 @@ class ObserverFeed:
         while (event := await self._queue.get()) is not None:
             try:
                 await self._observer.observe(event)
-            except Exception:
+            except Exception as error:
                 self._failed = True
-                _log.exception("the observer %r failed and is left out from now on", self._name)
+                message = f"the observer {self._name!r} failed and is left out from now on"
+                self._redactor.log_failure(_log, message, error)
                 return
 
     async def aclose(self) -> None:

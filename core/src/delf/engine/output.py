@@ -188,6 +188,8 @@ class OutputFiles:
     async def _write(self, name: str, data: bytes, is_rows: bool) -> None:
         async with self._order:
             try:
+                if self._log.redactor:
+                    name, data = await asyncio.to_thread(self._clean, name, data)
                 content = await self._made_of_rows(name, data) if is_rows else data
                 path = await asyncio.to_thread(self._folder.write, name, content)
             except DelfError as error:
@@ -198,10 +200,19 @@ class OutputFiles:
                 self._problems.append(f"{name!r} cannot be written: {reason}")
                 return
             except Exception as error:
-                _log.exception("the output file %r failed", name)
+                message = f"the output file {name!r} failed"
+                self._log.redactor.log_failure(_log, message, error)
                 self._problems.append(f"{name!r} cannot be made: {type(error).__name__}: {error}")
                 return
         await self._log.record(FileWritten, label=name, path=path, size=len(content))
+
+    def _clean(self, name: str, data: bytes) -> tuple[str, bytes]:
+        """Without secrets; what is no text stays as it is, as it would break."""
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            return self._log.redactor.text(name), data
+        return self._log.redactor.text(name), self._log.redactor.value(data)
 
     async def _made_of_rows(self, name: str, data: bytes) -> bytes:
         parts = _checked_rows(await asyncio.to_thread(loads, data))

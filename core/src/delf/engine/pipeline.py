@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import time
-import traceback
 from dataclasses import dataclass
 
 from delf.engine.context import load_context
@@ -125,7 +124,8 @@ async def _settle(
     if error is None:
         return work.result(), None
     if not isinstance(error, DelfError):
-        _log_failure(run, error)
+        message = f"task {run.log.task_id} failed inside delf"
+        run.log.redactor.log_failure(_log, message, error)
         inside = DelfError(
             f"an unexpected {type(error).__name__} inside delf or a plugin: {error}",
             hint="the log has the traceback; please report it",
@@ -133,15 +133,6 @@ async def _settle(
         inside.__cause__ = error
         error = inside
     return run.take_printed(), error
-
-
-def _log_failure(run: TaskRun, error: BaseException) -> None:
-    told = "".join(traceback.format_exception(error))
-    safe = run.log.redactor.text(told)
-    if safe == told:
-        _log.error("task %s failed inside delf", run.log.task_id, exc_info=error)
-    else:
-        _log.error("task %s failed inside delf\n%s", run.log.task_id, safe)
 
 
 async def _abandon(run: TaskRun, work: asyncio.Future[str]) -> None:
@@ -155,6 +146,7 @@ async def _abandon(run: TaskRun, work: asyncio.Future[str]) -> None:
 async def _finish(run: TaskRun, text: str, error: DelfError | None, started: float) -> TaskResult:
     await run.gate.settle(_GRACE_SECONDS)
     await run.output.settle(_GRACE_SECONDS)
+    run.log.end_prints()
     duration_ms = (time.perf_counter() - started) * 1000
     text = run.log.redactor.text(text)
     if error is not None:

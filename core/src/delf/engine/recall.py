@@ -31,9 +31,10 @@ async def recall(run: TaskRun) -> None:
 
 
 async def _facts(run: TaskRun, memory: MemoryStore) -> list[str]:
+    safe = run.log.redactor.text
     try:
-        return [fact.content for fact in await memory.search(run.task)]
+        return [fact.content for fact in await memory.search(safe(run.task))]
     except MemoryRetrievalError as error:
-        _log.warning("recall failed: %s", error)
+        _log.warning("recall failed: %s", safe(str(error)))
         await run.log.record(Warned, message=f"nothing was recalled: {error.message}")
         return []

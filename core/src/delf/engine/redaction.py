@@ -3,111 +3,229 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import enum
+import logging
+import os
+import traceback
+import uuid
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from decimal import Decimal
+from pathlib import PurePath
 from typing import Any, Final, cast
-from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel, SecretBytes, SecretStr
+from pydantic import BaseModel
 
+from delf.engine.known_secrets import worth_hiding
+from delf.engine.matching import Matcher, StreamMatcher
 from delf.errors import DelfError
-from delf.llm import LLMConfig
 
 REDACTED: Final = "[redacted]"
 
-_MIN_LENGTH: Final = 8
-_LONG: Final = 16
-_NAME = re.compile(
-    r"(?:(?:KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIAL|CONNECTION_STRING)S?"
-    r"|PASSWD|PWD|_PASS|_DSN|_URL|AUTH)$",
-    re.IGNORECASE,
-)
-_FOLDERS = frozenset({"PWD", "OLDPWD"})
-"""Variables of every shell, which hold where it stands."""
-_CLASSES = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"), re.compile(r"[^\w\s]"))
+_SIMPLE: Final = frozenset({type(None), bool, float})
+_AS_TEXT: Final = (PurePath, uuid.UUID, Decimal, os.PathLike)
+_BYTES: Final = (bytes, bytearray, memoryview)
+_REMADE: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
 
 
 class Redactor:
-    """Replaces known secrets wherever they turn up.
+    """Replaces known secrets wherever they turn up, as they are or encoded.
 
-    A value counts as a secret when it has at least 8 characters and is either 16 long or of
-    two kinds of characters: a password such as ``postgres`` is a word that answers hold, too.
+    Found are a secret itself and its forms in URLs, JSON, literals of Python, base64 and
+    hexadecimal digits. One that does not stand out - shorter than 8 characters, or shorter
+    than 16 and of one kind of characters - counts where it stands as a word of its own.
 
     Args:
-        secrets: The secrets as they are.
+        secrets: The secrets as they are; see :func:`delf.engine.known_secrets.worth_hiding`
+            for which of them count.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        known = sorted({text for text in secrets if _is_worth(text)}, key=len, reverse=True)
-        self._known = _Known(tuple(known))
-        self._encoded = {
-            json.dumps(text, ensure_ascii=ascii_only)[1:-1].encode()
-            for text in known
-            for ascii_only in (True, False)
-        }
+        known = worth_hiding(secrets)
+        self._matcher = Matcher(known)
+        self._holds = self._matcher.holds
+        self._shortest = self._matcher.shortest
+        self._knows_any = bool(known)
+        self._numbers = frozenset(int(text) for text in known if text.isdecimal())
 
     def __bool__(self) -> bool:
-        return bool(self._encoded)
+        return self._knows_any
 
     def text(self, text: str) -> str:
-        """The text without secrets."""
-        return self._known.taken_out(text)
+        """The text without secrets; the same object when it holds none."""
+        if len(text) < self._shortest or not self._holds(text):
+            return text
+        parts: list[str] = []
+        at = 0
+        while found := self._matcher.find(text, at):
+            parts += (text[at : found[0]], REDACTED)
+            at = found[1]
+        return "".join((*parts, text[at:])) if parts else text
+
+    def stream(self) -> StreamMatcher:
+        """For a text that comes in pieces."""
+        return StreamMatcher(self._matcher, REDACTED)
 
     def error(self, error: DelfError) -> DelfError:
-        """The error, with its message and hint changed in place."""
+        """The error, changed in place; causes that hold a secret become texts without it."""
         if self:
-            error.message = self.text(error.message)
-            error.args = tuple(self.value(list(error.args)))
-            error.hint = None if error.hint is None else self.text(error.hint)
+            self._clean_own(error)
+            self._clean_causes(error)
         return error
 
+    def _clean_own(self, error: DelfError) -> None:
+        error.message = self.text(error.message)
+        error.args = tuple(self.value(list(error.args)))
+        error.hint = None if error.hint is None else self.text(error.hint)
+
+    def _clean_causes(self, error: BaseException, seen: set[int] | None = None) -> None:
+        seen = seen or set()
+        if id(error) in seen:
+            return
+        seen.add(id(error))
+        if hasattr(error, "__notes__"):
+            error.__notes__ = [self.text(str(note)) for note in error.__notes__]
+        is_quiet = error.__suppress_context__
+        error.__cause__ = self._clean_cause(error.__cause__, seen)
+        error.__context__ = self._clean_cause(error.__context__, seen)
+        error.__suppress_context__ = is_quiet
+
+    def _clean_cause(self, error: BaseException | None, seen: set[int]) -> BaseException | None:
+        if error is None:
+            return None
+        if isinstance(error, DelfError):
+            self._clean_own(error)
+        elif self._is_told_by(error):
+            error = _stand_in(error, self.text(str(error)))
+        self._clean_causes(error, seen)
+        return error
+
+    def _is_told_by(self, error: BaseException) -> bool:
+        try:
+            told = f"{error} {error!r} {vars(error)!r}"
+        except Exception:  # of an error that cannot even be shown, nothing is known
+            return True
+        return self.text(told) is not told
+
+    def log_failure(self, log: logging.Logger, message: str, error: BaseException) -> None:
+        """Log an error with its traceback, without secrets."""
+        told = "".join(traceback.format_exception(error))
+        safe = self.text(told)
+        if safe == told:
+            log.error("%s", message, exc_info=error)
+        else:
+            log.error("%s\n%s", self.text(message), safe)
+
     def is_in(self, encoded: bytes) -> bool:
-        """Whether JSON holds a secret."""
-        return any(form in encoded for form in self._encoded)
+        """Whether JSON holds what could be a secret."""
+        if not self._knows_any:
+            return False
+        return self._matcher.holds(encoded.decode("utf-8", "surrogatepass"))
 
     def value(self, value: Any) -> Any:
         """A value without secrets; the same object when it holds none."""
-        return _clean(value, self._known) if self else value
+        return self._clean(value) if self._knows_any else value
 
+    def _clean(self, value: Any) -> Any:
+        kind = cast("type[Any]", type(value))
+        if kind is str:
+            if len(value) < self._shortest or not self._holds(value):
+                return value
+            return self.text(value)
+        if kind in _SIMPLE:
+            return value
+        if kind is int:
+            return REDACTED if value in self._numbers else value
+        if kind is dict:
+            return self._clean_mapping(value)
+        if kind is list or kind is tuple:
+            return self._clean_members(value)
+        return self._clean_other(value)
 
-class _Known:
-    """Looks for secrets one by one, which is quicker than a pattern of all."""
+    def _clean_other(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, (int, float)):
+            return value
+        if isinstance(value, _BYTES):
+            return self._clean_bytes(cast("bytes", value))
+        if isinstance(value, Mapping):
+            return self._clean_mapping(cast("Mapping[Any, Any]", value))
+        if isinstance(value, Collection):
+            return self._clean_members(cast("Collection[Any]", value))
+        if isinstance(value, _AS_TEXT):
+            return self._told(value, str)
+        if isinstance(value, enum.Enum):
+            return self._clean(value.value)
+        fields = _fields_of(value)
+        if not fields:
+            return self._told(value, repr)
+        cleaned = self._clean_mapping(fields)
+        return value if cleaned is fields else cleaned
 
-    def __init__(self, texts: tuple[str, ...]) -> None:
-        self._texts = texts
-        self._pattern = re.compile("|".join(map(re.escape, texts)))
+    def _told(self, value: Any, tell: Callable[[Any], str]) -> Any:
+        """The value, or the text that tells of it if that held a secret."""
+        told = tell(value)
+        safe = self.text(told)
+        return value if safe is told else safe
 
-    def taken_out(self, text: str) -> str:
-        for known in self._texts:
-            if known in text:
-                return self._pattern.sub(REDACTED, text)
-        return text
+    def _clean_mapping(self, items: Mapping[Any, Any]) -> Any:
+        clean = self._clean
+        cleaned: dict[Any, Any] = {}
+        same = True
+        for key, item in items.items():
+            new_key, new = clean(key), clean(item)
+            same = same and new is item and new_key is key
+            cleaned[new_key] = new
+        return items if same else cleaned
 
-
-def _clean(value: Any, known: _Known) -> Any:
-    if isinstance(value, str):
-        return known.taken_out(value)
-    if value is None or isinstance(value, (int, float)):
-        return value
-    if isinstance(value, bytes):
-        text = value.decode("latin-1")
-        cleaned = known.taken_out(text)
-        return value if cleaned is text else cleaned.encode("latin-1")
-    if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value)
-        cleaned = {_clean(key, known): _clean(item, known) for key, item in items.items()}
-        return items if _are_same(cleaned.items(), items.items()) else cleaned
-    if isinstance(value, (list, tuple, set, frozenset)):
-        members = cast("list[Any]", value)
-        parts = [_clean(item, known) for item in members]
+    def _clean_members(self, members: Collection[Any]) -> Any:
+        parts = [self._clean(item) for item in members]
         same = all(new is old for new, old in zip(parts, members, strict=True))
         return members if same else _like(members, parts)
-    fields = _fields_of(value)
-    if not fields:
-        return value
-    cleaned = _clean(fields, known)
-    return value if cleaned is fields else cleaned
+
+    def _clean_bytes(self, value: bytes) -> Any:
+        text = bytes(value).decode("latin-1")  # a secret's own bytes are among its forms
+        cleaned = self.text(text)
+        return value if cleaned is text else cleaned.encode("latin-1")
+
+
+class ForeignError(Exception):
+    """Stands for an error of another library whose own text held a secret.
+
+    Args:
+        name: The error's class.
+        message: Its text without the secret.
+    """
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}")
+
+
+def put_back(
+    values: Mapping[str, Any], shown: Mapping[str, Any], hidden: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Values that somebody gave who saw others without their secrets.
+
+    Args:
+        values: What was given; what is in it as it was shown becomes what it was.
+        shown: What was shown.
+        hidden: The same with the secrets.
+    """
+    return {
+        name: hidden[name] if name in shown and value == shown[name] else value
+        for name, value in values.items()
+    }
+
+
+def _stand_in(error: BaseException, message: str) -> ForeignError:
+    stand_in = ForeignError(type(error).__name__, message)
+    stand_in.__traceback__ = error.__traceback__
+    stand_in.__cause__, stand_in.__context__ = error.__cause__, error.__context__
+    stand_in.__suppress_context__ = error.__suppress_context__
+    if hasattr(error, "__notes__"):
+        stand_in.__notes__ = list(error.__notes__)
+    return stand_in
 
 
 def _fields_of(value: Any) -> dict[str, Any]:
@@ -119,74 +237,7 @@ def _fields_of(value: Any) -> dict[str, Any]:
 
 def _like(old: Any, parts: list[Any]) -> Any:
     """A collection of the same type with other members."""
-    return type(old)(*parts) if hasattr(old, "_fields") else type(old)(parts)
-
-
-def _are_same(new: Iterable[tuple[Any, Any]], old: Iterable[tuple[Any, Any]]) -> bool:
-    pairs = list(zip(new, old, strict=False))
-    return all(a[0] is b[0] and a[1] is b[1] for a, b in pairs)
-
-
-def _is_worth(text: str) -> bool:
-    if len(text) < _MIN_LENGTH or not text.strip():
-        return False
-    return len(text) >= _LONG or sum(bool(kind.search(text)) for kind in _CLASSES) > 1
-
-
-def secrets_of_model(config: LLMConfig) -> Iterator[str]:
-    """The secrets in a model's configuration: its key and its headers."""
-    if config.api_key:
-        yield config.api_key
-    yield from _passwords(config.base_url or "")
-    for value in (config.headers or {}).values():
-        yield value
-        yield value.rpartition(" ")[2]  # "Bearer KEY"
-
-
-def secrets_of_settings(settings: Any) -> Iterator[str]:
-    """Every secret field of a connection's settings, with the passwords in secret URLs."""
-    match settings:
-        case SecretStr():
-            yield from _with_password(settings.get_secret_value())
-        case SecretBytes():
-            yield settings.get_secret_value().decode("utf-8", "replace")
-        case BaseModel():
-            for _, value in settings:
-                yield from secrets_of_settings(value)
-        case Mapping():
-            for value in cast("Mapping[Any, Any]", settings).values():
-                yield from secrets_of_settings(value)
-        case list() | tuple() | set() | frozenset():
-            for value in cast("Collection[Any]", settings):
-                yield from secrets_of_settings(value)
-        case _:
-            pass
-
-
-def secrets_of_options(options: Mapping[str, Any]) -> Iterator[str]:
-    """Values whose names call them secret, and passwords in URLs, of a table or environment."""
-    for name, value in options.items():
-        if isinstance(value, Mapping):
-            yield from secrets_of_options(cast("Mapping[str, Any]", value))
-        elif isinstance(value, (list, tuple)):
-            for item in cast("list[Any]", value):
-                yield from secrets_of_options({name: item})
-        elif isinstance(value, str) and "://" in value:
-            yield from _passwords(value)
-        elif isinstance(value, str) and _NAME.search(name) and name not in _FOLDERS:
-            yield value
-
-
-def _with_password(text: str) -> Iterator[str]:
-    yield text
-    yield from _passwords(text)
-
-
-def _passwords(url: str) -> Iterator[str]:
-    try:
-        password = urlsplit(url).password if "://" in url else None
-    except ValueError:
-        return
-    if password:
-        yield password
-        yield unquote(password)
+    if hasattr(old, "_fields"):
+        return type(old)(*parts)
+    made: Any = next((kind for kind in _REMADE if isinstance(old, kind)), list)
+    return made(parts)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from delf.config.schema import LLM_FIELDS, AgentConfig
+from delf.config.schema import AgentConfig
 from delf.engine.approvals import Approvals, NamedChannel
 from delf.engine.builtins.llm import LLM
 from delf.engine.callback import CallbackChannel
@@ -21,6 +21,7 @@ from delf.engine.files.formats import Formats
 from delf.engine.files.inputs import InputFile, find_inputs, input_files, paths_by_name
 from delf.engine.gate import Gate
 from delf.engine.inbox import Inbox, open_journal
+from delf.engine.known_secrets import secrets_of_agent
 from delf.engine.log import TaskLog
 from delf.engine.models import Asker, ModelPool
 from delf.engine.observers import ObserverFeed
@@ -31,12 +32,7 @@ from delf.engine.pipeline import TaskResult, run_task
 from delf.engine.prefilters import choose_prefilter
 from delf.engine.pricing import Pricing, load_pricing
 from delf.engine.prompt import TaskContext
-from delf.engine.redaction import (
-    Redactor,
-    secrets_of_model,
-    secrets_of_options,
-    secrets_of_settings,
-)
+from delf.engine.redaction import Redactor
 from delf.engine.replay import PATIENCE_SECONDS, Replay
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
 from delf.engine.setup import SetUp
@@ -114,10 +110,14 @@ class Runtime:
         self._parts = parts
         self._config = parts.config
         self._host = parts.host
+        self._redactor = Redactor(
+            secrets_of_agent(parts.config, parts.connections, parts.plugin_options, parts.environ)
+        )
         self._models = ModelPool(
             parts.host,
             ModelContext(environ=parts.environ, providers=parts.config.providers),
             parts.config.record,
+            self._redactor,
         )
         self._threads = ToolThreads(_TOOL_THREADS)
         self._running: set[asyncio.Task[FinishedTask]] = set()
@@ -143,9 +143,15 @@ class Runtime:
             ConfigurationError: When something that was configured cannot be used.
             SandboxUnavailableError: When no sandbox can.
         """
+        try:
+            await self._start()
+        except DelfError as error:
+            self._redactor.error(error)
+            raise
+
+    async def _start(self) -> None:
         parts, config = self._parts, self._config
         self._pricing = load_pricing(parts.pricing_files)
-        self._redactor = Redactor(self._secrets())
         self._limits = make_limits(config.sandbox_config)
         check_output_folder(config.output_dir)
         inputs = find_inputs(config.files)
@@ -165,7 +171,7 @@ class Runtime:
             wait=config.wait_approvals,
         )
         for spec in parts.host.specs(ObserverSpec):
-            self._feeds.append(ObserverFeed(spec.name, self._make(ObserverSpec, spec.name)))
+            self._feeds.append(self._feed(spec.name))
         everything = await self._set_up.tools.with_builtins([LLM()])
         self._spec = SessionSpec(
             tools=everything.names_for_sandbox(),
@@ -177,19 +183,6 @@ class Runtime:
         )
         self._models.get(config.main_llm)
         self._warming = asyncio.ensure_future(self._warm_up())
-
-    def _secrets(self) -> Iterator[str]:
-        """Every secret that this agent was given."""
-        parts, config = self._parts, self._config
-        for name in LLM_FIELDS:
-            model = getattr(config, name)
-            if model is not None:
-                yield from secrets_of_model(model)
-        yield from config.providers.values()
-        for connection in parts.connections:
-            yield from secrets_of_settings(getattr(connection, "settings", None))
-        yield from secrets_of_options(parts.plugin_options)
-        yield from secrets_of_options(parts.environ)
 
     @property
     def sandbox(self) -> dict[str, str]:
@@ -209,11 +202,16 @@ class Runtime:
                 await warm_up(self._spec)
             await self._models.warm_up(self._config.main_llm)
         except DelfError as error:
-            _log.debug("warming up: %s", error)  # the task that needs it will say so
+            _log.debug(
+                "warming up: %s", self._redactor.text(str(error))
+            )  # the task that needs it will say so
 
     def _make(self, kind: type[Spec], name: str) -> Any:
         with using_environ(self._parts.environ):
             return make(self._host, self._host.spec(kind, name), self._parts.plugin_options)
+
+    def _feed(self, name: str) -> ObserverFeed:
+        return ObserverFeed(name, self._make(ObserverSpec, name), self._redactor)
 
     def _channels(self) -> list[NamedChannel]:
         channels: list[NamedChannel] = []
@@ -361,7 +359,8 @@ class Runtime:
                 closing.append((part.backend if name == "_sandbox" else part).aclose())
         for outcome in await asyncio.gather(*closing, return_exceptions=True):
             if isinstance(outcome, Exception):
-                _log.warning("while stopping: %s: %s", type(outcome).__name__, outcome)
+                told = self._redactor.text(f"{type(outcome).__name__}: {outcome}")
+                _log.warning("while stopping: %s", told)
         self._threads.close()
 
 

@@ -55,7 +55,8 @@ class SetUp:
         except DelfError as error:
             await _warn(run, connection, error.message)
         except Exception as error:
-            _log.exception("the set-up of %s failed", connection.name)
+            message = f"the set-up of {connection.name} failed"
+            run.log.redactor.log_failure(_log, message, error)
             await _warn(run, connection, f"an unexpected {type(error).__name__}")
         try:  # what was done before a failure is used, too
             self.tools = await self.tools.with_reloaded(connection)

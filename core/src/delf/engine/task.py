@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -30,9 +31,11 @@ from delf.protocols.prefilter import Prefilter
 from delf.protocols.sandbox import (
     CallAnswer,
     CallRequest,
+    Crashed,
     Done,
     Failed,
     Outcome,
+    Raised,
     Rerun,
     SandboxSession,
     ScriptStart,
@@ -40,6 +43,7 @@ from delf.protocols.sandbox import (
     SupportsCut,
 )
 
+_log = logging.getLogger(__name__)
 _CUT_SECONDS: Final = 1.0
 """How long a script may take to end that is to have reached a limit; then its sandbox is gone."""
 
@@ -165,7 +169,12 @@ class TaskRun:
             spec = self.sandbox.spec
             await self.log.record(SandboxOpened, backend=spec.name, isolation=spec.isolation)
         self.session_scripts.append((self._attempt, code))
-        outcome = await self._run_script(session, code)
+        try:
+            outcome = await self._run_script(session, code)
+        except BaseException:
+            self.log.end_prints()
+            raise
+        self.log.end_prints(is_over=not isinstance(outcome, Crashed))
         problems = await self.output.settle()
         if problems and isinstance(outcome, (Done, Rerun)):
             message = "; ".join(problems)
@@ -217,7 +226,11 @@ class TaskRun:
 
     async def call(self, request: CallRequest) -> CallAnswer:
         """A call of the script takes the gate."""
-        return await self.gate.call(request)
+        try:
+            return await self.gate.call(request)
+        except Exception as error:
+            self.log.redactor.log_failure(_log, "a tool call failed outside of its tool", error)
+            return Raised("ToolError", "the call failed inside delf; see the log")
 
     def printed(self, text: str) -> None:
         """The script printed."""
@@ -237,10 +250,10 @@ class TaskRun:
         self.output.take(name, data, is_rows=True)
 
     def take_printed(self) -> str:
-        """What was printed since this was last taken."""
+        """What was printed since this was last taken, without secrets."""
         text = "".join(self.said)
         self.said.clear()
-        return text
+        return self.log.redactor.text(text)
 
 
 async def _close(opening: asyncio.Task[SandboxSession]) -> None:

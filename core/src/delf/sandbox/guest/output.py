@@ -70,7 +70,7 @@ class Printer(io.TextIOBase):
 
     def flush(self) -> None:
         """As scripts ask for it, after every line at times: a frame for each would be many."""
-        if time.monotonic() - self._sent_at > _FLUSH_SECONDS:
+        if monotonic() - self._sent_at > _FLUSH_SECONDS:
             self._pass_on(at_once=True)
 
     def pass_on(self) -> None:

@@ -1,0 +1,275 @@
+"""Which texts are secrets: in settings, models' configurations, options and environments.
+
+Two kinds are told apart. What is declared - a ``SecretStr``, a model's key, a password in a
+URL - is a secret from 6 characters on. What only has a telling name, such as a variable that
+ends in ``_KEY``, is one when it also looks like one (:class:`Guess`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, cast
+from urllib.parse import unquote, unquote_plus, urlsplit
+
+from pydantic import BaseModel, SecretBytes, SecretStr
+
+from delf.config.schema import LLM_FIELDS, AgentConfig
+from delf.config.texts import PREFIX
+from delf.engine.matching import HEAD, is_strong
+from delf.errors import ConfigurationError
+from delf.llm import LLMConfig
+
+_NAME: Final = re.compile(
+    r"(?:(?:KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIAL|CONNECTION_STRING|WEBHOOK)S?"
+    r"|PASSWD|PWD|_PASS|_DSN|_URL|AUTH|COOKIE|SIGNATURE)$",
+    re.IGNORECASE,
+)
+_PASSWORD: Final = re.compile(
+    r"(?:TOKEN|SECRET|PASSWORD|PASSPHRASE|PASSWD|PWD|_PASS|(?:API|ACCESS|PRIVATE|SECRET)_?KEY)$",
+    re.IGNORECASE,
+)
+_FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
+"""Variables of every shell, which hold where it stands."""
+
+_PLACEHOLDERS: Final = frozenset(
+    [
+        "admin",
+        "changeme",
+        "default",
+        "example",
+        "guest",
+        "letmein",
+        "password",
+        "passwd",
+        "postgres",
+        "postgresql",
+        "private",
+        "public",
+        "secret",
+        "testing",
+        "token",
+        "username",
+        "123456",
+        "1234567",
+        "12345678",
+        "123456789",
+    ]
+)
+"""What manuals write where a secret goes. Whoever guesses begins with these, and to take them
+out of texts would only make those unreadable."""
+
+_PLAIN_HEADERS: Final = frozenset(
+    [
+        "accept",
+        "accept-encoding",
+        "accept-language",
+        "anthropic-beta",
+        "anthropic-version",
+        "cache-control",
+        "content-type",
+        "host",
+        "http-referer",
+        "openai-beta",
+        "referer",
+        "user-agent",
+        "x-title",
+    ]
+)
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s\"'<>]+")
+_LOGIN: Final = re.compile(r"://([^:/@\s]*):([^@\s]*)@")  # as SQLAlchemy reads it, with any /
+_PAIR: Final = re.compile(
+    r"(?:^|[?&;#\s])(?:x-amz-|x-goog-)?(?:api|access|auth|client|refresh|id|private|account|security"
+    r"|subscription|shared|sharedaccess|bearer|oauth|session|webhook)?[_\-]?(?:access)?[_\-]?"
+    r"(?:key|token|secret|password|passwd|passphrase|pwd|sig|signature|credential|auth)"
+    r"\s*=\s*([^&;#\s'\"]+)",
+    re.IGNORECASE,
+)
+_HOOK: Final = re.compile(r"hook|/bot\d+:", re.IGNORECASE)
+_LONG_SEGMENT: Final = 20
+
+
+class Guess(str):
+    """A text that may be a secret; it counts when it also looks like one."""
+
+    __slots__ = ()
+
+
+def worth_hiding(secrets: Iterable[str]) -> set[str]:
+    """Those of some texts that count as secrets.
+
+    Args:
+        secrets: Declared ones count from 6 characters on, unless they are words such as
+            ``password``; a :class:`Guess` counts with 16 characters, or 8 of two kinds.
+    """
+    found: set[str] = set()
+    for given in secrets:
+        text = given.strip()
+        if isinstance(given, Guess):
+            is_one = is_strong(text)
+        else:
+            is_one = len(text) >= HEAD and text.lower() not in _PLACEHOLDERS
+        if is_one:
+            found.add(str(text))
+    return found
+
+
+def secrets_of_agent(
+    config: AgentConfig | None,
+    connections: Iterable[object],
+    plugin_options: Mapping[str, Mapping[str, Any]],
+    environ: Mapping[str, str],
+) -> Iterator[str]:
+    """Every secret that an agent was given.
+
+    Args:
+        config: Its configuration.
+        connections: Its tools.
+        plugin_options: Options by plugin name.
+        environ: The environment that it reads.
+    """
+    if config is not None:
+        for name in LLM_FIELDS:
+            model = getattr(config, name)
+            if model is not None:
+                yield from secrets_of_model(model)
+        yield from config.providers.values()
+    for connection in connections:
+        yield from secrets_of_settings(getattr(connection, "settings", None))
+    for name in plugin_options:
+        try:
+            yield from secrets_of_options(plugin_options[name], sure=True)
+        except ConfigurationError:
+            continue  # a variable is missing; who needs the section will be told
+    yield from secrets_of_environ(environ)
+
+
+def secrets_of_model(config: LLMConfig) -> Iterator[str]:
+    """The secrets in a model's configuration: its key, its headers, what its URL holds."""
+    if config.api_key:
+        yield config.api_key
+    yield from secrets_in(config.base_url or "")
+    yield from secrets_of_headers(config.headers or {})
+
+
+def secrets_of_headers(headers: Mapping[str, str]) -> Iterator[str]:
+    """The values of HTTP headers that are sent along, but for those that are no secret."""
+    for name, value in headers.items():
+        if name.lower() not in _PLAIN_HEADERS:
+            yield value
+            yield value.rpartition(" ")[2]  # "Bearer KEY"
+
+
+def secrets_of_settings(settings: Any) -> Iterator[str]:
+    """Every secret field of a connection's settings, and what URLs among the others hold."""
+    match settings:
+        case SecretStr():
+            yield from _declared(settings.get_secret_value())
+        case SecretBytes():
+            yield from _declared(settings.get_secret_value().decode("utf-8", "replace"))
+        case str():
+            yield from secrets_in(settings)
+        case BaseModel():
+            for _, value in settings:
+                yield from secrets_of_settings(value)
+        case Mapping():
+            for value in cast("Mapping[Any, Any]", settings).values():
+                yield from secrets_of_settings(value)
+        case list() | tuple() | set() | frozenset():
+            for value in cast("Collection[Any]", settings):
+                yield from secrets_of_settings(value)
+        case _:
+            pass
+
+
+def secrets_of_environ(environ: Mapping[str, str]) -> Iterator[str]:
+    """The secrets of an environment; those of delf's own variables are declared."""
+    own = {name: value for name, value in environ.items() if name.upper().startswith(PREFIX)}
+    yield from secrets_of_options(own, sure=True)
+    yield from secrets_of_options(environ)
+
+
+def secrets_of_options(options: Mapping[str, Any], *, sure: bool = False) -> Iterator[str]:
+    """Values whose names call them secret, and what URLs hold, of a table or environment.
+
+    Args:
+        options: The values by name; tables and lists in it are looked at, too.
+        sure: These are delf's, so that what is called a password is declared to be one.
+    """
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from secrets_of_options(cast("Mapping[str, Any]", value), sure=sure)
+        elif isinstance(value, (list, tuple)):
+            for item in cast("list[Any]", value):
+                yield from secrets_of_options({name: item}, sure=sure)
+        elif isinstance(value, (SecretStr, SecretBytes)):
+            yield from secrets_of_settings(value)
+        elif isinstance(value, str):
+            named = bool(_NAME.search(name)) and name not in _FOLDERS
+            if named and "://" not in value:
+                is_sure = sure and _PASSWORD.search(name)
+                yield from _declared(value) if is_sure else map(Guess, _declared(value))
+            elif named or "://" in value:
+                yield from secrets_in(value)
+
+
+def _declared(text: str) -> Iterator[str]:
+    """A secret, and those parts of it that turn up alone: a URL's password, a key's lines."""
+    yield text
+    yield from secrets_in(text)
+    lines = text.strip().splitlines()
+    if len(lines) > 1:
+        yield from (Guess(line) for line in lines if not line.startswith("-----"))
+    if text.lstrip().startswith("{"):  # the key file of a service account
+        try:
+            value: Any = json.loads(text)
+        except ValueError:
+            return
+        yield from secrets_of_options(value)
+
+
+def secrets_in(text: str) -> Iterator[str]:
+    """The secrets within URLs and connection strings: logins, keys, addresses of webhooks.
+
+    Args:
+        text: A text with such a thing; any other holds none.
+    """
+    for found in _PAIR.findall(text) if "=" in text else ():
+        yield from _spelt(found)
+    for url in _URL.findall(text):
+        yield from _of_login(url)
+        if _HOOK.search(url):
+            yield from _of_hook(url)
+
+
+def _of_login(url: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(url)
+        user, host = parts.username or "", parts.hostname or ""
+        password = parts.password
+    except ValueError:
+        user, host, password = "", "", None
+    if user and password is None:
+        yield Guess(unquote(user))  # https://TOKEN@host
+    found = _LOGIN.search(url)
+    shown = {user.lower(), unquote(user).lower(), host.lower()}
+    for text in (password, found and found.group(2)):
+        if text and text.lower() not in shown:
+            yield from _spelt(text)
+
+
+def _of_hook(url: str) -> Iterator[str]:
+    """What makes the address of a webhook unknown to others."""
+    path = url.partition("://")[2].partition("?")[0].partition("#")[0].partition("/")[2]
+    for part in re.split("[/:]", path):
+        has_digit = any(map(str.isdigit, part)) and not part.isdigit()
+        if has_digit or len(part) >= _LONG_SEGMENT:
+            yield from _spelt(part)
+
+
+def _spelt(text: str) -> Iterator[str]:
+    """What stands in a URL, and what it means."""
+    yield text
+    yield unquote(text)
+    yield unquote_plus(text)

@@ -1,0 +1,115 @@
+"""What counts as a secret in URLs, connection strings, options and environments."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pydantic import SecretBytes, SecretStr
+
+from delf import LLMConfig
+from delf.engine.known_secrets import (
+    secrets_in,
+    secrets_of_agent,
+    secrets_of_environ,
+    secrets_of_model,
+    secrets_of_options,
+    secrets_of_settings,
+    worth_hiding,
+)
+from delf.engine.redaction import REDACTED, Redactor
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("postgresql://u:pa55-w0rd@h/d", {"pa55-w0rd"}),
+        ("postgresql+psycopg://u:pa%2F55-w0rd@h/d", {"pa%2F55-w0rd", "pa/55-w0rd"}),
+        ("postgresql://u:pa/55-w0rd@h/d", {"pa/55-w0rd"}),
+        ("redis://:hunter2@h:6379/0", {"hunter2"}),
+        ("https://ghp_0123456789abcdef@github.test/a.git", {"ghp_0123456789abcdef"}),
+        ("https://api.test/v1?key=AIza-12-bc&page=2", {"AIza-12-bc"}),
+        ("https://api.test/v1?page=2&access_token=ab%3D12cd", {"ab%3D12cd", "ab=12cd"}),
+        ("https://x.blob.test/a?sv=2024&sig=q%2Fw1e2r3", {"q%2Fw1e2r3", "q/w1e2r3"}),
+        ("https://x.test/?X-Amz-Signature=0a1b2c3d4e&X-Amz-Date=20240101", {"0a1b2c3d4e"}),
+        ("https://x.test/cb#access_token=tok-9f8e7d", {"tok-9f8e7d"}),
+        ("https://hooks.slack.test/services/T0AB12/B0CD34/x9y8z7w6v5", {"T0AB12", "B0CD34", "x9y8z7w6v5"}),
+        ("https://discord.test/api/webhooks/123456/aB-c_dEfGhIjKlMnOpQrStUv", {"aB-c_dEfGhIjKlMnOpQrStUv"}),
+        ("https://api.telegram.test/bot123:AAE-x1y2z3/send", {"AAE-x1y2z3", "bot123"}),
+        ("host=h user=u password=hunter2 dbname=d", {"hunter2"}),
+        ("Server=h;Database=d;Uid=u;Pwd=hunter2;", {"hunter2"}),
+        ("Endpoint=sb://h/;SharedAccessKey=a1b2c3d4=;", {"a1b2c3d4="}),
+        ("AccountName=n;AccountKey=zz99yy88==;", {"zz99yy88=="}),
+    ],
+)  # fmt: skip
+def test_within_a_text(text: str, hidden: set[str]) -> None:
+    assert worth_hiding(secrets_in(text)) == hidden
+    assert not any(each in Redactor(secrets_in(text)).text(f"failed: {text}") for each in hidden)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://postgres:postgres@localhost:5432/postgres",
+        "https://api.test/v1?page=2&sort_key=created_at",
+        "https://api.test/services/T0AB12/items/12345678",
+        "sqlite:////home/ada/shop.db",
+        "https://user@host.test/",
+        "mailto:ada@example.org",
+        "http://[::1",
+    ],
+)
+def test_what_is_none(text: str) -> None:
+    assert not worth_hiding(secrets_in(text))
+
+
+def test_a_declared_secret_counts_however_plain() -> None:
+    for secret in ("hunter2", "correcthorse", "86753098"):
+        assert worth_hiding(secrets_of_settings(SecretStr(secret))) == {secret}
+        assert worth_hiding(secrets_of_settings(SecretBytes(secret.encode()))) == {secret}
+        assert worth_hiding(secrets_of_model(LLMConfig("m", api_key=secret))) == {secret}
+        assert not worth_hiding(secrets_of_environ({"API_KEY": secret}))
+        assert worth_hiding(secrets_of_environ({"DELF_SHOP_TOKEN": secret})) == {secret}
+        assert worth_hiding(secrets_of_options({"password": secret}, sure=True)) == {secret}
+
+
+def test_plain_settings_with_a_url() -> None:
+    found = worth_hiding(
+        secrets_of_settings({"url": "https://h.test/?api_key=a1b2c3", "n": "plain"})
+    )
+    assert found == {"a1b2c3"}
+
+
+def test_a_model_s_url_and_headers() -> None:
+    model = LLMConfig(
+        "m",
+        base_url="https://u:pa55-w0rd@h.test/v1?key=a1-b2-c3",
+        headers={"Content-Type": "application/json", "X-Team": "Bearer team-1-key"},
+    )
+    found = worth_hiding(secrets_of_model(model))
+    assert found == {"pa55-w0rd", "a1-b2-c3", "Bearer team-1-key", "team-1-key"}
+
+
+def test_a_key_file() -> None:
+    pem = "-----BEGIN KEY-----\nMIIabcdef0123456789\nxyzXYZ0123456789abc\n-----END KEY-----\n"
+    file = json.dumps(
+        {"client_email": "a@b.test", "private_key": pem, "token_uri": "https://t.test"}
+    )
+    clean = Redactor(secrets_of_settings(SecretStr(file))).text
+    for form in (file, pem.strip(), json.dumps(pem.strip())):
+        assert "MIIabc" not in clean(f"it is {form}")
+    assert clean("line MIIabcdef0123456789") == f"line {REDACTED}"
+    assert clean("a@b.test") == "a@b.test"
+
+
+def test_a_section_that_cannot_be_read_hides_nothing_else() -> None:
+    from delf.errors import EnvironmentKeyError
+
+    class Sections(dict[str, dict[str, str]]):
+        def __getitem__(self, name: str) -> dict[str, str]:
+            if name == "broken":
+                raise EnvironmentKeyError("X is not set", variable="X")
+            return super().__getitem__(name)
+
+    options = Sections(broken={}, good={"token": "hunter2"})
+    assert worth_hiding(secrets_of_agent(None, (), options, {})) == {"hunter2"}
