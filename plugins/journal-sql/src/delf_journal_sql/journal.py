@@ -282,14 +282,17 @@ class SqlJournal:
                 lambda c, some=some: store.remove_tasks(c, some, self._database.now(c))
             )
         await self._write(lambda c: store.forget_dead_owners(c, self._database.now(c)))
-        await self._in_thread(self._database.reclaim)
+        await self._reclaim()
         gone = frozenset(removed)
         events = sum(task.events for task in chosen if task.task_id in gone)
         return Pruned(tasks=tuple(removed), events=events)
 
     def conversations(self, namespace: str) -> SqlConversations:
         """The conversations of a namespace, kept beside the events."""
-        return SqlConversations(namespace, self._read, self._write)
+        return SqlConversations(namespace, self._read, self._write, self._reclaim)
+
+    async def _reclaim(self) -> None:
+        await self._in_thread(self._database.reclaim)
 
     # -- threads ------------------------------------------------------------------------
 
