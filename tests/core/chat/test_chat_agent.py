@@ -302,7 +302,6 @@ class TestWhatIsShown:
         assert says in response.error
         assert scripted_model.requests == []
 
-
     async def test_transforms_that_wait_hold_nothing_up(self, make_agent, scripted_model):
         go_on, waiting = threading.Event(), threading.Semaphore(0)
 

@@ -83,9 +83,10 @@ async def transformed(
 
 
 def _listed(result: Any, name: str) -> list[Any]:
+    kind = type(result).__name__
     if not isinstance(result, Iterable) or isinstance(result, (str, bytes, Mapping)):
         raise ConfigurationError(
-            f"history_transform {name} returned {type(result).__name__}, not a list of messages"
+            f"history_transform {name} returned {kind}, not a list of messages"
         )
     return list(cast("Iterable[Any]", result))
 
