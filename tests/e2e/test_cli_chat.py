@@ -267,7 +267,7 @@ class TestCommands:
         assert re.search(r"\* b .* 2 messages  two\n  a ", shown)
         chat.then("/open a", "conversation a, 2 messages")
         chat.then("/forget", "forgotten")
-        chat.then("/history", "nothing was said yet")
+        chat.then(f"/history {'9' * 5000}", "nothing was said yet")
         chat.then("/open z", "there is no conversation 'z'")
         chat.then("/open a", "there is no conversation 'a'")
         assert chat.leave() == 0
@@ -429,8 +429,10 @@ class TestPipes:
         assert "nothing of this task is kept" in done.stderr
         assert "assistant: first\n" in done.stderr
         wanted = chat("one\n", "print('first')", env=env)
-        assert (wanted.returncode, wanted.stdout) == (2, "")
-        assert "cannot be opened" in wanted.stderr
+        last = chat("one\n", "print('first')", flags=("--last",), env=env)
+        for done in (wanted, last):
+            assert (done.returncode, done.stdout) == (2, "")
+            assert "cannot be opened" in done.stderr
 
     def test_no_standard_input_at_all(self, here):
         llm = write_recording(here / "answers.jsonl")

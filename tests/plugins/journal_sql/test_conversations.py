@@ -18,6 +18,7 @@ from delf.protocols.conversation import ChatMessage, SupportsConversations
 from delf.testing import ConversationContract
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.database import open_database
+from delf_journal_sql.errors import ConnectionLostError, JournalError
 from delf_journal_sql.postgresql import PostgresConnection
 from delf_journal_sql.schema import MIGRATIONS, migrate
 from delf_journal_sql.settings import JournalSettings
@@ -86,6 +87,33 @@ async def test_one_in_which_somebody_speaks_meanwhile_is_not_forgotten(journal_u
     gate.set()
     assert await work == []
     assert [m.content for m in (await store.load("c")).messages] == ["x", "again"]
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["after", "before"])
+async def test_what_is_kept_when_the_connection_breaks_is_kept_once(
+    journal_url, open_journal, monkeypatch, kept
+):
+    store = open_journal(journal_url).conversations("a")
+    other = open_journal(journal_url).conversations("a")
+    await store.append("c", [user("first")])
+    kind = SqliteConnection if "postgresql" not in journal_url else PostgresConnection
+    commit, broken = kind.commit, []
+
+    def break_once(self):
+        if broken:
+            commit(self)
+            return
+        broken.append(self)
+        if kept:
+            commit(self)
+        raise ConnectionLostError(JournalError("the connection broke"))
+
+    monkeypatch.setattr(kind, "commit", break_once)
+    assert await store.append("c", [user("ask"), user("answer")]) == 3
+    assert broken
+    await other.append("c", [user("ask")])
+    texts = [message.content for message in (await store.load("c")).messages]
+    assert texts == ["first", "ask", "answer", "ask"]
 
 
 async def test_no_text_is_refused(journal_url, open_journal):

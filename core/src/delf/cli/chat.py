@@ -100,7 +100,7 @@ def _talk(state: State, options: Options, *, last: bool) -> bool:
     reader = open_reader(COMMANDS, history_file())
 
     async def main() -> bool:
-        async with await setup.start(made) as agent:
+        async with await setup.start(made, must_keep=last) as agent:
             if last and agent.chat is not None:
                 found = await agent.chat.aconversations(1)
                 if found:

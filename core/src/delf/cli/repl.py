@@ -120,6 +120,8 @@ class Repl:
             own = asyncio.current_task()
             if own is not None and own.cancelling():
                 raise
+            if not self._reader.interactive:
+                self._tally.failed += 1
             self._say(live, lambda: errors.say("", "stopped"))
         except DelfError as error:
             failure = error

@@ -196,15 +196,19 @@ class Setup:
         # What happens is told by the command, which knows the terminal, and not by the agent.
         return Agent(tools=tools, host=self.host, project=self.project, verbose=False, **more)
 
-    async def start(self, agent: Agent) -> Agent:
+    async def start(self, agent: Agent, *, must_keep: bool = False) -> Agent:
         """The agent, started; one without a journal if the default one cannot be written.
 
-        Its chat lives in memory, then, unless a certain kept conversation is wanted.
+        Its chat lives in memory, then.
+
+        Args:
+            agent: The agent.
+            must_keep: There is no use in one without a journal.
         """
         try:
             await agent.astart()
         except JournalUnavailableError as error:
-            if self.journal_was_chosen or self.options.conversation is not None:
+            if must_keep or self.journal_was_chosen or self.options.conversation is not None:
                 raise
             errors.say("warning", f"nothing of this task is kept: {error.message}")
         else:

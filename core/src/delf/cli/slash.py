@@ -173,7 +173,8 @@ class _Session:
         if rest:
             if not rest.isdecimal():
                 raise DelfError(f"{rest!r} is no number of messages", hint="/history 4")
-            messages = messages[-int(rest) :] if int(rest) else ()
+            count = int(rest) if len(rest) < 10 else len(messages)
+            messages = messages[-count:] if count else ()
         if state.summary:
             self.screen.line(f"summary: {state.summary}", "dim")
         for message in messages:

@@ -56,7 +56,19 @@ class SqlConversations:
             JournalError: When they cannot be written.
         """
         some = tuple(messages)
-        return await self._write(lambda c: _append(c, self._namespace, conversation, some))
+        seen: int | None = None
+
+        def write(connection: Connection) -> int:
+            nonlocal seen
+            if seen is not None:  # a connection was lost, maybe after this was kept
+                done = _position_of(connection, self._namespace, conversation, seen, some)
+                if done is not None:
+                    return done
+            head = _head(connection, self._namespace, conversation)
+            seen = 0 if head is None else head[1]
+            return _append(connection, self._namespace, conversation, head, some)
+
+        return await self._write(write)
 
     async def load(self, conversation: str, limit: int | None = None) -> ConversationState:
         """A conversation; an empty one when there is none.
@@ -220,10 +232,33 @@ def _load(
     return ConversationState(messages=messages, summary=summary, summarized=summarized, last=last)
 
 
-def _append(
-    connection: Connection, namespace: str, name: str, messages: Sequence[ChatMessage]
-) -> int:
+def _position_of(
+    connection: Connection, namespace: str, name: str, after: int, messages: Sequence[ChatMessage]
+) -> int | None:
+    """Where the last of some messages is, if they stand next to each other after a position."""
     head = _head(connection, namespace, name)
+    if head is None or not messages:
+        return None
+    rows = connection.execute(
+        f"SELECT {_MESSAGE} FROM delf_messages "  # noqa: S608 - own names
+        "WHERE conversation = :key AND seq > :after ORDER BY seq",
+        {"key": head[0], "after": after},
+    )
+    wanted = [(_storable(m.content), m.at, m.task_id) for m in messages]
+    there = [(content, at, task_id) for _, _, content, at, task_id in rows]
+    for start in range(len(there) - len(wanted) + 1):
+        if there[start : start + len(wanted)] == wanted:
+            return int(rows[start + len(wanted) - 1][0])
+    return None
+
+
+def _append(
+    connection: Connection,
+    namespace: str,
+    name: str,
+    head: tuple[int, int, int, str | None] | None,
+    messages: Sequence[ChatMessage],
+) -> int:
     if not messages:
         return head[1] if head is not None else 0
     if head is None:
