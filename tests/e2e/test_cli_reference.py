@@ -145,7 +145,8 @@ OF_APPROVALS = {
     f"delf approvals {name}" for name in ("list", "show", "approve", "reject", "edit", "settle")
 }
 OF_THE_REST = {
-    *("delf demo", "delf chat", "delf doctor", "finding", "delf inspect", "method", "setting"),
+    *("delf chat", "delf chat list", "delf chat delete", "delf chat prune"),
+    *("delf demo", "delf doctor", "finding", "delf inspect", "method", "setting"),
     *("delf plugins", "delf plugins list", "delf plugins new"),
 }
 
@@ -276,8 +277,19 @@ def _config(here: Path, llm: str) -> Path:
 
 def test_json_of_conversations_and_of_the_demo(here):
     llm = write_recording(here / "chat.jsonl", "print('hello')")
-    assert delf("chat", "--llm", llm, cwd=here, stdin="Say hello\n").returncode == 0
-    checked("delf chat", written(here, "chat", "--list", "--json"))
+    done = delf("chat", "--llm", llm, "--json", cwd=here, stdin="Say hello\nAnd again\n")
+    assert done.returncode == 1, "the recording has one answer"
+    turns = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [turn["status"] for turn in turns] == [True, False]
+    checked("delf chat", turns)
+    checked("trace", [turn["trace"] for turn in turns])
+    listed = written(here, "chat", "list", "--json")
+    checked("delf chat list", listed)
+    checked("delf chat prune", [written(here, "chat", "prune", "--json")])
+    name = listed[0]["conversation"]
+    deleted = written(here, "chat", "delete", name, "--json")
+    checked("delf chat delete", [deleted])
+    assert (deleted["conversations"], deleted["messages"]) == ([name], 4)
     lines = delf("demo", "--recorded", "--approve", "all", "--json", cwd=here).stdout.splitlines()
     assert len(lines) == 2
     checked("delf demo", map(json.loads, lines))

@@ -82,6 +82,9 @@ class TestMessages:
             chat.append("user", 3)
         assert len(chat) == 0
 
+    def test_halves_of_characters_are_replaced(self):
+        assert filled("a\ud800b")[0].content == "a?b"
+
     def test_the_window_is_what_is_seen(self):
         chat = filled(*"abcdef", history_window=2)
         assert [message.content for message in chat] == ["e", "f"]
@@ -120,6 +123,41 @@ class TestConversations:
         chat.switch("default")
         assert chat.messages == [{"role": "user", "content": "a"}]
         assert chat.conversation_id == "default"
+
+    def test_another_one_is_cleared_by_its_id(self):
+        chat = filled("a")
+        chat.switch("other")
+        chat.append("user", "b")
+        chat.clear("default")
+        assert [r.conversation for r in chat.conversations()] == ["other"]
+
+    def test_old_ones_are_forgotten(self):
+        chat = filled("a")
+        chat.switch("new")
+        chat.append("user", "b")
+        assert chat.prune(older_than=60) == []
+        assert [r.conversation for r in chat.prune(keep=1, dry_run=True)] == ["default"]
+        assert [r.conversation for r in chat.prune(keep=1)] == ["default"]
+        assert [r.conversation for r in chat.prune(older_than=0)] == ["new"]
+        assert len(chat) == 0
+
+    async def test_what_is_left_of_a_forgotten_one_goes_a_day_later(self, monkeypatch):
+        from delf.chat import memory
+
+        store = memory.MemoryConversations()
+        await store.append("a", [ChatMessage(role="user", content="x", at=1.0)])
+        await store.prune(2.0)
+        assert (await store.load("a")).last == 1
+        monkeypatch.setattr(memory, "_REMEMBERED_SECONDS", -1.0)
+        await store.prune(2.0)
+        assert (await store.load("a")).last == 0
+
+    @pytest.mark.parametrize("name", ["\ud800", "a\x00", "x" * 251, 3])
+    def test_a_name_that_no_database_takes(self, name):
+        chat = Chat()
+        for use in (chat.switch, chat.here, chat.clear):
+            with pytest.raises(ConfigurationError, match="conversation_id must"):
+                use(name)
 
 
 class TestOptions:

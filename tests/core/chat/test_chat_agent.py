@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 
 import pytest
 
@@ -185,6 +187,34 @@ class TestTurns:
             key in text or password in text for text in (*scripted_model.prompts, str(chat.summary))
         )
 
+    async def test_a_resumed_task_is_added_once_even_if_it_was_summarised(self, delf_host):
+        chat = Chat(keep=0)
+        store = chat.store()
+        await chat.here().keep("do it", "done", "task_1", again=False)
+        await store.append("default", [ChatMessage(role="user", content="x")])
+        await store.summarize("default", "It was done.", 1, instead_of=0)
+        await chat.here().keep("do it", "done", "task_1", again=True)
+        assert [message.content for message in chat] == ["done", "x"]
+
+    def test_a_text_that_cannot_be_sent_spoils_no_later_task(self, make_agent, scripted_model):
+        chat = Chat()
+        scripted_model.writes("print('a' + chr(0xD800))", "print(1)")
+        agent = make_agent(chat)
+        agent.run("say \udc00 it")
+        assert agent.run("go on").status
+        texts = conversation_of(scripted_model.requests[1])
+        assert texts[0] == "say ? it"
+        assert all(text.encode() for text in texts)
+
+    def test_an_empty_answer_is_told_as_such(self, make_agent, scripted_model):
+        chat = Chat()
+        scripted_model.writes("x = 1", "print(1)")
+        agent = make_agent(chat)
+        agent.run("be quiet")
+        agent.run("go on")
+        assert conversation_of(scripted_model.requests[1]) == ["be quiet", "(nothing)"]
+        assert chat[1].content == ""
+
     async def test_a_resumed_task_is_added_once(self):
         chat = Chat()
         await chat.here().keep("do it", "done", "task_1", again=False)
@@ -195,6 +225,14 @@ class TestTurns:
     def test_a_chat_must_be_one(self, make_agent):
         with pytest.raises(ConfigurationError, match="chat is a bool"):
             make_agent(True)
+
+
+async def given_up(messages):
+    raise asyncio.CancelledError
+
+
+async def pieces(messages):
+    yield messages
 
 
 class TestWhatIsShown:
@@ -213,6 +251,17 @@ class TestWhatIsShown:
         scripted_model.writes("print(1)")
         make_agent(chat).run("go on")
         assert roles(scripted_model.requests[0]) == ["system", "user", "assistant", "user"]
+
+    def test_a_user_speaks_before_the_assistant_also_after_the_system(
+        self, make_agent, scripted_model
+    ):
+        chat = Chat()
+        chat.append("system", "Be brief.")
+        chat.append("assistant", "Yes.")
+        scripted_model.writes("print(1)")
+        make_agent(chat).run("go on")
+        shown = roles(scripted_model.requests[0])
+        assert shown == ["system", "system", "user", "assistant", "user"]
 
     def test_one_speaker_twice_becomes_one_message(self, make_agent, scripted_model):
         chat = Chat()
@@ -249,6 +298,13 @@ class TestWhatIsShown:
             (lambda messages: "text", "returned str"),
             (lambda messages: [3], "returned a int"),
             (lambda messages: [{"role": "bot", "content": ""}], "no role 'bot'"),
+            (lambda messages: [ChatMessage(role="tool", content="")], "no role 'tool'"),
+            (lambda messages: [ChatMessage(role="user", content=None)], "is text, not NoneType"),
+            (lambda messages: (1 / 0 for _ in messages), "failed: ZeroDivisionError"),
+            (lambda messages: next(iter(())), "failed: RuntimeError: StopIteration"),
+            (lambda messages: sys.exit(3), "failed: RuntimeError: SystemExit(3)"),
+            (given_up, "failed: CancelledError"),
+            (pieces, "returned async_generator"),
         ],
     )
     def test_a_transform_that_fails_shows_nothing(
@@ -259,6 +315,23 @@ class TestWhatIsShown:
         response = make_agent(chat).run("go on")
         assert says in response.error
         assert scripted_model.requests == []
+
+    async def test_transforms_that_wait_hold_nothing_up(self, make_agent, scripted_model):
+        go_on, waiting = threading.Event(), threading.Semaphore(0)
+
+        def slow(messages):
+            waiting.release()
+            go_on.wait(20)
+            return messages
+
+        scripted_model.default = "```python\nprint(1)\n```"
+        async with make_agent(Chat(history_transform=slow), max_tasks=60) as agent:
+            work = [asyncio.create_task(agent.arun("x")) for _ in range(40)]
+            for _ in work:
+                await asyncio.to_thread(waiting.acquire, timeout=20)
+            assert await asyncio.to_thread(lambda: "a thread is free") == "a thread is free"
+            go_on.set()
+            assert all(response.status for response in await asyncio.gather(*work))
 
 
 class TestSummaries:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from delf.protocols.conversation import ChatMessage, SupportsConversations
 from delf.testing import ConversationContract
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.database import open_database
+from delf_journal_sql.errors import ConnectionLostError, JournalError
+from delf_journal_sql.postgresql import PostgresConnection
 from delf_journal_sql.schema import MIGRATIONS, migrate
 from delf_journal_sql.settings import JournalSettings
 from delf_journal_sql.sqlite import SqliteConnection
@@ -46,6 +49,71 @@ async def test_they_are_there_after_closing(journal_url, open_journal):
     await journal.aclose()
     assert (await journal.conversations("a").load("c")).last == 1
     assert (await open_journal(journal_url).conversations("a").load("c")).last == 1
+
+
+async def test_what_is_left_of_a_forgotten_one_goes_a_day_later(
+    journal_url, open_journal, monkeypatch
+):
+    from delf_journal_sql import conversations
+
+    journal = open_journal(journal_url)
+    store, other = journal.conversations("a"), journal.conversations("b")
+    for one in (store, other):
+        await one.append("c", [ChatMessage(role="user", content="x", at=1.0)])
+    await store.prune(2.0)
+    assert ((await store.load("c")).last, (await other.load("c")).uncovered) == (1, 1)
+    monkeypatch.setattr(conversations, "_REMEMBERED_SECONDS", -60.0)
+    await store.prune(2.0)
+    assert ((await store.load("c")).last, (await other.load("c")).uncovered) == (0, 1)
+
+
+async def test_one_in_which_somebody_speaks_meanwhile_is_not_forgotten(journal_url, open_journal):
+    store = open_journal(journal_url).conversations("a")
+    gate, begun = threading.Event(), threading.Event()
+    read = store._read
+
+    async def read_then_wait(function):  # a prune that has chosen, and comes to act later
+        found = await read(function)
+        begun.set()
+        await asyncio.to_thread(gate.wait, 20)
+        return found
+
+    await store.append("c", [ChatMessage(role="user", content="x", at=1.0)])
+    store._read = read_then_wait
+    work = asyncio.create_task(store.prune(2.0))
+    await asyncio.to_thread(begun.wait, 20)
+    store._read = read
+    await store.append("c", [user("again")])
+    gate.set()
+    assert await work == []
+    assert [m.content for m in (await store.load("c")).messages] == ["x", "again"]
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["after", "before"])
+async def test_what_is_kept_when_the_connection_breaks_is_kept_once(
+    journal_url, open_journal, monkeypatch, kept
+):
+    store = open_journal(journal_url).conversations("a")
+    other = open_journal(journal_url).conversations("a")
+    await store.append("c", [user("first")])
+    kind = SqliteConnection if "postgresql" not in journal_url else PostgresConnection
+    commit, broken = kind.commit, []
+
+    def break_once(self):
+        if broken:
+            commit(self)
+            return
+        broken.append(self)
+        if kept:
+            commit(self)
+        raise ConnectionLostError(JournalError("the connection broke"))
+
+    monkeypatch.setattr(kind, "commit", break_once)
+    assert await store.append("c", [user("ask"), user("answer")]) == 3
+    assert broken
+    await other.append("c", [user("ask")])
+    texts = [message.content for message in (await store.load("c")).messages]
+    assert texts == ["first", "ask", "answer", "ask"]
 
 
 async def test_no_text_is_refused(journal_url, open_journal):
@@ -208,27 +276,32 @@ def test_a_conversation_that_cannot_be_read_fails_the_task(make_agent, scripted_
 
 @contextmanager
 def counting(monkeypatch) -> Iterator[list[int]]:
-    """The rows that each statement on SQLite returns, for statements about conversations."""
+    """The rows that each statement returns, for statements about conversations."""
     rows: list[int] = []
-    execute = SqliteConnection.execute
 
-    def counted(self, sql, parameters=None):
-        found = execute(self, sql, parameters)
-        if "delf_messages" in sql or "delf_conversations" in sql:
-            rows.append(len(found))
-        return found
+    def count(kind):
+        execute = kind.execute
+
+        def counted(self, sql, parameters=None):
+            found = execute(self, sql, parameters)
+            if "delf_messages" in sql or "delf_conversations" in sql:
+                rows.append(len(found))
+            return found
+
+        patch.setattr(kind, "execute", counted)
 
     with monkeypatch.context() as patch:
-        patch.setattr(SqliteConnection, "execute", counted)
+        count(SqliteConnection)
+        count(PostgresConnection)
         yield rows
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("options", [{"summarize": False}, {"keep": 10}], ids=["plain", "summary"])
 async def test_two_hundred_turns_cost_the_same_each(
-    make_agent, scripted_model, sqlite_place, monkeypatch, options
+    make_agent, scripted_model, journal_url, monkeypatch, options
 ):
-    chat = Chat(persist=True, path=sqlite_place, history_window=20, **options)
+    chat = Chat(persist=True, path=journal_url, history_window=20, **options)
 
     def answer(request):
         if request.purpose == "summarize":

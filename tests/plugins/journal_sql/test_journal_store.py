@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -17,6 +20,19 @@ from delf_journal_sql import SqlJournal, owners, schema
 from delf_journal_sql.database import open_database
 from delf_journal_sql.errors import JournalConflictError, JournalError, JournalSetupError
 from delf_journal_sql.settings import JournalSettings
+from delf_journal_sql.writer import Call
+
+READER = """
+import asyncio, sys
+from delf_journal_sql import SqlJournal
+
+async def main():
+    journal = SqlJournal(sys.argv[1])
+    print(len(await journal.read("t")))
+    await journal.aclose()
+
+asyncio.run(main())
+"""
 
 
 def started(task_id, at=1.0, task="do it"):
@@ -325,6 +341,57 @@ class TestOpening:
         for place in (tmp_path, tmp_path / "file" / "journal.db"):
             with pytest.raises(JournalSetupError, match="cannot be opened"):
                 await open_journal(str(place)).find()
+
+    async def test_a_file_that_may_only_be_read(self, sqlite_place, open_journal, monkeypatch):
+        journal = open_journal(sqlite_place)
+        await journal.append(started("t"))
+        await journal.aclose()
+        monkeypatch.setattr(os, "access", lambda *_: False)  # the test's user may be root
+        with pytest.raises(JournalSetupError, match="cannot be opened: it cannot be read and"):
+            await journal.find()
+
+    async def test_a_full_disk(self, sqlite_place, open_journal):
+        journal = open_journal(sqlite_place)
+        await journal.append(started("t"))
+        with journal._database.reader() as connection:  # as many pages as there are, and no more
+            size = connection.execute("PRAGMA page_count")[0][0]
+        call = Call(lambda c: c.execute(f"PRAGMA max_page_count = {size + 1}"), write=False)
+        journal._put(call)
+        with pytest.raises(JournalError, match=r"the disk of the journal .* is full") as caught:
+            for seq in range(2, 100):
+                await journal.append(printed("t", seq, "x" * 4000))
+        assert "make some room" in caught.value.hint
+        kept = [event.seq for event in await journal.read("t")]
+        assert kept == list(range(1, len(kept) + 1))
+        journal._put(Call(lambda c: c.execute("PRAGMA max_page_count = 100000"), write=False))
+        await journal.append(printed("t", len(kept) + 1))
+
+    @pytest.mark.parametrize("version", ["'x'", "NULL"])
+    async def test_a_version_that_is_none(self, sqlite_place, open_journal, version):
+        journal = open_journal(sqlite_place)
+        await journal.append(started("t"))
+        await journal.aclose()
+        with contextlib.closing(sqlite3.connect(sqlite_place, isolation_level=None)) as raw:
+            raw.execute("DROP TABLE delf_schema_version")
+            raw.execute("CREATE TABLE delf_schema_version (version)")
+            raw.execute(f"INSERT INTO delf_schema_version VALUES ({version})")
+        with pytest.raises(JournalSetupError, match="does not say its version"):
+            await journal.find()
+
+    async def test_another_one_on_the_same_file_does_not_cost_it_its_log(
+        self, sqlite_place, open_journal
+    ):
+        journal = open_journal(sqlite_place)
+        await journal.append(started("t"))
+        for _ in range(2):  # as an agent and its chat do
+            other = open_journal(sqlite_place)
+            await other.find()
+            await other.aclose()
+        read = [sys.executable, "-c", READER, sqlite_place]
+        assert await asyncio.to_thread(subprocess.check_output, read, text=True) == "1\n"
+        assert Path(f"{sqlite_place}-wal").exists(), "the other process took it away"
+        await journal.append(printed("t", 2))
+        assert await asyncio.to_thread(subprocess.check_output, read, text=True) == "2\n"
 
     async def test_a_locked_file(self, sqlite_place, open_journal):
         journal = open_journal(sqlite_place, lock_timeout=0.05)

@@ -9,18 +9,25 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 
+from delf.chat.checks import check_count, check_name
 from delf.chat.history import Transform, make_message
 from delf.chat.memory import MemoryConversations
 from delf.chat.place import Surroundings, ask_alone, open_journal
 from delf.chat.summary import Ask, fold
 from delf.chat.turn import ChatTurns
-from delf.errors import ConfigurationError, ConversationCompressionError, DelfError
+from delf.errors import (
+    ConfigurationError,
+    ConversationCompressionError,
+    DelfError,
+    PluginError,
+)
 from delf.llm import LLMConfig, as_llm_config
 from delf.protocols.conversation import (
     ChatMessage,
     ConversationRecord,
     ConversationState,
     ConversationStore,
+    SupportsRetention,
 )
 from delf.sync import LoopThread, call, finish
 
@@ -76,9 +83,9 @@ class Chat:
         history_transform: Transform | None = None,
         conversation_id: str = _DEFAULT,
     ) -> None:
-        self.keep = _count("keep", keep, 0)
+        self.keep = check_count("keep", keep, 0)
         self.history_window = (
-            None if history_window is None else _count("history_window", history_window, 1)
+            None if history_window is None else check_count("history_window", history_window, 1)
         )
         if path is not None and not persist:
             raise ConfigurationError(
@@ -89,10 +96,10 @@ class Chat:
         self.summarize = summarize
         self.persist = persist
         self.path = None if path is None else str(path)
-        self.namespace = _name("namespace", namespace)
+        self.namespace = check_name("namespace", namespace)
         self.summarizer_llm = None if summarizer_llm is None else as_llm_config(summarizer_llm)
         self.history_transform = history_transform
-        self._conversation = _name("conversation_id", conversation_id)
+        self._conversation = check_name("conversation_id", conversation_id)
         self._lock = threading.Lock()
         self._surroundings = Surroundings()
         self._journal: SupportsConversations | None = None
@@ -115,7 +122,7 @@ class Chat:
 
         Tasks that were handed in before stay with theirs.
         """
-        self._conversation = _name("conversation_id", conversation_id)
+        self._conversation = check_name("conversation_id", conversation_id)
         self.changed()
 
     def conversations(self, limit: int = 100) -> Sequence[ConversationRecord]:
@@ -146,14 +153,45 @@ class Chat:
         await self.store().append(self._conversation, [message])
         self.changed()
 
-    def clear(self) -> None:
-        """Forget all messages of this conversation, and its summary."""
-        self._wait(self.aclear())
+    def clear(self, conversation_id: str | None = None) -> None:
+        """Forget all messages of this conversation, or of another one, and its summary."""
+        self._wait(self.aclear(conversation_id))
 
-    async def aclear(self) -> None:
-        """Forget all messages of this conversation, and its summary."""
-        await self.store().clear(self._conversation)
+    async def aclear(self, conversation_id: str | None = None) -> None:
+        """Forget all messages of this conversation, or of another one, and its summary."""
+        await self.store().clear(self.here(conversation_id).conversation_id)
         self.changed()
+
+    def prune(
+        self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False
+    ) -> Sequence[ConversationRecord]:
+        """Forget old conversations of the namespace.
+
+        Args:
+            older_than: Only those in which nothing was said for so many seconds.
+            keep: How many of the newest stay in any case.
+            dry_run: Only say which.
+
+        Returns:
+            Those that were forgotten, the oldest first.
+
+        Raises:
+            PluginError: When the journal that keeps them cannot do that.
+        """
+        return self._wait(self.aprune(older_than, keep, dry_run=dry_run))
+
+    async def aprune(
+        self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False
+    ) -> Sequence[ConversationRecord]:
+        """Forget old conversations of the namespace."""
+        store = self.store()
+        if not isinstance(store, SupportsRetention):
+            raise PluginError(f"{type(store).__name__} cannot forget old conversations; upgrade it")
+        before = None if older_than is None else time.time() - older_than
+        try:
+            return await store.prune(before, check_count("keep", keep, 0), dry_run=dry_run)
+        finally:
+            self.changed()
 
     def by_role(self, role: str) -> list[ChatMessage]:
         """The messages of a role."""
@@ -262,7 +300,7 @@ class Chat:
         """A conversation as a task continues it; the present one when no id is given."""
         if conversation_id is None:
             return ChatTurns(self, self._conversation)
-        return ChatTurns(self, _name("conversation_id", conversation_id))
+        return ChatTurns(self, check_name("conversation_id", conversation_id))
 
     def store(self) -> ConversationStore:
         """Where the conversations are.
@@ -341,15 +379,3 @@ class Chat:
                 self._end = weakref.finalize(self, self._thread.stop)
             loop = self._thread.loop
         return call(work, loop)
-
-
-def _count(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigurationError(f"Chat: {name} must be a whole number from {least}, not {value!r}")
-    return value
-
-
-def _name(what: str, value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ConfigurationError(f"Chat: {what} must be a text that is not empty, not {value!r}")
-    return value

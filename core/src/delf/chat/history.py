@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast, get_args
 
+from delf.engine.callback import in_own_thread
 from delf.errors import ConfigurationError, DelfError
 from delf.messages import Message, Role, TextPart, user
 from delf.protocols.conversation import ChatMessage
@@ -17,10 +18,12 @@ Transform = Callable[[list[ChatMessage]], Any]
 ROLES: Final[tuple[str, ...]] = get_args(Role)
 _LONGEST: Final = 8_000
 _GAP: Final = "(What was said before is left out.)"
+_EMPTY: Final = "(nothing)"
+"""Stands for a message without text, which some providers refuse."""
 
 
 def make_message(role: Any, content: Any, **more: Any) -> ChatMessage:
-    """A message from what a user gave.
+    """A message from what a user gave; halves of characters, which nobody can send, are replaced.
 
     Raises:
         ConfigurationError: For a role that there is not, or a content that is no text.
@@ -33,7 +36,15 @@ def make_message(role: Any, content: Any, **more: Any) -> ChatMessage:
         raise ConfigurationError(
             f"a message's content is text, not {type(content).__name__}", hint="convert it first"
         )
-    return ChatMessage(role=role, content=content, **more)
+    return ChatMessage(role=role, content=_whole(content), **more)
+
+
+def _whole(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
 
 
 async def transformed(
@@ -47,33 +58,42 @@ async def transformed(
     if transform is None:
         return messages
     name = getattr(transform, "__name__", type(transform).__name__)
+    given = list(messages)
+
+    def call() -> Any:
+        result = transform(given)
+        return result if inspect.isawaitable(result) else _listed(result, name)
+
     try:
         if inspect.iscoroutinefunction(transform):
-            result = await transform(list(messages))
+            result = await transform(given)
         else:
-            result = await asyncio.to_thread(transform, list(messages))
+            result = await in_own_thread(call, "delf-transform")
             result = await result if inspect.isawaitable(result) else result
+        return [_given(item, name) for item in _listed(result, name)]
     except DelfError:
         raise
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        own = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and own is not None and own.cancelling():
+            raise
         raise DelfError(
             f"history_transform {name} failed: {type(error).__name__}: {error}"
         ) from error
-    return [_given(item, name) for item in _items(result, name)]
 
 
-def _items(result: Any, name: str) -> Iterable[Any]:
+def _listed(result: Any, name: str) -> list[Any]:
     kind = type(result).__name__
-    if not isinstance(result, Iterable) or kind in {"str", "bytes", "dict"}:
+    if not isinstance(result, Iterable) or isinstance(result, (str, bytes, Mapping)):
         raise ConfigurationError(
             f"history_transform {name} returned {kind}, not a list of messages"
         )
-    return cast("Iterable[Any]", result)
+    return list(cast("Iterable[Any]", result))
 
 
 def _given(item: Any, name: str) -> ChatMessage:
     if isinstance(item, ChatMessage):
-        return item
+        return make_message(item.role, item.content)
     if isinstance(item, Mapping):
         fields = cast("Mapping[str, Any]", item)
         return make_message(fields.get("role"), fields.get("content"))
@@ -81,12 +101,18 @@ def _given(item: Any, name: str) -> ChatMessage:
 
 
 def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
-    """Messages as a model takes them: it begins with a user's, and speakers take turns."""
+    """Messages as a model takes them.
+
+    A user speaks before the assistant does, nobody twice in a row, and nobody says nothing.
+    """
     merged: list[Message] = []
+    asked = False
     for message in messages:
-        part = TextPart(_cut(message.content))
-        if not merged and message.role == "assistant":
+        asked = asked or message.role == "user"
+        if not asked and message.role == "assistant":
+            asked = True
             merged.append(user(_GAP))
+        part = TextPart(_cut(message.content))
         if merged and merged[-1].role == message.role:
             merged[-1] = Message(message.role, (*merged[-1].parts, TextPart("\n\n"), part))
         else:
@@ -96,5 +122,5 @@ def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
 
 def _cut(text: str) -> str:
     if len(text) <= _LONGEST:
-        return text
+        return text if text.strip() else _EMPTY
     return f"{text[:_LONGEST]}… (cut, {len(text):,} characters)"

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from delf.protocols.conversation import ChatMessage, ConversationRecord, ConversationState
+
+_TITLE: Final = 200
+_REMEMBERED_SECONDS: Final = 86_400.0
+"""How long the positions of a forgotten conversation are known: a summary may be under way."""
 
 
 @dataclass
@@ -16,10 +22,16 @@ class _Entry:
     summarized: int = 0
     last: int = 0
     title: str = ""
+    count: int = 0
+    updated_at: float = 0.0
+
+    def forget(self, now: float) -> None:
+        self.messages, self.summary, self.title = [], None, ""
+        self.summarized, self.count, self.updated_at = self.last, 0, now
 
 
 class MemoryConversations:
-    """Implements :class:`delf.protocols.conversation.ConversationStore`.
+    """Implements :class:`delf.protocols.conversation.ConversationStore`, ``SupportsRetention``.
 
     No method ever waits. What a summary covers is dropped.
     """
@@ -34,7 +46,9 @@ class MemoryConversations:
             entry = self._entries.setdefault(conversation, _Entry())
             for message in messages:
                 entry.last += 1
-                entry.title = entry.title or message.content
+                entry.count += 1
+                entry.updated_at = message.at
+                entry.title = entry.title or message.content[:_TITLE]
                 entry.messages.append(replace(message, position=entry.last))
             return entry.last
 
@@ -75,20 +89,37 @@ class MemoryConversations:
         with self._lock:
             entry = self._entries.get(conversation)
             if entry is not None:
-                entry.messages, entry.summary = [], None
-                entry.summarized, entry.title = entry.last, ""
+                entry.forget(time.time())
 
     async def find(self, limit: int = 100) -> Sequence[ConversationRecord]:
         """The conversations that have messages, the newest first."""
         with self._lock:
-            records = [
-                ConversationRecord(
-                    conversation=name,
-                    messages=len(entry.messages),
-                    updated_at=entry.messages[-1].at,
-                    title=entry.title,
-                )
-                for name, entry in self._entries.items()
-                if entry.messages
-            ]
-        return sorted(records, key=lambda record: record.updated_at, reverse=True)[:limit]
+            return self._records()[:limit]
+
+    async def prune(
+        self, before: float | None, keep: int = 0, *, dry_run: bool = False
+    ) -> Sequence[ConversationRecord]:
+        """Forget old conversations; those that were, the oldest first."""
+        now = time.time()
+        with self._lock:
+            old = [r for r in self._records()[keep:] if before is None or r.updated_at < before]
+            if not dry_run:
+                for record in old:
+                    self._entries[record.conversation].forget(now)
+                for name, entry in list(self._entries.items()):
+                    if not entry.count and entry.updated_at < now - _REMEMBERED_SECONDS:
+                        del self._entries[name]
+        return old[::-1]
+
+    def _records(self) -> list[ConversationRecord]:
+        records = [
+            ConversationRecord(
+                conversation=name,
+                messages=entry.count,
+                updated_at=entry.updated_at,
+                title=entry.title,
+            )
+            for name, entry in self._entries.items()
+            if entry.count
+        ]
+        return sorted(records, key=lambda record: record.updated_at, reverse=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from delf.chat.history import for_model, transformed
+from delf.chat.history import for_model, make_message, transformed
 from delf.engine.conversation import History, Summarise, Warn
 from delf.errors import DelfError
-from delf.protocols.conversation import ChatMessage, ConversationState
+from delf.protocols.conversation import ConversationState
 
 if TYPE_CHECKING:
     from delf.chat.chat import Chat
@@ -64,15 +64,18 @@ class ChatTurns:
             return
         now = time.time()
         pair = [
-            ChatMessage(role="user", content=task, at=now, task_id=task_id),
-            ChatMessage(role="assistant", content=answer, at=now, task_id=task_id),
+            make_message("user", task, at=now, task_id=task_id),
+            make_message("assistant", answer, at=now, task_id=task_id),
         ]
         await self._chat.store().append(self._conversation, pair)
         self._chat.changed()
 
     async def _has(self, task_id: str) -> bool:
-        state = await self._chat.store().load(self._conversation, _LOOKED_AT)
-        return any(message.task_id == task_id for message in state.messages)
+        store = self._chat.store()
+        last = (await store.load(self._conversation, 0)).last
+        # Not only what is loaded: others may have summarised it since.
+        newest = await store.read(self._conversation, max(0, last - _LOOKED_AT), _LOOKED_AT)
+        return any(message.task_id == task_id for message in newest)
 
     async def _load(self) -> ConversationState:
         chat = self._chat

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from delf.cli.errors import FAILED
-from delf.cli.output import json_text
+from delf.cli.lazy import LazyGroup
 from delf.cli.run import flags_of, rest_of
 from delf.cli.run import run as run_command
 from delf.cli.state import State, state_of
 
 if TYPE_CHECKING:
     from delf.chat import Chat
-    from delf.cli.session import Options
-    from delf.plugins.host import PluginHost
+    from delf.cli.session import Options, Setup
 
 F = TypeVar("F", bound=click.Command)
 
 _NOT_SHARED: Final = {"task", "as_json", "events"}
-_LISTED: Final = 100
+_COMMANDS: Final = {
+    "list": ("delf.cli.conversations:list_command", "List the conversations."),
+    "delete": ("delf.cli.conversations:delete", "Forget conversations by their ids."),
+    "prune": ("delf.cli.conversations:prune", "Forget old conversations."),
+}
 
 
 def _options_of_run(command: F) -> F:
@@ -32,14 +34,21 @@ def _options_of_run(command: F) -> F:
 
 
 @_options_of_run
-@click.command(
+@click.group(
     "chat",
+    cls=LazyGroup,
+    lazy=_COMMANDS,
+    invoke_without_command=True,
     epilog="Exit status: 0 done, 1 a task of the standard input failed, 2 usage or configuration.",
 )
 @click.option("--conversation", metavar="ID", help="Go on with this conversation, or begin it.")
 @click.option("--last", is_flag=True, help="Go on with the newest conversation.")
-@click.option("--list", "list_them", is_flag=True, help="List the conversations and leave.")
-@click.option("--json", "as_json", is_flag=True, help="With --list: write them as JSON.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Write each response as a line of JSON; for tasks from the standard input.",
+)
 @click.pass_context
 def chat(ctx: click.Context, **given: Any) -> None:
     """Do tasks that are typed one after another; each knows those before it.
@@ -51,26 +60,33 @@ def chat(ctx: click.Context, **given: Any) -> None:
     \b
     delf chat -c shop
     delf chat --last
-    delf chat --list
+    delf chat list
     """  # noqa: D301 - click's mark for lines that stay as they are
+    if ctx.invoked_subcommand is not None:
+        return
     if given["conversation"] is not None and given["last"]:
         raise click.UsageError("--conversation and --last exclude each other", ctx)
-    if given["as_json"] and not given["list_them"]:
-        raise click.UsageError("--json goes with --list", ctx)
+    if given["no_journal"] and (given["conversation"] is not None or given["last"]):
+        raise click.UsageError("--no-journal keeps nothing to go on with", ctx)
+    if given["journal"] and given["no_journal"]:
+        raise click.UsageError("--journal and --no-journal exclude each other", ctx)
+    from delf.cli.lines import is_typed
     from delf.cli.session import Options, log_to_stderr
 
+    if given["as_json"] and is_typed():
+        raise click.UsageError("--json is for tasks from the standard input", ctx)
     state = state_of(ctx)
-    rest = {"events": False, **given, "as_json": False}
-    options = Options(flags=flags_of(given), **rest_of(rest))
+    options = Options(
+        flags=flags_of(given),
+        conversation=given["conversation"],
+        **rest_of({"events": False, **given}),
+    )
     log_to_stderr(state)
-    if given["list_them"]:
-        _list(state, options, as_json=given["as_json"])
-        return
-    if not _talk(state, options, given["conversation"], last=given["last"]):
+    if not _talk(state, options, last=given["last"]):
         ctx.exit(FAILED)
 
 
-def _talk(state: State, options: Options, conversation: str | None, *, last: bool) -> bool:
+def _talk(state: State, options: Options, *, last: bool) -> bool:
     """Whether it went well: a person has seen what failed."""
     from delf.cli.interrupt import run_until_done
     from delf.cli.lines import history_file, open_reader
@@ -78,75 +94,49 @@ def _talk(state: State, options: Options, conversation: str | None, *, last: boo
     from delf.cli.session import Setup
     from delf.cli.slash import COMMANDS
 
-    needed = last or conversation is not None
     setup = Setup.of(state, options)
-    made = setup.agent(chat=_make_chat(setup.host, conversation, needed=needed))
+    kept = _make_chat(setup, needed=last or options.conversation is not None)
+    made = setup.agent(chat=kept)
     reader = open_reader(COMMANDS, history_file())
-    manner = Manner(show_code=options.show_code, verbose=options.verbose)
 
     async def main() -> bool:
-        async with await setup.start(made) as agent:
+        async with await setup.start(made, must_keep=last) as agent:
             if last and agent.chat is not None:
                 found = await agent.chat.aconversations(1)
                 if found:
                     agent.chat.switch(found[0].conversation)
+            manner = Manner(
+                show_code=setup.options.show_code,
+                verbose=setup.options.verbose,
+                as_json=options.as_json,
+                setup={**options.to_record(state), "chat": kept.persist},
+            )
             return await Repl(agent, reader, manner).run()
 
     return run_until_done(main) or reader.interactive
 
 
-def _make_chat(host: PluginHost, conversation: str | None, *, needed: bool) -> Chat:
-    """A chat that is kept where that is possible, or has to be.
+def _make_chat(setup: Setup, *, needed: bool) -> Chat:
+    """A chat that is kept where events are kept, or has to be.
 
     Args:
-        host: Where its journal comes from.
-        conversation: Its id.
+        setup: Where its journal comes from.
         needed: Whether it must be kept: somebody wants to go on with one.
     """
     from delf.chat import Chat
     from delf.cli.errors import say
+    from delf.cli.lines import is_typed
     from delf.cli.slash import new_conversation
     from delf.errors import PluginError
     from delf.specs import JournalSpec
 
-    persist = True
-    if not needed:
+    persist = needed or not setup.keeps_nothing
+    if persist and not needed:
         try:
-            host.spec(JournalSpec, "sql")
+            setup.host.spec(JournalSpec, "sql")
         except PluginError as error:
             persist = False
-            if sys.stdin.isatty():
+            if is_typed():
                 say("warning", f"the conversation is not kept: {error.message}")
-    return Chat(persist=persist, conversation_id=conversation or new_conversation())
-
-
-def _list(state: State, options: Options, *, as_json: bool) -> None:
-    from delf.chat import Chat
-    from delf.chat.place import Surroundings
-    from delf.cli.slash import conversation_lines
-
-    project = state.load_project(options.overrides, options.flags)
-    surroundings = Surroundings(
-        host=state.discover(project.environ),
-        plugin_options=project.plugin_options,
-        environ=project.environ,
-    )
-    with Chat(persist=True, conversation_id="-") as chat:
-        chat.attach(surroundings)
-        found = chat.conversations(_LISTED)
-        if as_json:
-            data = [
-                {
-                    "conversation": record.conversation,
-                    "messages": record.messages,
-                    "updated_at": record.updated_at,
-                    "title": record.title,
-                }
-                for record in found
-            ]
-            click.echo(json_text(data, indent=2))
-            return
-        for line in conversation_lines(chat, found):
-            click.echo(line.removeprefix("  "))
-    if not found:
-        click.echo("There is no conversation yet", err=True)
+    name = setup.options.conversation or new_conversation()
+    return Chat(persist=persist, conversation_id=name)

@@ -40,35 +40,54 @@ def open_reader(commands: Mapping[str, str], history: Path) -> LineReader:
     Raises:
         OptionalDependencyError: On a terminal, when the package for editing lines is missing.
     """
-    if sys.stdin.isatty() and sys.stderr.isatty():
+    if is_typed() and sys.stderr.isatty():
         return EditedLines(commands, history)
     return PipedLines()
 
 
+def is_typed() -> bool:
+    """Whether a person types, rather than a pipe, a file or nobody."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 class PipedLines:
-    """The lines of the standard input, read in a thread of their own."""
+    """The lines of the standard input, read in a thread of their own, one at a time."""
 
     interactive = False
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[str | None] | None = None
+        self._wanted = threading.Semaphore(0)
 
     async def read(self) -> str | None:
         """The next line; None at the end."""
         if self._queue is None:
             self._queue = asyncio.Queue()
-            feeding = (asyncio.get_running_loop(), self._queue)
+            feeding = (asyncio.get_running_loop(), self._queue, self._wanted)
             threading.Thread(target=_feed, args=feeding, name="delf-lines", daemon=True).start()
+        self._wanted.release()
         return await self._queue.get()
 
 
-def _feed(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[str | None]) -> None:
-    try:
-        for data in sys.stdin.buffer:
-            loop.call_soon_threadsafe(queue.put_nowait, data.decode("utf-8", "replace"))
-        loop.call_soon_threadsafe(queue.put_nowait, None)
-    except RuntimeError:  # the loop was closed: nobody reads any more
-        return
+def _feed(
+    loop: asyncio.AbstractEventLoop,
+    queue: asyncio.Queue[str | None],
+    wanted: threading.Semaphore,
+) -> None:
+    encoding = "utf-8-sig"  # of the first line, which may begin with a mark
+    while True:
+        wanted.acquire()
+        try:
+            data = b"" if sys.stdin is None else sys.stdin.buffer.readline()
+        except OSError as error:
+            say("error", f"the standard input cannot be read: {error.strerror}")
+            data = b""
+        line = data.decode(encoding, "replace") if data else None
+        encoding = "utf-8"
+        try:
+            loop.call_soon_threadsafe(queue.put_nowait, line)
+        except RuntimeError:  # the loop was closed: nobody reads any more
+            return
 
 
 class EditedLines:

@@ -162,10 +162,15 @@ def event_line(event: Event) -> str:
         return json_text({"type": type(event).__name__, "v": 1, **head, "data": fields})
 
 
-def response_json(response: Response) -> str:
-    """A response as one JSON object."""
+def response_json(response: Response, **more: Any) -> str:
+    """A response as one JSON object.
+
+    Args:
+        response: The response.
+        more: Fields to put before its own.
+    """
     try:
-        return json_text(response.to_dict())
+        return json_text({**more, **response.to_dict()})
     except UnsupportedValueError:
         fields = dict(vars(response))
         del fields["exception"]
@@ -174,10 +179,10 @@ def response_json(response: Response) -> str:
         models = [dataclasses.asdict(call) for call in response.trace.model_calls]
         lines = [dataclasses.asdict(line) for line in response.trace.timeline]
         trace.update(tool_calls=calls, model_calls=models, timeline=lines)
-        return json_text({**fields, "trace": trace})
+        return json_text({**more, **fields, "trace": trace})
 
 
-def failure_json(error: str) -> str:
-    """A task that could not be started, with the fields of a response."""
+def failure_json(error: str, **more: Any) -> str:
+    """A task that could not be started, with the fields of a response after some others."""
     fields: dict[str, Any] = {"text": "", "status": False, "error": error, "cost_usd": None}
-    return json_text({**fields, "duration_ms": 0, "files": {}, "trace": None})
+    return json_text({**more, **fields, "duration_ms": 0, "files": {}, "trace": None})

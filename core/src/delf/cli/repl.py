@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from delf.cli import errors, output
 from delf.cli.interrupt import run_until_done
@@ -34,11 +36,15 @@ class Manner:
         timeout: Seconds for one task; the agent's own when None.
         show_code: Write each script.
         verbose: Write each call.
+        as_json: Write each response as a line of JSON.
+        setup: What ``delf resume`` needs to set up the same agent again.
     """
 
     timeout: float | None = None
     show_code: bool = False
     verbose: bool = False
+    as_json: bool = False
+    setup: Mapping[str, Any] | None = None
 
 
 class Repl:
@@ -76,7 +82,7 @@ class Repl:
             else:
                 await self._do(text)
         if self._reader.interactive:
-            self._screen.line(self._tally.line(self._agent), "dim")
+            self._screen.line(self._tally.line(), "dim")
         return not self._tally.failed
 
     def _greet(self) -> None:
@@ -92,6 +98,8 @@ class Repl:
     async def _do(self, task: str) -> None:
         """Do a task; only the end of the session itself ends it from outside."""
         live = self._live()
+        chat = self._agent.chat
+        turn = {"conversation": None if chat is None else chat.conversation_id}
         listeners: list[Callable[[Event], None]] = [self._narrator(), self._tally]
         listeners += [live] if live is not None else []
         work = asyncio.ensure_future(
@@ -100,6 +108,7 @@ class Repl:
                 self._manner.timeout,
                 listeners=listeners,
                 on_delta=live.on_delta if live is not None else None,
+                setup=self._manner.setup,
             )
         )
         if live is not None:
@@ -111,14 +120,16 @@ class Repl:
             own = asyncio.current_task()
             if own is not None and own.cancelling():
                 raise
+            if not self._reader.interactive:
+                self._tally.failed += 1
             self._say(live, lambda: errors.say("", "stopped"))
         except DelfError as error:
             failure = error
             self._tally.failed += 1
-            self._say(live, lambda: errors.report(failure))
+            self._say(live, lambda: self._show_error(failure, turn))
         else:
             self._tally.count(response)
-            self._say(live, lambda: self._show(response))
+            self._say(live, lambda: self._show(response, turn))
         finally:
             if live is not None:
                 live.stop()
@@ -148,15 +159,23 @@ class Repl:
             live.stop()
         show()
 
-    def _show(self, response: Response) -> None:
-        if response.status:
+    def _show(self, response: Response, turn: Mapping[str, Any]) -> None:
+        if self._manner.as_json:
+            click.echo(output.response_json(response, **turn))
+        elif response.status:
             output.show_answer(response.text)
-            sys.stdout.flush()
         else:
             output.show_failure(response, self._screen)
-            if response.exception is not None:
-                errors.report(response.exception)
+        sys.stdout.flush()
+        if response.exception is not None:
+            errors.report(response.exception)
         output.show_end(response, self._screen)
+
+    def _show_error(self, error: DelfError, turn: Mapping[str, Any]) -> None:
+        if self._manner.as_json:
+            click.echo(output.failure_json(error.message, **turn))
+            sys.stdout.flush()
+        errors.report(error)
 
     @contextmanager
     def _stopping(self, work: asyncio.Future[Response]) -> Generator[None]:

@@ -18,6 +18,7 @@ from delf.errors import ConfigurationError
 if TYPE_CHECKING:
     from delf.agent import Agent
     from delf.cli.session import Options
+    from delf.events import TaskStarted
     from delf.response import Response
 
 _NOT_SHARED: Final = {"task", "no_journal"}
@@ -48,8 +49,11 @@ def resume(ctx: click.Context, task_id: str, **given: Any) -> None:
     state = state_of(ctx)
     options = Options(flags=flags_of({**given, "no_journal": False}), **rest_of(given))
     try:
-        name, record = asyncio.run(_find(state, options, task_id))
+        name, started = asyncio.run(_find(state, options, task_id))
+        record: Mapping[str, Any] = {} if started is None else started.setup
         options = _as_before(state, options, record)
+        if started is not None and record.get("chat"):
+            options = replace(options, conversation=started.conversation)
     except DelfError as error:
         from delf.cli import errors
 
@@ -64,8 +68,8 @@ def resume(ctx: click.Context, task_id: str, **given: Any) -> None:
 resume.params += [option for option in run_command.params if option.name not in _NOT_SHARED]
 
 
-async def _find(state: State, options: Options, text: str) -> tuple[str, Mapping[str, Any]]:
-    """A task's id, and what it was set up with."""
+async def _find(state: State, options: Options, text: str) -> tuple[str, TaskStarted | None]:
+    """A task's id, and how it began."""
     from delf.cli.journal import open_journal
     from delf.events import TaskStarted
     from delf.protocols.journal import SupportsShortIds
@@ -77,8 +81,7 @@ async def _find(state: State, options: Options, text: str) -> tuple[str, Mapping
         events = await journal.read(name)
     finally:
         await journal.aclose()
-    started = next((event for event in events if isinstance(event, TaskStarted)), None)
-    return name, {} if started is None else started.setup
+    return name, next((event for event in events if isinstance(event, TaskStarted)), None)
 
 
 def _as_before(state: State, options: Options, record: Mapping[str, Any]) -> Options:

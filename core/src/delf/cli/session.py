@@ -43,6 +43,7 @@ class Options:
         verbose: Write each step and call to stderr, and the trace's summary at the end.
         as_json: Write the response as JSON.
         events: Write events as JSON lines.
+        conversation: The kept conversation that the task continues.
     """
 
     flags: Mapping[str, Any]
@@ -53,6 +54,7 @@ class Options:
     verbose: bool = False
     as_json: bool = False
     events: bool = False
+    conversation: str | None = None
 
     def to_record(self, state: State) -> dict[str, Any]:
         """What ``delf resume`` needs to set up the same agent again."""
@@ -173,6 +175,11 @@ class Setup:
         """Whether the user said where events are kept."""
         return "journal" in self.project.agent.model_fields_set
 
+    @property
+    def keeps_nothing(self) -> bool:
+        """Whether the user said that events are kept in memory alone."""
+        return self.journal_was_chosen and self.project.agent.journal == "memory"
+
     def agent(self, **more: Any) -> Agent:
         """A new agent."""
         config = self.project.agent
@@ -181,21 +188,37 @@ class Setup:
             more = {"timeout": TIMEOUT + waits, **more}
         if not self.journal_was_chosen:
             more = {"journal": default_journal(self.host), **more}
+        if self.options.conversation is not None:
+            from delf.chat import Chat
+
+            more = {"chat": Chat(persist=True, conversation_id=self.options.conversation), **more}
         tools = _tools(self.host, self.project, self.options)
         # What happens is told by the command, which knows the terminal, and not by the agent.
         return Agent(tools=tools, host=self.host, project=self.project, verbose=False, **more)
 
-    async def start(self, agent: Agent) -> Agent:
-        """The agent, started; one without a journal if the default one cannot be written."""
+    async def start(self, agent: Agent, *, must_keep: bool = False) -> Agent:
+        """The agent, started; one without a journal if the default one cannot be written.
+
+        Its chat lives in memory, then.
+
+        Args:
+            agent: The agent.
+            must_keep: There is no use in one without a journal.
+        """
         try:
             await agent.astart()
         except JournalUnavailableError as error:
-            if self.journal_was_chosen:
+            if must_keep or self.journal_was_chosen or self.options.conversation is not None:
                 raise
             errors.say("warning", f"nothing of this task is kept: {error.message}")
         else:
             return agent
-        agent = self.agent(journal="memory", chat=agent.chat)
+        chat = agent.chat
+        if chat is not None and chat.persist:
+            from delf.chat import Chat
+
+            chat = Chat(conversation_id=chat.conversation_id)
+        agent = self.agent(journal="memory", chat=chat)
         await agent.astart()
         return agent
 

@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from delf.chat.checks import check_name
 from delf.cli.errors import report, say
 from delf.cli.output import Screen, counted
 from delf.errors import DelfError, did_you_mean
-from delf.events import Event, ScriptGenerated
+from delf.events import Event, ModelReplied, ScriptGenerated
+from delf.terminal import visible
 
 if TYPE_CHECKING:
     from delf.agent import Agent
@@ -50,6 +52,7 @@ class Tally:
         self.failed = 0
         self.cost_usd = 0.0
         self.unpriced = False
+        self.input_tokens = self.cached_tokens = self.output_tokens = 0
         self.scripts: list[str] = []
         self._task = ""
 
@@ -59,25 +62,30 @@ class Tally:
             self._task, self.scripts = event.task_id, []
         if isinstance(event, ScriptGenerated):
             self.scripts.append(event.code)
+        elif isinstance(event, ModelReplied):
+            self._spend(event)
 
     def count(self, response: Response) -> None:
         """Take a response."""
         self.tasks += 1
         self.failed += not response.status
-        if response.cost_usd is None:
-            self.unpriced = True
-        else:
-            self.cost_usd += response.cost_usd
 
-    def line(self, agent: Agent) -> str:
+    def _spend(self, reply: ModelReplied) -> None:
+        """Count what was paid for, also in a task that is stopped before it has a response."""
+        self.unpriced = self.unpriced or reply.cost_usd is None
+        self.cost_usd += reply.cost_usd or 0.0
+        self.input_tokens += reply.usage.input_tokens
+        self.cached_tokens += reply.usage.cached_tokens
+        self.output_tokens += reply.usage.output_tokens
+
+    def line(self) -> str:
         """Tasks, tokens and cost in a line."""
-        usage = agent.usage
         cost = f"${self.cost_usd:.4f}"
         if self.unpriced:
             cost = f"{cost} where prices are known" if self.cost_usd else "cost unknown"
         return (
-            f"{counted(self.tasks, 'task')} · {cost} · {usage.input_tokens:,} tokens in "
-            f"({usage.cached_tokens:,} cached), {usage.output_tokens:,} out"
+            f"{counted(self.tasks, 'task')} · {cost} · {self.input_tokens:,} tokens in "
+            f"({self.cached_tokens:,} cached), {self.output_tokens:,} out"
         )
 
 
@@ -140,10 +148,11 @@ class _Session:
     async def open(self, rest: str) -> None:
         if not rest:
             raise DelfError("which one?", hint="/open ID; /list shows them")
-        found = {record.conversation for record in await self.chat.aconversations(10_000)}
-        if rest not in found:
+        found = await self.chat.store().load(check_name("conversation_id", rest), 1)
+        if not found.messages and found.summary is None:
+            known = [record.conversation for record in await self.chat.aconversations()]
             raise DelfError(
-                f"there is no conversation {rest!r}{did_you_mean(rest, found)}",
+                f"there is no conversation {rest!r}{did_you_mean(rest, known)}",
                 hint="/list shows them; /new ID begins one",
             )
         self.chat.switch(rest)
@@ -153,7 +162,7 @@ class _Session:
 
     async def list(self, rest: str) -> None:
         found = await self.chat.aconversations(20)
-        for line in conversation_lines(self.chat, found):
+        for line in conversation_lines(found, self.chat.conversation_id):
             self.screen.line(line)
         if not found:
             self.screen.line("there is none yet", "dim")
@@ -164,7 +173,8 @@ class _Session:
         if rest:
             if not rest.isdecimal():
                 raise DelfError(f"{rest!r} is no number of messages", hint="/history 4")
-            messages = messages[-int(rest) :] if int(rest) else ()
+            count = int(rest) if len(rest) < 10 else len(messages)
+            messages = messages[-count:] if count else ()
         if state.summary:
             self.screen.line(f"summary: {state.summary}", "dim")
         for message in messages:
@@ -183,7 +193,7 @@ class _Session:
             self.screen.line("no task has run a script yet", "dim")
 
     async def cost(self, rest: str) -> None:
-        self.screen.line(self.tally.line(self.agent))
+        self.screen.line(self.tally.line())
 
     async def clear(self, rest: str) -> None:
         if self.screen.console is not None:
@@ -208,15 +218,18 @@ _ACTIONS: Final[Mapping[str, Callable[[_Session, str], Awaitable[None]]]] = {
 }
 
 
-def conversation_lines(chat: Chat, records: Sequence[ConversationRecord]) -> list[str]:
-    """Conversations as lines of a table; a star marks the present one."""
-    width = max((len(record.conversation) for record in records), default=0)
+def conversation_lines(
+    records: Sequence[ConversationRecord], present: str | None = None
+) -> list[str]:
+    """Conversations as lines of a table, fit for a terminal; a star marks the present one."""
+    names = [visible(" ".join(record.conversation.split())) for record in records]
+    width = max(map(len, names), default=0)
     return [
-        f"{'*' if record.conversation == chat.conversation_id else ' '} "
-        f"{record.conversation:<{width}}  "
+        f"{'*' if record.conversation == present else ' '} {name:<{width}}  "
         f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(record.updated_at))}  "
-        f"{counted(record.messages, 'message'):>13}  {' '.join(record.title.split())[:60]}"
-        for record in records
+        f"{counted(record.messages, 'message'):>13}  "
+        f"{visible(' '.join(record.title.split()))[:60]}"
+        for name, record in zip(names, records, strict=True)
     ]
 
 

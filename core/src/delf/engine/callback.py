@@ -47,8 +47,8 @@ class CallbackChannel:
                 )
 
 
-async def in_own_thread(function: Callable[[], Any]) -> Any:
-    """Run something that may wait for a person in a thread that no other work needs."""
+async def in_own_thread(function: Callable[[], Any], name: str = "delf-approval") -> Any:
+    """Run something that may take long, as a person does, in a thread that no other work needs."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
@@ -66,7 +66,7 @@ async def in_own_thread(function: Callable[[], Any]) -> Any:
         with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
             loop.call_soon_threadsafe(settle, result, failure)
 
-    threading.Thread(target=run, name="delf-approval", daemon=True).start()
+    threading.Thread(target=run, name=name, daemon=True).start()
     return await future
 
 

@@ -56,7 +56,7 @@ class ConversationRecord:
 
     Args:
         conversation: Its id.
-        messages: How many messages it has.
+        messages: How many messages it has, those that a summary covers included.
         updated_at: Unix time in seconds of the newest one.
         title: How its first message begins.
     """
@@ -110,6 +110,26 @@ class ConversationStore(Protocol):
 
     async def find(self, limit: int = 100) -> Sequence[ConversationRecord]:
         """The conversations that have messages, the newest first."""
+        ...
+
+
+@runtime_checkable
+class SupportsRetention(Protocol):
+    """A store of conversations that can forget the old ones."""
+
+    async def prune(
+        self, before: float | None, keep: int = 0, *, dry_run: bool = False
+    ) -> Sequence[ConversationRecord]:
+        """Forget conversations as ``clear`` does; those that were, the oldest first.
+
+        One in which somebody says something meanwhile stays. What is left of conversations
+        that were forgotten a day ago is removed; then their positions begin again.
+
+        Args:
+            before: Only those in which nothing was said since this Unix time; all when None.
+            keep: How many of the newest stay in any case.
+            dry_run: Only say which.
+        """
         ...
 
 

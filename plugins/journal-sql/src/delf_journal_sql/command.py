@@ -292,6 +292,7 @@ async def _events(journal: SqlJournal, name: str, *, follow: bool) -> AsyncGener
         except TimeoutError:
             if state == "interrupted":
                 click.echo("interrupted: the process that worked on it is gone", err=True)
+            if state != "running":
                 return
             continue
         if event.seq > seen:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from delf.messages import Role
@@ -14,6 +15,10 @@ T = TypeVar("T")
 _MESSAGE: Final = "seq, role, content, at, task_id"
 _TITLE: Final = 200
 """Characters of a first message that are kept as the title."""
+_PRUNED_AT_ONCE: Final = 20
+"""Conversations that one transaction forgets: others write in between."""
+_REMEMBERED_SECONDS: Final = 86_400.0
+"""How long the positions of a forgotten conversation are known: a summary may be under way."""
 
 
 class Run(Protocol):
@@ -25,20 +30,24 @@ class Run(Protocol):
 
 
 class SqlConversations:
-    """Implements :class:`delf.protocols.conversation.ConversationStore`.
+    """Implements :class:`delf.protocols.conversation.ConversationStore`, ``SupportsRetention``.
 
-    Summarised messages stay in the database until the conversation is cleared.
+    Summarised messages stay in the database until the conversation is cleared or pruned.
 
     Args:
         namespace: Whose conversations.
         read: Reads.
         write: Writes; those that write wait for each other.
+        reclaim: Gives the space of what was deleted back.
     """
 
-    def __init__(self, namespace: str, read: Run, write: Run) -> None:
+    def __init__(
+        self, namespace: str, read: Run, write: Run, reclaim: Callable[[], Awaitable[None]]
+    ) -> None:
         self._namespace = namespace
         self._read = read
         self._write = write
+        self._reclaim = reclaim
 
     async def append(self, conversation: str, messages: Sequence[ChatMessage]) -> int:
         """Keep messages, next to each other; the position of the last one.
@@ -47,7 +56,19 @@ class SqlConversations:
             JournalError: When they cannot be written.
         """
         some = tuple(messages)
-        return await self._write(lambda c: _append(c, self._namespace, conversation, some))
+        seen: int | None = None
+
+        def write(connection: Connection) -> int:
+            nonlocal seen
+            if seen is not None:  # a connection was lost, maybe after this was kept
+                done = _position_of(connection, self._namespace, conversation, seen, some)
+                if done is not None:
+                    return done
+            head = _head(connection, self._namespace, conversation)
+            seen = 0 if head is None else head[1]
+            return _append(connection, self._namespace, conversation, head, some)
+
+        return await self._write(write)
 
     async def load(self, conversation: str, limit: int | None = None) -> ConversationState:
         """A conversation; an empty one when there is none.
@@ -100,15 +121,8 @@ class SqlConversations:
 
         def write(connection: Connection) -> None:
             head = _head(connection, self._namespace, conversation)
-            if head is None:
-                return
-            key = {"key": head[0]}
-            connection.execute("DELETE FROM delf_messages WHERE conversation = :key", key)
-            connection.execute(
-                "UPDATE delf_conversations SET summary = NULL, summarized = last, messages = 0, "
-                "title = '' WHERE id = :key",
-                key,
-            )
+            if head is not None:
+                _forget(connection, head[0])
 
         await self._write(write)
 
@@ -116,20 +130,76 @@ class SqlConversations:
         """The conversations that have messages, the newest first."""
 
         def read(connection: Connection) -> list[ConversationRecord]:
-            rows = connection.execute(
-                "SELECT name, messages, updated_at, title FROM delf_conversations "
-                "WHERE namespace = :namespace AND messages > 0 "
-                "ORDER BY updated_at DESC, id DESC LIMIT :limit",
-                {"namespace": self._namespace, "limit": limit},
-            )
-            return [
-                ConversationRecord(
-                    conversation=name, messages=messages, updated_at=updated, title=title
-                )
-                for name, messages, updated, title in rows
-            ]
+            return [record for _, record in _find(connection, self._namespace, limit)]
 
         return await self._read(read)
+
+    async def prune(
+        self, before: float | None, keep: int = 0, *, dry_run: bool = False
+    ) -> Sequence[ConversationRecord]:
+        """Forget old conversations; those that were, the oldest first.
+
+        Raises:
+            JournalError: When the database cannot be written; some may be forgotten.
+        """
+
+        def choose(connection: Connection) -> list[tuple[int, ConversationRecord]]:
+            found = _find(connection, self._namespace, 2**31 - 1)[keep:]
+            return [(k, r) for k, r in found if before is None or r.updated_at < before][::-1]
+
+        def clean(connection: Connection) -> None:
+            connection.execute(
+                "DELETE FROM delf_conversations "
+                "WHERE namespace = :namespace AND messages = 0 AND updated_at < :before",
+                {"namespace": self._namespace, "before": time.time() - _REMEMBERED_SECONDS},
+            )
+
+        chosen = await self._read(choose)
+        if dry_run:
+            return [record for _, record in chosen]
+        gone: list[ConversationRecord] = []
+        for start in range(0, len(chosen), _PRUNED_AT_ONCE):
+            some = chosen[start : start + _PRUNED_AT_ONCE]
+            gone += await self._write(
+                lambda c, some=some: [r for key, r in some if _forget(c, key, r.updated_at)]
+            )
+        await self._write(clean)
+        await self._reclaim()
+        return gone
+
+
+def _find(
+    connection: Connection, namespace: str, limit: int
+) -> list[tuple[int, ConversationRecord]]:
+    """Conversations that have messages with their keys, the newest first."""
+    rows = connection.execute(
+        "SELECT id, name, messages, updated_at, title FROM delf_conversations "
+        "WHERE namespace = :namespace AND messages > 0 "
+        "ORDER BY updated_at DESC, id DESC LIMIT :limit",
+        {"namespace": namespace, "limit": limit},
+    )
+    return [
+        (
+            int(key),
+            ConversationRecord(
+                conversation=name, messages=messages, updated_at=updated, title=title
+            ),
+        )
+        for key, name, messages, updated, title in rows
+    ]
+
+
+def _forget(connection: Connection, key: int, unchanged_since: float | None = None) -> bool:
+    """Forget messages and summary; False if something was said since a time, if that is given."""
+    same = "" if unchanged_since is None else "AND messages > 0 AND updated_at = :since "
+    rows = connection.execute(
+        "UPDATE delf_conversations SET summary = NULL, summarized = last, messages = 0, "  # noqa: S608 - own names
+        f"title = '', updated_at = :now WHERE id = :key {same}RETURNING id",
+        {"key": key, "now": time.time(), **({"since": unchanged_since} if same else {})},
+    )
+    if rows:
+        connection.execute("DELETE FROM delf_messages WHERE conversation = :key", {"key": key})
+    return bool(rows)
 
 
 def _head(
@@ -162,10 +232,33 @@ def _load(
     return ConversationState(messages=messages, summary=summary, summarized=summarized, last=last)
 
 
-def _append(
-    connection: Connection, namespace: str, name: str, messages: Sequence[ChatMessage]
-) -> int:
+def _position_of(
+    connection: Connection, namespace: str, name: str, after: int, messages: Sequence[ChatMessage]
+) -> int | None:
+    """Where the last of some messages is, if they stand next to each other after a position."""
     head = _head(connection, namespace, name)
+    if head is None or not messages:
+        return None
+    rows = connection.execute(
+        f"SELECT {_MESSAGE} FROM delf_messages "  # noqa: S608 - own names
+        "WHERE conversation = :key AND seq > :after ORDER BY seq",
+        {"key": head[0], "after": after},
+    )
+    wanted = [(_storable(m.content), m.at, m.task_id) for m in messages]
+    there = [(content, at, task_id) for _, _, content, at, task_id in rows]
+    for start in range(len(there) - len(wanted) + 1):
+        if there[start : start + len(wanted)] == wanted:
+            return int(rows[start + len(wanted) - 1][0])
+    return None
+
+
+def _append(
+    connection: Connection,
+    namespace: str,
+    name: str,
+    head: tuple[int, int, int, str | None] | None,
+    messages: Sequence[ChatMessage],
+) -> int:
     if not messages:
         return head[1] if head is not None else 0
     if head is None:
@@ -193,7 +286,7 @@ def _append(
             "last": last,
             "more": len(rows),
             "at": messages[-1].at,
-            "title": _storable(" ".join(messages[0].content.split()))[:_TITLE],
+            "title": _storable(" ".join(messages[0].content[: 8 * _TITLE].split()))[:_TITLE],
         },
     )
     return last

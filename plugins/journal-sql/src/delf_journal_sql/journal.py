@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from delf.events import Event
@@ -52,6 +52,7 @@ class SqlJournal:
         self._lock = threading.Lock()
         self._opening = threading.Lock()
         self._opened = False
+        self._beginning: set[Future[int]] = set()
         self._writer: Writer | None = None
         self._watcher: Watcher | None = None
         self._threads: ThreadPoolExecutor | None = None
@@ -100,7 +101,8 @@ class SqlJournal:
     def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
         """Events as any process appends them, of one task or of all, from now on.
 
-        It ends when the journal is closed.
+        What is read after this call and what comes here leave no event out; some may be in
+        both. It ends when the journal is closed.
         """
         return self._subscribe(
             task_id,
@@ -288,14 +290,17 @@ class SqlJournal:
                 lambda c, some=some: store.remove_tasks(c, some, self._database.now(c))
             )
         await self._write(lambda c: store.forget_dead_owners(c, self._database.now(c)))
-        await self._in_thread(self._database.reclaim)
+        await self._reclaim()
         gone = frozenset(removed)
         events = sum(task.events for task in chosen if task.task_id in gone)
         return Pruned(tasks=tuple(removed), events=events)
 
     def conversations(self, namespace: str) -> SqlConversations:
         """The conversations of a namespace, kept beside the events."""
-        return SqlConversations(namespace, self._read, self._write)
+        return SqlConversations(namespace, self._read, self._write, self._reclaim)
+
+    async def _reclaim(self) -> None:
+        await self._in_thread(self._database.reclaim)
 
     # -- threads ------------------------------------------------------------------------
 
@@ -325,6 +330,10 @@ class SqlJournal:
             except ConnectionLostError as lost:
                 raise lost.error from lost
 
+        with self._lock:
+            beginning = tuple(self._beginning)
+        if beginning:  # else what is written between this and their beginning would be in neither
+            await asyncio.gather(*map(asyncio.wrap_future, beginning), return_exceptions=True)
         return await self._in_thread(read)
 
     async def _write(self, function: Callable[[Connection], T]) -> T:
@@ -342,6 +351,10 @@ class SqlJournal:
                 self._writer = Writer(self._database, self._open, self._poke)
             return self._writer
 
+    def _has_begun(self, begin: Future[int]) -> None:
+        with self._lock:
+            self._beginning.discard(begin)
+
     def _poke(self) -> None:
         watcher = self._watcher
         if watcher is not None:
@@ -358,6 +371,9 @@ class SqlJournal:
         """A subscription that begins after what was appended here before."""
         call = Call(begin, write=False)
         subscription = Subscription(self._read, call.done, fetch, task_id, notes=notes)
+        with self._lock:
+            self._beginning.add(call.done)
+        call.done.add_done_callback(self._has_begun)
         self._put(call)
         with self._lock:
             if self._watcher is None:

@@ -120,7 +120,7 @@ def _version(connection: Connection, database: Database) -> int:
     if not connection.has_table(_VERSIONS):
         return 0
     rows = connection.execute(f"SELECT version FROM {_VERSIONS}")  # noqa: S608 - own name
-    if len(rows) != 1:
+    if len(rows) != 1 or not isinstance(rows[0][0], int):
         raise JournalSetupError(f"the journal {database.name} does not say its version")
     return int(rows[0][0])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -176,7 +177,7 @@ class SqliteDatabase:
         """Make the file, and let it have a write-ahead log."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            _make_file(self._path)
         except OSError as error:
             raise JournalSetupError(
                 f"the journal {self._path} cannot be opened: {error.strerror}"
@@ -186,6 +187,24 @@ class SqliteDatabase:
             _use_wal(connection, time.monotonic() + self._settings.lock_timeout)
         finally:
             connection.close()
+
+
+def _make_file(path: Path) -> None:
+    """Make a file for the user alone, if there is none.
+
+    One that is there is not opened: to close it would drop the locks that SQLite holds on it for
+    other connections of this process, and others would take its write-ahead log away.
+
+    Raises:
+        OSError: When that is impossible, or it cannot be written.
+    """
+    try:
+        os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        if not path.is_file():
+            raise IsADirectoryError(errno.EISDIR, "it is no file") from None
+        if not os.access(path, os.R_OK | os.W_OK):
+            raise PermissionError(errno.EACCES, "it cannot be read and written") from None
 
 
 def _use_wal(connection: SqliteConnection, deadline: float) -> None:
@@ -269,6 +288,7 @@ def explain(error: sqlite3.Error, path: Path, waited: float) -> Exception:
         )
     if kind == "SQLITE_FULL":
         return JournalError(
-            f"the disk of the journal {path} is full", hint="delf runs prune removes old tasks"
+            f"the disk of the journal {path} is full",
+            hint="make some room on it; then delf runs prune and delf chat prune make more",
         )
     return JournalError(f"the journal {path} failed: {error}")

@@ -8,7 +8,13 @@ from typing import ClassVar
 
 import pytest
 
-from delf.protocols.conversation import ChatMessage, ConversationState, ConversationStore
+from delf.protocols.conversation import (
+    ChatMessage,
+    ConversationRecord,
+    ConversationState,
+    ConversationStore,
+    SupportsRetention,
+)
 from delf.testing.contracts.base import Contract, missing
 
 _WRITERS = 20
@@ -115,6 +121,37 @@ class ConversationContract(Contract):
         ]
         assert found[1].title.startswith("how do")
         assert [record.conversation for record in await conversations.find(1)] == ["new"]
+
+    async def test_one_that_is_summarised_whole_is_still_listed(
+        self, conversations: ConversationStore
+    ) -> None:
+        await conversations.append("c", said("a", "b", at=5.0))
+        assert await conversations.summarize("c", "all", 2, instead_of=0)
+        (record,) = await conversations.find()
+        assert (record.messages, record.updated_at, record.title) == (2, 5.0, "a")
+
+    async def test_old_ones_are_forgotten(self, conversations: ConversationStore) -> None:
+        if not isinstance(conversations, SupportsRetention):
+            pytest.skip("the store has no retention")
+        for name, at in (("b", 20.0), ("a", 10.0), ("d", 40.0), ("c", 30.0)):
+            await conversations.append(name, said(f"in {name}", at=at))
+        await conversations.summarize("a", "all", 1, instead_of=0)
+
+        def names(records: Sequence[ConversationRecord]) -> list[str]:
+            return [record.conversation for record in records]
+
+        assert names(await conversations.prune(35.0, dry_run=True)) == ["a", "b", "c"]
+        assert names(await conversations.find()) == ["d", "c", "b", "a"]
+        assert names(await conversations.prune(35.0, keep=3)) == ["a"]
+        assert names(await conversations.prune(30.0)) == ["b"]
+        assert names(await conversations.find()) == ["d", "c"]
+        state = await conversations.load("a")
+        assert (state.messages, state.summary, state.uncovered) == ((), None, 0)
+        assert not await conversations.summarize("b", "late", 1, instead_of=0)
+        assert names(await conversations.prune(None)) == ["c", "d"]
+        await conversations.append("a", said("again", at=50.0))
+        state = await conversations.load("a")
+        assert (texts(state.messages), state.messages[0].position) == (["again"], 2)
 
     async def test_what_is_appended_together_stays_together(
         self, conversations: ConversationStore
