@@ -9,6 +9,8 @@ import pytest
 import delf
 from delf.cli import main as main_module
 from delf.cli.errors import report
+from delf.cli.main import cli
+from delf.cli.state import State
 from delf.plugins.host import PluginHost
 from delf.specs import CommandSpec
 from support.program import delf as run_delf
@@ -65,6 +67,32 @@ def test_wrong_usage_is_two_lines_and_status_2(run, arguments, error, hint):
     assert second == f"hint: {hint}"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("runs",),
+        ("runs", "list"),
+        ("runs", "show"),
+        ("demo",),
+        ("sandbox", "status"),
+        ("approvals", "list"),
+        ("chat",),
+        ("resume",),
+    ],
+)
+def test_every_command_takes_the_flags_of_the_program_after_it_too(words):
+    state = State()
+    arguments = [*words, "--config", "other.toml", "--debug", "--no-plugins", "--help"]
+    assert cli.main(arguments, obj=state, standalone_mode=False) == 0
+    assert (state.config, state.debug, state.no_plugins) == ("other.toml", True, True)
+
+
+def test_a_config_file_named_after_a_plugins_command_is_used(run):
+    result = run("runs", "list", "--config", "missing.toml")
+    assert result.exit_code == 2
+    assert "missing.toml does not exist" in result.stderr
+
+
 COUNT_MODULES = """
 import atexit, json, sys
 atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))
@@ -119,6 +147,19 @@ def test_a_plugin_brings_a_command(run, monkeypatch):
     assert "An extra command." in run("--help").stdout
     result = run("extra")
     assert (result.exit_code, result.stdout) == (0, "hello from a plugin\n")
+
+
+@click.command("extra")
+@click.option("--config", default="")
+def own_config(config: str) -> None:
+    """A command with an option that the program has, too."""
+    click.echo(f"config: {config}")
+
+
+def test_a_flag_that_a_plugins_command_has_for_itself_stays_its_own(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "extra_command", sys.modules[__name__])
+    host_with(monkeypatch, "extra_command:own_config")
+    assert run("extra", "--config", "mine", "--debug").stdout == "config: mine\n"
 
 
 @pytest.mark.parametrize("factory", ["no_such_module:extra", "json:dumps"])

@@ -11,7 +11,7 @@ import click
 import delf
 from delf.cli import errors
 from delf.cli.lazy import LazyGroup
-from delf.cli.state import State, program_options, state_of
+from delf.cli.state import State, state_of, take_everywhere
 from delf.errors import DelfError
 
 COMMANDS: Final = {
@@ -37,16 +37,14 @@ class Program(LazyGroup):
         return {**{spec.name: spec.summary for spec in specs}, **own}
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name.
+        """The command of a name, which takes the flags of the program, too.
 
         Raises:
             PluginError: When no plugin brings it, or its plugin cannot be used.
         """
         found = super().get_command(ctx, cmd_name)
-        if found is not None:
-            return found
         try:
-            return self._from_plugin(ctx, cmd_name)
+            return take_everywhere(found or self._from_plugin(ctx, cmd_name))
         except DelfError:
             if ctx.resilient_parsing:  # completion of a command line with a mistyped name
                 return None
@@ -110,7 +108,6 @@ class Program(LazyGroup):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(delf.__version__, "-V", "--version", message="delf %(version)s")
-@program_options
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Tasks in plain words become short scripts that call your tools.
@@ -122,6 +119,9 @@ def cli(ctx: click.Context) -> None:
     """  # noqa: D301 - click's mark for lines that stay as they are
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+
+
+take_everywhere(cli)
 
 
 def main() -> int:
