@@ -202,6 +202,7 @@ class TaskApprovals:
             description=description,
             digest=digest,
             unsettled=unsettled,
+            fit=bound.action.validate,
         )
         question = (None, None) if past is None else past.question_of(unsettled=unsettled)
         return await self._settle(request, call_id, question)
