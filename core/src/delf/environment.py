@@ -38,6 +38,17 @@ class FileText(str):
 _current: ContextVar[Mapping[str, str] | None] = ContextVar("delf_environ", default=None)
 
 
+def beside(folder: Path, path: str) -> str:
+    """A path as it counts from a folder; ``~`` is the user's home.
+
+    Args:
+        folder: From where a relative path counts.
+        path: As it was written.
+    """
+    # pathlib's own raises for the home of a user that does not exist
+    return str(folder / os.path.expanduser(path))  # noqa: PTH111
+
+
 def read_env_file(path: Path, environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The variables of a ``.env`` file.
 

@@ -15,10 +15,10 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from delf.environment import FileText, current_environ
+from delf.environment import FileText, beside, current_environ
 from delf.errors import ConnectionConfigurationError, did_you_mean
 
-__all__ = ["LocalPath", "PluginSettings", "SecretStr", "folder_of"]
+__all__ = ["LocalPath", "PluginSettings", "SecretStr", "beside", "folder_of"]
 
 
 def folder_of(value: object) -> Path | None:
@@ -36,7 +36,7 @@ def _local_path(value: object) -> object:
     text = str(value)
     if folder is None or not text or "://" in text or text.startswith("file:"):
         return value
-    return str(folder / Path(text).expanduser())
+    return beside(folder, text)
 
 
 LocalPath: TypeAlias = Annotated[str, BeforeValidator(_local_path)]

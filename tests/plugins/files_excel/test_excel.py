@@ -196,7 +196,9 @@ def with_sheet(workbook, tmp_path):
             for item in old.namelist():
                 data = old.read(item)
                 if item == "xl/worksheets/sheet1.xml":
-                    data = f"<worksheet xmlns='{NAMESPACE}'><sheetData>{xml}</sheetData></worksheet>"
+                    data = (
+                        f"<worksheet xmlns='{NAMESPACE}'><sheetData>{xml}</sheetData></worksheet>"
+                    )
                 new.writestr(item, data)
         return str(tmp_path / "x.xlsx")
 

@@ -13,7 +13,7 @@ from delf.config import texts
 from delf.config.files import find_config, read_config
 from delf.config.schema import LLM_FIELDS, AgentConfig, make_config
 from delf.config.values import Values
-from delf.environment import ENV_FILE, read_env_file
+from delf.environment import ENV_FILE, beside, read_env_file
 from delf.errors import ConfigurationError, did_you_mean
 from delf.types import Permission
 
@@ -137,10 +137,10 @@ class Project:
         written = {path[0] for path, given in self.agent_values.leaves() if given.from_file}
         update: dict[str, Any] = {}
         if "files" in written:
-            update["files"] = [str(self.root / Path(name).expanduser()) for name in config.files]
+            update["files"] = [beside(self.root, name) for name in config.files]
         for name in ("output_dir", "record"):
             if name in written and (path := getattr(config, name)) is not None:
-                update[name] = str(self.root / Path(path).expanduser())
+                update[name] = beside(self.root, path)
         return config.model_copy(update=update) if update else config
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 from pydantic import Field, field_validator
 
-from delf.settings import PluginSettings, SecretStr, folder_of
+from delf.settings import PluginSettings, SecretStr, beside, folder_of
 
 
 class JournalSettings(PluginSettings):
@@ -40,5 +39,5 @@ class JournalSettings(PluginSettings):
         if folder is None or text in ("", ":memory:") or path == ":memory:":
             return value
         if mark and scheme == "sqlite" and path:
-            return f"sqlite:///{quote(str(folder / Path(unquote(path)).expanduser()))}"
-        return value if "://" in text else str(folder / Path(text).expanduser())
+            return f"sqlite:///{quote(beside(folder, unquote(path)))}"
+        return value if "://" in text else beside(folder, text)

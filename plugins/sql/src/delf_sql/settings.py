@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from delf.settings import PluginSettings, SecretStr, folder_of
+from delf.settings import PluginSettings, SecretStr, beside, folder_of
 
 
 class SQLSettings(PluginSettings):
@@ -61,8 +60,7 @@ class SQLSettings(PluginSettings):
         file, options, rest = path.partition("?")
         if file in ("", ":memory:"):
             return value
-        whole = folder / Path(unquote(file)).expanduser()
-        return f"{scheme}:///{quote(str(whole))}{options}{rest}"
+        return f"{scheme}:///{quote(beside(folder, unquote(file)))}{options}{rest}"
 
     @field_validator("database", mode="before")
     @classmethod
@@ -70,4 +68,4 @@ class SQLSettings(PluginSettings):
         folder = folder_of(value)
         if folder is None or info.data.get("db_type") != "sqlite" or value in ("", ":memory:"):
             return value
-        return str(folder / Path(value).expanduser())
+        return beside(folder, value)
