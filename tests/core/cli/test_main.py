@@ -1,4 +1,5 @@
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,11 @@ from delf.cli import main as main_module
 from delf.cli.errors import report
 from delf.cli.main import cli
 from delf.cli.state import State
+from delf.plugins.catalog import package_of
 from delf.plugins.host import PluginHost
 from delf.specs import CommandSpec
+from support.program import DELF, environment
 from support.program import delf as run_delf
-from support.program import environment
 
 
 def test_the_version(run):
@@ -270,3 +272,59 @@ def test_completion(tmp_path, line, wanted):
 
 def test_the_environment_of_tests_is_clean():
     assert not [name for name in environment() if name.startswith("DELF_")]
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("runs", "delf-plugin-journal-sql"),
+        ("sandbox", "delf-plugin-sandbox-docker"),
+        ("demo", "delf-plugin-demo"),
+    ],
+)
+def test_a_command_whose_plugin_is_missing_is_known_by_its_package(name, package):
+    assert package_of("command", name) == package
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_a_shell_closed(here, closed):
+    done = subprocess.run(
+        ["bash", "-c", f'"$0" plugins {closed}', DELF], cwd=here, env=environment(), check=False
+    )
+    assert done.returncode == 0
+
+
+def test_a_task_from_a_closed_input_is_an_empty_one(here):
+    command = ["bash", "-c", '"$0" run - --llm x <&-', DELF]
+    done = subprocess.run(command, cwd=here, env=environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: the task is empty")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("arguments", [["--help"], ["plugins"], ["plugins", "--json"]])
+def test_an_output_that_is_full_is_said_in_one_line(here, arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [DELF, *arguments], cwd=here, env=environment(), stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"error: the output cannot be written: No space left on device\n"
+
+
+EARLY = """
+import os, signal, sys
+from delf.cli import start
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "delf.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Slow())
+sys.exit(start.main())
+"""
+
+
+def test_ctrl_c_while_the_program_is_imported_shows_nothing(here):
+    done = subprocess.run([sys.executable, "-c", EARLY], cwd=here, capture_output=True)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")

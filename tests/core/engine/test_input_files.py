@@ -231,7 +231,11 @@ async def test_content_by_kind(reading, name, data, value):
         ("a.json", '{"a": ', "a.json: Expecting value: line 1"),
         ("a.json", "[" * 100_000, "a.json: "),
         ("a.jsonl", '{"a": 1}\n{oops}\n', "a.jsonl: line 2: "),
-        ("a.csv", 'a\n"' + "x" * 200_000, "a.csv: it cannot be read as a table: line 2: field larger"),
+        (
+            "a.csv",
+            'a\n"' + "x" * 200_000,
+            "a.csv: it cannot be read as a table: line 2: field larger",
+        ),
     ],
 )
 async def test_damage_is_named(reading, name, data, message):

@@ -137,12 +137,27 @@ def run_program() -> int:
     Returns:
         The exit status.
     """
+    _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
     status: int = cli.main(standalone_mode=False)
     return status
+
+
+def _open_standard_streams() -> None:
+    """Put /dev/null where a shell closed a stream: else a file that is opened takes its place."""
+    import os
+
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            stream = os.fdopen(number, mode, encoding="utf-8", closefd=False)
+            setattr(sys, name, stream)
 
 
 def _leave_stuck_tools(status: int) -> None:
