@@ -1,9 +1,12 @@
+import pickle
+from pathlib import Path
+
 import pytest
 from pydantic import Field, field_validator
 
-from delf.environment import current_environ, read_env_file, using_environ
+from delf.environment import FileText, current_environ, read_env_file, using_environ
 from delf.errors import ConfigurationError, ConnectionConfigurationError
-from delf.settings import PluginSettings, SecretStr
+from delf.settings import LocalPath, PluginSettings, SecretStr
 
 
 class Shop(PluginSettings):
@@ -97,6 +100,45 @@ def test_settings_are_frozen_and_hide_their_secrets():
     assert "hunter2" not in repr(made) + str(made) + made.model_dump_json()
     with pytest.raises(ValueError, match="frozen"):
         made.limit = 3
+
+
+# paths
+
+
+class Papers(PluginSettings):
+    """Settings with paths."""
+
+    folder: LocalPath | None = Field(default=None, description="Where.")
+    others: tuple[LocalPath, ...] = Field(default=(), description="Where else.")
+
+
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        ("papers", "/p/papers"),
+        ("../papers", "/p/../papers"),
+        ("/papers", "/papers"),
+        ("https://host/papers", "https://host/papers"),
+        ("file:papers", "file:papers"),
+        ("", ""),
+    ],
+)
+def test_a_path_of_a_file_counts_from_its_folder_and_any_other_from_here(written, path):
+    of_file = FileText(written, Path("/p"))
+    made = Papers.for_instance("x", {"folder": of_file, "others": [of_file, "here"]})
+    assert (made.folder, made.others) == (path, (path, "here"))
+    assert Papers.for_instance("x", {"folder": written}).folder == written
+
+
+def test_a_home_folder_is_one_in_a_file_too(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+    made = Papers.for_instance("x", {"folder": FileText("~/papers", Path("/p"))})
+    assert made.folder == "/home/ada/papers"
+
+
+def test_a_text_of_a_file_is_a_text_like_any_other():
+    text = FileText("a", Path("/p"))
+    assert (text, repr(text), pickle.loads(pickle.dumps(text)).folder) == ("a", "'a'", Path("/p"))
 
 
 # .env files

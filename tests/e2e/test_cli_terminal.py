@@ -13,10 +13,10 @@ TOOLS = '''
 from delf import tool
 
 @tool(effect="irreversible")
-def send(to: str, text: str = "") -> str:
+def send(to: str, text: str = "", copies: int = 1) -> str:
     """Send."""
     with open("sent.txt", "a") as file:
-        file.write(f"{to}: {text}\\n")
+        file.write(f"{to}: {text}\\n" * copies)
     return "sent"
 '''
 
@@ -122,23 +122,29 @@ def test_reject_with_a_reason_that_the_script_reads(here):
     assert sent(here) == []
 
 
-def test_edit_goes_through_the_gate_again(here):
-    script = "try:\n    print(await send('ada'))\nexcept ApprovalRejected as no:\n    print(no)"
-    for typed, wanted in (("bob", ["bob: "]), ("*", ["bob: "])):
-        with start(here, script) as terminal:
-            terminal.expect(SEND)
-            terminal.send("e\n")
-            terminal.expect("when done: ")
-            terminal.send("*\n" if typed == "*" else "to\n")
-            terminal.expect("= ")
-            terminal.send('{"nobody": 1}\n' if typed == "*" else "bob\n")
-            terminal.expect("when done: ")
-            terminal.send("\n")
-            terminal.expect(SEND)
-            terminal.send("a\n")
-            assert terminal.wait() == 0
-        assert sent(here) == wanted
-    assert "the edited arguments do not fit" in terminal.text
+def test_arguments_are_edited_until_they_fit_and_shown_before_the_call(here):
+    with start(here, "print(await send('ada', copies=2))") as terminal:
+        terminal.expect(SEND)
+        for typed, shown in (
+            ("e", "done: "),
+            ("to", "keep it: "),
+            ("bob", "done: "),
+            ("2", "copies, new value as JSON, empty to keep it: "),
+            ("{many", "write JSON or a Python literal, with text in quotes\n"),
+            ('"many"', "that does not fit: "),
+            ("3", "done: "),
+            ("*", "arguments = "),
+            ('{"nobody": 1}', "that does not fit: "),
+            ("", "done: "),
+            ("", "│ to = 'bob'\n│ copies = 3\n│ (edited by you)\n"),
+        ):
+            terminal.send(f"{typed}\n")
+            terminal.expect(shown)
+        terminal.expect(SEND)
+        assert sent(here) == []
+        terminal.send("a\n")
+        assert terminal.wait() == 0
+    assert sent(here) == ["bob: "] * 3
 
 
 def test_remembered_for_the_task(here):
@@ -173,11 +179,23 @@ def test_ctrl_d_rejects(here):
     assert "told: send was rejected" in terminal.text
 
 
-@pytest.mark.parametrize("asking", [True, False])
-def test_ctrl_c_interrupts(here, asking):
-    script = "await send('ada')" if asking else "print(1)\nawait asyncio.sleep(60)"
-    with start(here, script, flags=("-v",)) as terminal:
-        terminal.expect(SEND if asking else "sandbox local")
+def test_ctrl_c_at_a_question_rejects_and_a_second_one_interrupts(here):
+    script = "try:\n    await send('ada')\nexcept ApprovalRejected as no:\n    print('told:', no)"
+    with start(here, f"{script}\nawait send('bob')", flags=("-v",)) as terminal:
+        terminal.expect(SEND)
+        terminal.send("\x03")
+        terminal.expect("rejected")
+        terminal.expect(SEND)
+        terminal.send("\x03")
+        assert terminal.wait() == 130
+    assert "interrupted" in terminal.text
+    assert "Traceback" not in terminal.text
+    assert sent(here) == []
+
+
+def test_ctrl_c_interrupts_what_runs(here):
+    with start(here, "print(1)\nawait asyncio.sleep(60)", flags=("-v",)) as terminal:
+        terminal.expect("sandbox local")
         terminal.send("\x03")
         assert terminal.wait() == 130
     assert "interrupted" in terminal.text

@@ -12,8 +12,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from support.program import DELF, delf, write_recording
+from support.tmux import Tmux
 from support.workspace import ROOT
 
 PAGE: Final = ROOT / "docs/terminal.md"
@@ -302,50 +301,6 @@ def prepare(scene: Scene, here: Path) -> None:
 _USAGE: Final[Mapping[str, Any]] = {"input_tokens": 812, "output_tokens": 96}
 
 
-class Tmux:
-    """A terminal of tmux, on a server of its own."""
-
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], here: Path) -> None:
-        self._name = f"delf-{uuid.uuid4().hex[:8]}"
-        self._env = dict(env)
-        new = ["new-session", "-d", "-x", str(COLUMNS), "-y", "60", "-c", str(here), *command]
-        self._tmux(*new)
-
-    def close(self) -> None:
-        """End it and its server."""
-        self._tmux("kill-server")
-
-    def send(self, text: str) -> None:
-        """Type."""
-        self._tmux("send-keys", "-l", text.replace("\n", "\r"))
-
-    def expect(self, wanted: str) -> str:
-        """Wait until a text is shown."""
-        end = time.monotonic() + _SECONDS
-        while not _is_shown(wanted, shown := self.view()):
-            if time.monotonic() > end:
-                raise AssertionError(f"{wanted!r} was not shown:\n{shown}")
-            time.sleep(0.1)
-        return shown
-
-    def view(self) -> str:
-        """What is on the screen."""
-        return self._tmux("capture-pane", "-p", "-J", "-S", "-").rstrip()
-
-    def _tmux(self, *arguments: str) -> str:
-        command = ["tmux", "-L", self._name, "-f", "/dev/null", *arguments]
-        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=True)
-        return done.stdout
-
-
-def _is_shown(wanted: str, view: str) -> bool:
-    """Whether a screen, whose lines have no blanks at their ends, shows a text."""
-    if wanted in (PROMPT, CHAT_PROMPT):
-        return view.rpartition("\n")[2].rstrip() == wanted.rstrip()
-    shown = "\n".join(line.rstrip() for line in view.split("\n"))
-    return "\n".join(line.rstrip() for line in wanted.split("\n")) in shown
-
-
 @contextmanager
 def _variables(env: Mapping[str, str]) -> Iterator[None]:
     before = dict(os.environ)
@@ -372,7 +327,7 @@ def view_of(name: str) -> str:
         home = Path(folder).resolve() / "ada"
         command, env, here = shell(home)
         prepare(scene, here)
-        terminal = Tmux(command, env, here)
+        terminal = Tmux(command, env, here, columns=COLUMNS, prompts=(PROMPT, CHAT_PROMPT))
         try:
             terminal.expect(PROMPT)
             playing = played_on(scene, terminal, here, env)

@@ -10,13 +10,43 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from delf.errors import ConfigurationError
 
 ENV_FILE: Final = ".env"
 
+
+class FileText(str):
+    """A text of ``delf.toml`` that knows where its file is, for paths that are relative to it.
+
+    Args:
+        text: The text, with its references looked up.
+        folder: The file's folder.
+    """
+
+    __slots__ = ("folder",)
+    folder: Path
+
+    def __new__(cls, text: str, folder: Path = Path()) -> Self:
+        """A text like any other, with one attribute more."""
+        made = super().__new__(cls, text)
+        made.folder = folder
+        return made
+
+
 _current: ContextVar[Mapping[str, str] | None] = ContextVar("delf_environ", default=None)
+
+
+def beside(folder: Path, path: str) -> str:
+    """A path as it counts from a folder; ``~`` is the user's home.
+
+    Args:
+        folder: From where a relative path counts.
+        path: As it was written.
+    """
+    # pathlib's own raises for the home of a user that does not exist
+    return str(folder / os.path.expanduser(path))  # noqa: PTH111
 
 
 def read_env_file(path: Path, environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

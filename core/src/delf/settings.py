@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeAlias
 
-from pydantic import SecretStr, ValidationError
+from pydantic import BeforeValidator, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -14,10 +15,33 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from delf.environment import current_environ
+from delf.environment import FileText, beside, current_environ
 from delf.errors import ConnectionConfigurationError, did_you_mean
 
-__all__ = ["PluginSettings", "SecretStr"]
+__all__ = ["LocalPath", "PluginSettings", "SecretStr", "beside", "folder_of"]
+
+
+def folder_of(value: object) -> Path | None:
+    """The folder from which a relative path in a setting counts, where that is not the working
+    directory: that of the ``delf.toml`` in which the value stands.
+
+    Args:
+        value: A setting as it was given, before it was validated.
+    """  # noqa: D205 - one sentence
+    return value.folder if isinstance(value, FileText) else None
+
+
+def _local_path(value: object) -> object:
+    folder = folder_of(value)
+    text = str(value)
+    if folder is None or not text or "://" in text or text.startswith("file:"):
+        return value
+    return beside(folder, text)
+
+
+LocalPath: TypeAlias = Annotated[str, BeforeValidator(_local_path)]
+"""The type of a setting that is a path: in ``delf.toml`` it is relative to that file, elsewhere
+to the working directory. A URL stays as it is."""
 
 
 class PluginSettings(BaseSettings):

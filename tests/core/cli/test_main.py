@@ -1,4 +1,5 @@
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,13 @@ import pytest
 import delf
 from delf.cli import main as main_module
 from delf.cli.errors import report
+from delf.cli.main import cli
+from delf.cli.state import State
+from delf.plugins.catalog import package_of
 from delf.plugins.host import PluginHost
 from delf.specs import CommandSpec
+from support.program import DELF, environment
 from support.program import delf as run_delf
-from support.program import environment
 
 
 def test_the_version(run):
@@ -63,6 +67,32 @@ def test_wrong_usage_is_two_lines_and_status_2(run, arguments, error, hint):
     assert first.startswith("error: ")
     assert error in first
     assert second == f"hint: {hint}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("runs",),
+        ("runs", "list"),
+        ("runs", "show"),
+        ("demo",),
+        ("sandbox", "status"),
+        ("approvals", "list"),
+        ("chat",),
+        ("resume",),
+    ],
+)
+def test_every_command_takes_the_flags_of_the_program_after_it_too(words):
+    state = State()
+    arguments = [*words, "--config", "other.toml", "--debug", "--no-plugins", "--help"]
+    assert cli.main(arguments, obj=state, standalone_mode=False) == 0
+    assert (state.config, state.debug, state.no_plugins) == ("other.toml", True, True)
+
+
+def test_a_config_file_named_after_a_plugins_command_is_used(run):
+    result = run("runs", "list", "--config", "missing.toml")
+    assert result.exit_code == 2
+    assert "missing.toml does not exist" in result.stderr
 
 
 COUNT_MODULES = """
@@ -119,6 +149,19 @@ def test_a_plugin_brings_a_command(run, monkeypatch):
     assert "An extra command." in run("--help").stdout
     result = run("extra")
     assert (result.exit_code, result.stdout) == (0, "hello from a plugin\n")
+
+
+@click.command("extra")
+@click.option("--config", default="")
+def own_config(config: str) -> None:
+    """A command with an option that the program has, too."""
+    click.echo(f"config: {config}")
+
+
+def test_a_flag_that_a_plugins_command_has_for_itself_stays_its_own(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "extra_command", sys.modules[__name__])
+    host_with(monkeypatch, "extra_command:own_config")
+    assert run("extra", "--config", "mine", "--debug").stdout == "config: mine\n"
 
 
 @pytest.mark.parametrize("factory", ["no_such_module:extra", "json:dumps"])
@@ -229,3 +272,59 @@ def test_completion(tmp_path, line, wanted):
 
 def test_the_environment_of_tests_is_clean():
     assert not [name for name in environment() if name.startswith("DELF_")]
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("runs", "delf-plugin-journal-sql"),
+        ("sandbox", "delf-plugin-sandbox-docker"),
+        ("demo", "delf-plugin-demo"),
+    ],
+)
+def test_a_command_whose_plugin_is_missing_is_known_by_its_package(name, package):
+    assert package_of("command", name) == package
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_a_shell_closed(here, closed):
+    done = subprocess.run(
+        ["bash", "-c", f'"$0" plugins {closed}', DELF], cwd=here, env=environment(), check=False
+    )
+    assert done.returncode == 0
+
+
+def test_a_task_from_a_closed_input_is_an_empty_one(here):
+    command = ["bash", "-c", '"$0" run - --llm x <&-', DELF]
+    done = subprocess.run(command, cwd=here, env=environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: the task is empty")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("arguments", [["--help"], ["plugins"], ["plugins", "--json"]])
+def test_an_output_that_is_full_is_said_in_one_line(here, arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [DELF, *arguments], cwd=here, env=environment(), stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"error: the output cannot be written: No space left on device\n"
+
+
+EARLY = """
+import os, signal, sys
+from delf.cli import start
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "delf.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Slow())
+sys.exit(start.main())
+"""
+
+
+def test_ctrl_c_while_the_program_is_imported_shows_nothing(here):
+    done = subprocess.run([sys.executable, "-c", EARLY], cwd=here, capture_output=True)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")

@@ -1,4 +1,5 @@
 import os
+from pathlib import Path
 
 import pytest
 
@@ -128,11 +129,12 @@ def test_paths_in_the_file_are_relative_to_it(tmp_path):
     below = tmp_path / "below"
     below.mkdir()
     (tmp_path / "delf.toml").write_text(
-        "[agent]\nfiles = ['a.csv', '/b.csv']\noutput_dir = 'out'\n"
+        "[agent]\nfiles = ['a.csv', '/b.csv']\noutput_dir = 'out'\nrecord = '~/r.jsonl'\n"
     )
     agent = load_project(below, environ={}).agent
     assert agent.files == [str(tmp_path / "a.csv"), "/b.csv"]
     assert agent.output_dir == str(tmp_path / "out")
+    assert agent.record == str(Path.home() / "r.jsonl")
     agent = load_project(below, flags={"files": ["a.csv"], "output_dir": "out"}, environ={}).agent
     assert agent.files == ["a.csv"]
     assert agent.output_dir == "out"

@@ -1,7 +1,10 @@
+from pathlib import Path
+
 import pytest
 
 from delf.config.values import Values, substitute
 from delf.errors import ConfigurationError, EnvironmentKeyError
+from delf.settings import folder_of
 
 ENV = {"HOST": "db", "EMPTY": "", "SECRET": "pa$$word ${HOST}"}
 
@@ -85,7 +88,17 @@ def test_an_empty_table_stays_one():
 
 def test_only_values_of_the_file_are_looked_up():
     values = Values()
-    put(values, "a", "${HOST}", "file", from_file=True)
+    put(values, "a", "${HOST}", "file", folder=Path("/p"))
     put(values, "b", "${HOST}", "flag")
     assert values.resolve(ENV) == {"a": "db", "b": "${HOST}"}
     assert values.resolve({"HOST": "other"}, without={"b"}) == {"a": "other"}
+
+
+def test_texts_of_a_file_know_its_folder():
+    values = Values()
+    put(values, "a", {"b": ["${HOST}.db", 3], "c": "x"}, "file", folder=Path("/p"))
+    put(values, "d", "flag.db", "flag")
+    found = values.resolve(ENV)
+    assert found == {"a": {"b": ["db.db", 3], "c": "x"}, "d": "flag.db"}
+    assert folder_of(found["a"]["b"][0]) == folder_of(found["a"]["c"]) == Path("/p")
+    assert folder_of(found["d"]) is None

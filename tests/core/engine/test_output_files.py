@@ -1,6 +1,9 @@
 """Output files: whole or not at all, never over what was there, one after another."""
 
 import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -56,6 +59,45 @@ async def test_a_writer_that_fails_in_a_way_of_its_own_is_a_problem(
     files = OutputFiles(OutputFolder(str(tmp_path)), Formats(delf_host), log)
     files.take("a.brk", dumps({"sheet": [[1]]}), is_rows=True)
     assert await files.settle() == ["'a.brk' cannot be made: RuntimeError: as ever"]
+
+
+def test_names_that_differ_only_by_case_or_encoding_do_not_hide_each_other(tmp_path):
+    folder = OutputFolder(str(tmp_path))
+    assert folder.write("Report.csv", b"1") == str(tmp_path / "Report.csv")
+    assert folder.write("report.CSV", b"2") == str(tmp_path / "report-2.CSV")
+    composed, decomposed = "caf\u00e9.txt", "cafe\u0301.txt"
+    assert folder.write(decomposed, b"1") == folder.write(composed, b"2")
+    assert (tmp_path / composed).read_bytes() == b"2"
+    assert set(folder.files) == {"Report.csv", "report.CSV", composed}
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644)])
+def test_a_file_is_as_open_as_the_user_has_files(tmp_path, mask, mode):
+    code = (
+        "import os, sys; from delf.engine.output import OutputFolder; "
+        f"os.umask({mask}); OutputFolder({str(tmp_path)!r}).write('a.csv', b'1')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert (tmp_path / "a.csv").stat().st_mode & 0o777 == mode
+
+
+def test_a_folder_that_became_a_link_is_not_followed_either(tmp_path):
+    out, other = tmp_path / "out", tmp_path / "other"
+    other.mkdir()
+    folder = OutputFolder(str(out))
+    folder.write("a/b.txt", b"1")
+    (out / "a").rename(tmp_path / "before")
+    (out / "a").symlink_to(other)
+    with pytest.raises(ValueError, match="leaves the output folder"):
+        folder.write("a/b.txt", b"2")
+    assert list(other.iterdir()) == []
+
+
+def test_a_temporary_folder_may_be_behind_a_link(tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "link"))
+    assert Path(OutputFolder(None).write("a/b.txt", b"1")).read_bytes() == b"1"
 
 
 def test_tasks_that_share_a_folder_do_not_share_files(tmp_path):

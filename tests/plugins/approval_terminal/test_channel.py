@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import os
 import pty
+import signal
 import sys
 import termios
 from collections.abc import AsyncIterator
 
 import pytest
 
+from delf.errors import ToolRefusedError
 from delf.protocols.approval import Approved, Edited, Rejected, Settled
 from delf_approval_terminal import TerminalChannel
 from delf_approval_terminal.channel import _TURNS
@@ -65,6 +67,7 @@ async def person(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Person]:
         master, slave = pty.openpty()
         stack.callback(os.close, master)
         stack.callback(os.close, slave)
+        monkeypatch.setattr(_TURNS, "interrupted", False)
         yield Person(master, slave, monkeypatch)
         asyncio.get_running_loop().remove_reader(master)
 
@@ -88,11 +91,11 @@ PROMPT = "? help\n> "
         ([(PROMPT, "?\n"), ("stops the task\n> ", "a\n")], Approved()),
         ([(PROMPT, "v\n"), (PROMPT, "a\n")], Approved()),
         (
-            [(PROMPT, "e\n"), ("done: ", "2\n"), ("copies = ", "5\n"), ("done: ", "\n"), (PROMPT, "a\n")],
+            [(PROMPT, "e\n"), ("done: ", "2\n"), ("keep it: ", "5\n"), ("done: ", "\n"), ("copies = 5\n│ (edited by you)", ""), (PROMPT, "a\n")],
             Edited(arguments={"to": "ada", "copies": 5}),
         ),
         (
-            [(PROMPT, "e\n"), ("done: ", "to\n"), ("to = ", "bob\n"), ("done: ", "\x04"), (PROMPT, "t\n"), ("stops the task\n> ", "a\n")],
+            [(PROMPT, "e\n"), ("done: ", "to\n"), ("keep it: ", "bob\n"), ("done: ", "\x04"), (PROMPT, "t\n"), ("stops the task\n> ", "a\n")],
             Edited(arguments={"to": "bob", "copies": 2}),
         ),
         (
@@ -100,8 +103,20 @@ PROMPT = "? help\n> "
             Edited(arguments={"to": "eve"}),
         ),
         (
-            [(PROMPT, "e\n"), ("done: ", "7\n"), ("no argument '7'", "2\n"), ("copies = ", "many\n"), ("write JSON", "2\n"), ("copies = ", "\n"), ("done: ", "\n"), (PROMPT, "a\n")],
+            [(PROMPT, "e\n"), ("done: ", "7\n"), ("no argument '7'", "2\n"), ("keep it: ", "many\n"), ("write JSON", ""), ("keep it: ", "\n"), ("done: ", "\n"), (PROMPT, "a\n")],
             Approved(),
+        ),
+        (
+            [(PROMPT, "e\n"), ("done: ", "2\n"), ("keep it: ", "5\n"), ("done: ", "2\n"), ("keep it: ", "2\n"), ("done: ", "\n"), (PROMPT, "t\n")],
+            Approved(remember="task"),
+        ),
+        ([(PROMPT, "\x03")], Rejected(reason="rejected on the terminal")),
+        ([(PROMPT, "ye\x03")], Rejected(reason="rejected on the terminal")),
+        ([(PROMPT, "r\n"), ("empty): ", "\x03")], Rejected(reason="rejected on the terminal")),
+        ([(PROMPT, "e\n"), ("done: ", "\x03")], Rejected(reason="rejected on the terminal")),
+        (
+            [(PROMPT, "e\n"), ("done: ", "1\n"), ("keep it: ", "bob\x03")],
+            Rejected(reason="rejected on the terminal"),
         ),
     ],
 )  # fmt: skip
@@ -109,6 +124,66 @@ async def test_decisions(person, request_for, typed, decision):
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
     await person.answers(*typed)
     assert await asked == decision
+
+
+def fit(arguments):
+    """As the engine does it, of a function that takes ``to`` and ``copies``."""
+    if set(arguments) != {"to", "copies"}:
+        raise ToolRefusedError("copies is missing")
+    if not isinstance(arguments["copies"], int):
+        raise ToolRefusedError("copies: it is no whole number")
+    return {**arguments, "to": arguments["to"].lower()}
+
+
+async def test_arguments_that_do_not_fit_are_told_and_asked_for_again(person, request_for):
+    asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS, fit=fit)))
+    await person.answers(
+        (PROMPT, "e\n"),
+        ("done: ", "copies\n"),
+        ("copies, new value as JSON, empty to keep it: ", '"three"\n'),
+        ("that does not fit: copies: it is no whole number", ""),
+        ("keep it: ", "3\n"),
+        ("done: ", "*\n"),
+        ("arguments = ", '{"to": "eve"}\n'),
+        ("that does not fit: copies is missing", ""),
+        ("arguments = ", '{"to": "EVE", "copies": 4}\n'),
+        ("done: ", "\n"),
+    )
+    shown = await person.sees(PROMPT)
+    assert "│ to = 'eve'\n│ copies = 4\n│ (edited by you)\n" in shown
+    assert "a approve as edited" in shown
+    person.types("a\n")
+    assert await asked == Edited(arguments={"to": "eve", "copies": 4})
+
+
+async def test_a_second_ctrl_c_in_a_row_is_for_the_program(person, request_for, monkeypatch):
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stopped.set)
+    channel = person.channel()
+    for typed in ("\x03", "a\n", "\x03"):
+        asked = asyncio.create_task(channel.decide(request_for(ARGUMENTS)))
+        await person.answers((PROMPT, typed))
+        await asked
+    assert not stopped.is_set()
+    asked = asyncio.create_task(channel.decide(request_for(ARGUMENTS)))
+    await person.answers((PROMPT, "\x03"))
+    async with asyncio.timeout(10):
+        await stopped.wait()
+    person.types("a\n")
+    assert await asked == Approved()
+    asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+
+
+async def test_the_terminal_is_as_it_was_after_a_question(person, request_for):
+    channel = person.channel()
+    before = termios.tcgetattr(person.stdin)
+    asked = asyncio.create_task(channel.decide(request_for(ARGUMENTS)))
+    await person.sees(PROMPT)
+    assert termios.tcgetattr(person.stdin) != before
+    asked.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asked
+    assert termios.tcgetattr(person.stdin) == before
 
 
 async def test_what_was_typed_before_does_not_answer(person, request_for):
@@ -170,10 +245,10 @@ async def test_waiting_blocks_nothing(person, request_for):
 async def test_a_line_that_the_terminal_cuts_is_not_taken(person, request_for):
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
     await person.answers((PROMPT, "e\n"), ("done: ", "1\n"))
-    await person.sees("to = ")
+    await person.sees("keep it: ")
     person.types("x" * 5000 + "\n")
     await person.sees("nothing was changed")
-    await person.answers(("to = ", "\n"), ("done: ", "\n"), (PROMPT, "a\n"))
+    await person.answers(("keep it: ", "\n"), ("done: ", "\n"), (PROMPT, "a\n"))
     assert await asked == Approved()
 
 

@@ -22,7 +22,7 @@ KEYS = {
     "edits": [
         (PROMPT, "e\n"),
         ("when done: ", "amount\n"),
-        ("amount = ", "7\n"),
+        ("keep it: ", "7\n"),
         ("when done: ", "\n"),
         (PROMPT, "a\n"),
     ],

@@ -181,3 +181,56 @@ async def test_there_and_back(tmp_path):
     grid = [["id", "name"], *([r["id"], r["name"]] for r in rows)]
     (tmp_path / "a.xlsx").write_bytes(await excel.write({"S": grid}))
     assert await excel.read(str(tmp_path / "a.xlsx"), "S") == rows
+
+
+# -- sheets that no Excel made --------------------------------------------------------------
+
+
+@pytest.fixture
+def with_sheet(workbook, tmp_path):
+    """Makes a workbook whose only sheet has these rows, as XML."""
+
+    def make(xml):
+        source = workbook({"S": [["n"]]}, name="source.xlsx")
+        with zipfile.ZipFile(source) as old, zipfile.ZipFile(tmp_path / "x.xlsx", "w") as new:
+            for item in old.namelist():
+                data = old.read(item)
+                if item == "xl/worksheets/sheet1.xml":
+                    data = (
+                        f"<worksheet xmlns='{NAMESPACE}'><sheetData>{xml}</sheetData></worksheet>"
+                    )
+                new.writestr(item, data)
+        return str(tmp_path / "x.xlsx")
+
+    return make
+
+
+NAMESPACE = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+HEAD = "<row r='1'><c r='A1' t='inlineStr'><is><t>n</t></is></c></row>"
+
+
+async def test_a_row_with_a_number_that_no_sheet_has_is_not_waited_for(with_sheet):
+    row = "<row r='{0}'><c r='A{0}'><v>1</v></c></row>"
+    assert await excel.read(with_sheet(HEAD + row.format(10**12)), None) == []
+    assert await excel.read(with_sheet(HEAD + row.format(reading.MAX_ROWS)), None) == [{"n": 1}]
+
+
+async def test_a_sheet_longer_than_excels_is_refused(with_sheet, monkeypatch):
+    monkeypatch.setattr(reading, "MAX_ROWS", 3)
+    row = "<row><c><v>1</v></c></row>"
+    assert len(await excel.read(with_sheet(HEAD + 2 * row), None)) == 2
+    with pytest.raises(ToolExecutionError, match="more than 3 rows"):
+        await excel.read(with_sheet(HEAD + 3 * row), None)
+
+
+async def test_a_formula_that_was_never_computed_gives_its_text(with_sheet, workbook):
+    cells = "<c r='A2'><f>1+1</f><v>2</v></c><c r='B2' s='0'/><c r='C2'><f>SUM(A2:B2)</f></c>"
+    array = "<c r='A3'><f t='array' ref='A3'>A2*2</f></c>"
+    path = with_sheet(f"{HEAD}<row r='2'>{cells}</row><row r='3'>{array}</row>")
+    first = {"n": 2, "column_2": None, "column_3": "=SUM(A2:B2)"}
+    assert await excel.read(path, None) == [
+        first,
+        {"n": "=A2*2", "column_2": None, "column_3": None},
+    ]
+    path = workbook({"S": [["n", "twice"], [2, "=A2*2"]]})
+    assert await excel.read(path, None) == [{"n": 2, "twice": "=A2*2"}]

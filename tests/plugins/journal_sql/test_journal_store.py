@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from delf.environment import FileText
 from delf.errors import UnknownTaskError
 from delf.events import CallFinished, CallStarted, Printed, TaskFinished, TaskStarted
 from delf.testing.events import every_event
@@ -479,3 +480,11 @@ async def test_closing_ends_subscriptions(journal_url, open_journal):
     with pytest.raises(StopAsyncIteration):
         await asyncio.wait_for(rest, 20)
     assert not [t for t in set(threading.enumerate()) - before if "journal" in t.name]
+
+
+@pytest.mark.parametrize("written", ["sqlite:///a%20b.db", "a b.db", "sqlite:///{here}/a%20b.db"])
+async def test_a_journal_of_a_config_file_is_beside_it(tmp_path, written):
+    journal = SqlJournal(url=FileText(written.format(here=tmp_path), tmp_path))
+    await journal.append(started("t"))
+    await journal.aclose()
+    assert (tmp_path / "a b.db").is_file()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from delf.errors import ConnectionConfigurationError, ToolRefusedError
+from delf.config.connections import make_connection
+from delf.config.project import load_project
+from delf.environment import FileText
+from delf.errors import ConnectionConfigurationError, DelfError, ToolRefusedError
+from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsContext
 from delf_sql import SQL
 from delf_sql.gate import check_query, check_write
@@ -50,6 +56,46 @@ def test_urls(url, expected):
         found.password,
         found.database,
     ) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        ({"url": "sqlite:///shop.db"}, "/a b/shop.db"),
+        ({"url": "sqlite+aiosqlite:///x%3Fy.db"}, "/a b/x?y.db"),
+        ({"url": "sqlite:////c/shop.db"}, "/c/shop.db"),
+        ({"db_type": "sqlite", "database": "shop.db"}, "/a b/shop.db"),
+        ({"db_type": "sqlite", "database": "/c/shop.db"}, "/c/shop.db"),
+        ({"db_type": "postgresql", "database": "shop"}, "shop"),
+        ({"url": "postgresql://h/shop"}, "shop"),
+    ],
+)
+def test_a_sqlite_file_of_a_config_file_is_beside_it(written, path):
+    of_file = {name: FileText(text, Path("/a b")) for name, text in written.items()}
+    assert target(**of_file).database == path
+
+
+def test_a_config_file_still_needs_a_database_file():
+    for url in ("sqlite:///", "sqlite:///:memory:"):
+        with pytest.raises(ConnectionConfigurationError, match="needs a file"):
+            target(url=FileText(url, Path("/p")))
+
+
+async def test_a_shop_is_found_from_a_folder_below_its_config_file(tmp_path, monkeypatch):
+    config = '[connections.shop]\ntype = "sql"\nurl = "sqlite:///shop.db"\n'
+    (tmp_path / "delf.toml").write_text(config)
+    sqlite3.connect(tmp_path / "shop.db").close()
+    below = tmp_path / "below"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    host = PluginHost.discover()
+    shop = make_connection(host, load_project(environ={}), "shop")
+    assert await shop.query("SELECT 1 AS one") == [{"one": 1}]
+    await shop.aclose()
+    variables = {"DELF_SHOP_URL": "sqlite:///shop.db"}
+    shop = make_connection(host, load_project(environ=variables), "shop")
+    with pytest.raises(DelfError, match="there is no SQLite file"):
+        await shop.query("SELECT 1 AS one")
 
 
 def test_parts_instead_of_a_url():

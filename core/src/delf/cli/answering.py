@@ -38,7 +38,9 @@ async def find_request(journal: InboxJournal, text: str) -> RequestRecord:
         UnknownRequestError: When no id or more than one begins so.
     """
     if not text:
-        raise UnknownRequestError("the id of a request is empty")
+        raise UnknownRequestError(
+            "the id of a request is empty", hint="delf approvals list shows what waits"
+        )
     found = list(await journal.find_requests(text))
     exact = [record for record in found if record.requested.request_id == text]
     if len(found) > 1 and not exact:

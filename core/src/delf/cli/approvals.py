@@ -11,7 +11,7 @@ import click
 
 from delf.cli import approvals_view as view
 from delf.cli.output import json_text
-from delf.cli.state import program_options, state_of
+from delf.cli.state import state_of
 
 T = TypeVar("T")
 
@@ -26,7 +26,6 @@ request_argument = click.argument("request_id", metavar="ID")
     epilog="Exit status: 0 done, 1 refused (no such request, or the answer came late), "
     "2 usage or configuration.",
 )
-@program_options
 def approvals() -> None:
     """Look at calls that wait for approval in any process, and decide about them.
 

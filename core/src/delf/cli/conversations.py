@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from delf.cli.output import counted, json_text
-from delf.cli.state import program_options, state_of
+from delf.cli.state import state_of
 from delf.errors import DelfError, did_you_mean
 from delf.terminal import visible
 
@@ -28,7 +28,6 @@ _ALL: Final = 2**31 - 1
 def _shared(command: F) -> F:
     """Give a command the options that all of these have."""
     for option in (
-        program_options,
         click.option("--json", "as_json", is_flag=True, help="Write it as JSON."),
         click.option(
             "--namespace",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 import delf
-from delf.cli.state import State, program_options, state_of
+from delf.cli.state import State, state_of
 
 if TYPE_CHECKING:
     from delf.config.project import Project
@@ -46,7 +46,6 @@ class Finding:
 
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="Write what was found as JSON.")
-@program_options
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Check Python, plugins, sandboxes, models, configuration and folders.

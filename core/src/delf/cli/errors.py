@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ FAILED: Final = 1
 USAGE: Final = 2
 BROKEN_PIPE: Final = 128 + 13
 INTERRUPTED: Final = 130
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 class InterruptedRunError(Exception):
@@ -75,6 +77,8 @@ def _words(error: BaseException) -> tuple[str, str | None]:
         return error.format_message(), None
     if isinstance(error, (KeyboardInterrupt, click.Abort, InterruptedRunError)):
         return "interrupted", None
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return f"{error.filename or 'the output'} cannot be written: {error.strerror}", None
     text = " ".join(str(error).split())
     name = type(error).__name__
     return (

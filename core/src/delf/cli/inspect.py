@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.cli.state import State, program_options, state_of
+from delf.cli.state import State, state_of
 
 if TYPE_CHECKING:
     from delf.actions import Action
@@ -56,7 +56,6 @@ class _Look:
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show parameters and settings, too.")
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
-@program_options
 @click.pass_context
 def inspect(
     ctx: click.Context, connection: str, overrides: tuple[str, ...], verbose: bool, as_json: bool

@@ -11,7 +11,7 @@ import click
 import delf
 from delf.cli import errors
 from delf.cli.lazy import LazyGroup
-from delf.cli.state import State, program_options, state_of
+from delf.cli.state import State, state_of, take_everywhere
 from delf.errors import DelfError
 
 COMMANDS: Final = {
@@ -37,16 +37,14 @@ class Program(LazyGroup):
         return {**{spec.name: spec.summary for spec in specs}, **own}
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name.
+        """The command of a name, which takes the flags of the program, too.
 
         Raises:
             PluginError: When no plugin brings it, or its plugin cannot be used.
         """
         found = super().get_command(ctx, cmd_name)
-        if found is not None:
-            return found
         try:
-            return self._from_plugin(ctx, cmd_name)
+            return take_everywhere(found or self._from_plugin(ctx, cmd_name))
         except DelfError:
             if ctx.resilient_parsing:  # completion of a command line with a mistyped name
                 return None
@@ -110,7 +108,6 @@ class Program(LazyGroup):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(delf.__version__, "-V", "--version", message="delf %(version)s")
-@program_options
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Tasks in plain words become short scripts that call your tools.
@@ -122,6 +119,9 @@ def cli(ctx: click.Context) -> None:
     """  # noqa: D301 - click's mark for lines that stay as they are
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+
+
+take_everywhere(cli)
 
 
 def main() -> int:
@@ -137,12 +137,27 @@ def run_program() -> int:
     Returns:
         The exit status.
     """
+    _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
     status: int = cli.main(standalone_mode=False)
     return status
+
+
+def _open_standard_streams() -> None:
+    """Put /dev/null where a shell closed a stream: else a file that is opened takes its place."""
+    import os
+
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            stream = os.fdopen(number, mode, encoding="utf-8", closefd=False)
+            setattr(sys, name, stream)
 
 
 def _leave_stuck_tools(status: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delf.cli.lazy import LazyGroup
-from delf.cli.state import State, program_options, state_of
+from delf.cli.state import State, state_of
 
 if TYPE_CHECKING:
     from delf.plugins.report import PluginRecord
@@ -35,7 +35,6 @@ def _subcommands() -> dict[str, tuple[str, str]]:
 
 @click.group("plugins", cls=LazyGroup, lazy=_subcommands(), invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
-@program_options
 @click.pass_context
 def plugins(ctx: click.Context, as_json: bool) -> None:
     """List the plugins: what they bring, where from, and why one cannot be used."""
@@ -45,7 +44,6 @@ def plugins(ctx: click.Context, as_json: bool) -> None:
 
 @plugins.command("list", short_help="List the plugins.")
 @click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
-@program_options
 @click.pass_context
 def list_command(ctx: click.Context, as_json: bool) -> None:
     """List the plugins (what `delf plugins` alone does)."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from delf.cli.state import program_options, state_of
+from delf.cli.state import state_of
 
 _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
 
@@ -90,7 +90,6 @@ _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
 @click.option("-v", "--verbose", is_flag=True, help="Show each step and call, and a summary.")
 @click.option("--json", "as_json", is_flag=True, help="Write the whole response as one object.")
 @click.option("--events", is_flag=True, help="Write each event as a line of JSON as it happens.")
-@program_options
 @click.pass_context
 def run(ctx: click.Context, task: str, **given: Any) -> None:
     """Do TASK, which is said in plain words; "-" reads it from the standard input.

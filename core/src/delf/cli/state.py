@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from delf.config.project import Project
     from delf.engine.redaction import Redactor
     from delf.plugins.host import PluginHost
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass
@@ -85,34 +83,37 @@ def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> Non
         setattr(ctx.find_root().ensure_object(State), str(parameter.name), value)
 
 
-def program_options(command: F) -> F:
-    """Give a command the flags ``--debug``, ``--no-plugins`` and ``--config``."""
-    for option in (
-        click.option(
-            "--config",
+def take_everywhere(command: click.Command) -> click.Command:
+    """Give a command, and all that it has under it, the program's flags.
+
+    They are ``--debug``, ``--no-plugins`` and ``--config``. One that a command has for itself
+    stays its own.
+
+    Args:
+        command: Of the core or of a plugin.
+    """
+    taken = {name for param in command.params for name in param.opts}
+    command.params += [flag for flag in _flags() if taken.isdisjoint(flag.opts)]
+    if isinstance(command, click.Group):
+        for item in command.commands.values():
+            take_everywhere(item)
+    return command
+
+
+def _flags() -> list[click.Option]:
+    common: dict[str, Any] = {
+        "expose_value": False,
+        "callback": _remember,
+        "is_eager": True,  # before --help, which lists commands of plugins
+    }
+    return [
+        click.Option(["--debug"], is_flag=True, help="Show tracebacks and log messages.", **common),
+        click.Option(["--no-plugins"], is_flag=True, help="Use no installed plugin.", **common),
+        click.Option(
+            ["--config"],
             metavar="FILE",
             type=click.Path(),
             help="Use this file in place of the nearest delf.toml.",
-            expose_value=False,
-            callback=_remember,
-            is_eager=True,  # before --help, which lists commands of plugins
+            **common,
         ),
-        click.option(
-            "--no-plugins",
-            is_flag=True,
-            help="Use no installed plugin.",
-            expose_value=False,
-            callback=_remember,
-            is_eager=True,  # before --help, which lists commands of plugins
-        ),
-        click.option(
-            "--debug",
-            is_flag=True,
-            help="Show tracebacks and log messages.",
-            expose_value=False,
-            callback=_remember,
-            is_eager=True,  # before --help, which lists commands of plugins
-        ),
-    ):
-        command = option(command)
-    return command
+    ]

@@ -13,7 +13,7 @@ from delf.config import texts
 from delf.config.files import find_config, read_config
 from delf.config.schema import LLM_FIELDS, AgentConfig, make_config
 from delf.config.values import Values
-from delf.environment import ENV_FILE, read_env_file
+from delf.environment import ENV_FILE, beside, read_env_file
 from delf.errors import ConfigurationError, did_you_mean
 from delf.types import Permission
 
@@ -127,7 +127,7 @@ class Project:
             EnvironmentKeyError: When a variable that it refers to is not set.
             ConfigurationError: When a value does not fit, naming where it was given.
         """
-        values = self.agent_values.resolve(self.environ)
+        values = self.agent_values.resolve(self.environ, placed=False)
         where = f"{self.file} [agent]" if self.file else "configuration"
         config = make_config(values, where=where, origin=self.agent_values.origin)
         return self._with_paths(config)
@@ -137,9 +137,10 @@ class Project:
         written = {path[0] for path, given in self.agent_values.leaves() if given.from_file}
         update: dict[str, Any] = {}
         if "files" in written:
-            update["files"] = [str(self.root / name) for name in config.files]
-        if "output_dir" in written and config.output_dir is not None:
-            update["output_dir"] = str(self.root / config.output_dir)
+            update["files"] = [beside(self.root, name) for name in config.files]
+        for name in ("output_dir", "record"):
+            if name in written and (path := getattr(config, name)) is not None:
+                update[name] = beside(self.root, path)
         return config.model_copy(update=update) if update else config
 
 
@@ -217,22 +218,23 @@ def _from_file(
     """The sections ``agent``, ``connections`` and ``plugins``."""
     agent = Values()
     for key, value in document.get("agent", {}).items():
-        _put_from_file(agent, f"{path} [agent]", key, value)
+        _put_from_file(agent, path, "agent", key, value)
     groups: list[dict[str, Values]] = []
     for section in ("connections", "plugins"):
         group: dict[str, Values] = {}
         for name, content in document.get(section, {}).items():
             group[name] = Values()
             for key, value in content.items():
-                _put_from_file(group[name], f"{path} [{section}.{name}]", key, value)
+                _put_from_file(group[name], path, f"{section}.{name}", key, value)
         groups.append(group)
     return agent, groups[0], groups[1]
 
 
-def _put_from_file(values: Values, where: str, key: str, value: Any) -> None:
+def _put_from_file(values: Values, path: Path | None, section: str, key: str, value: Any) -> None:
     if _is_model((key,), value):
         value = {"model": value}
-    values.put((key,), value, lambda at: f"{where} {'.'.join(at)}", from_file=True)
+    folder = path.parent if path is not None else None
+    values.put((key,), value, lambda at: f"{path} [{section}] {'.'.join(at)}", folder)
 
 
 def _put_overrides(

@@ -219,4 +219,6 @@ def explain(
             problems.append(f"{origin(path) or f'{where}: {place}'}: {message}")
         if place.startswith(("confirm", "approval")):
             kind = AgentConfirmationError
-    return kind("; ".join(problems), hint=f"known keys: {', '.join(known)}")
+    unknown = any(item["type"] == "extra_forbidden" for item in error.errors(include_input=False))
+    hint = f"known keys: {', '.join(known)}" if unknown else None
+    return kind("; ".join(problems), hint=hint)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 from typing import Any, cast
 
+from delf.environment import FileText
 from delf.errors import ConfigurationError, EnvironmentKeyError
 
 Path = tuple[str, ...]
@@ -27,12 +29,17 @@ class Given:
     Args:
         value: As it was written; no mapping, unless an empty one.
         origin: In words, with the key: ``DELF_TIMEOUT``, ``/p/delf.toml [agent] timeout``.
-        from_file: Whether ``${…}`` in it is a reference.
+        folder: Of the ``delf.toml`` that it stands in; ``${…}`` in it is a reference then.
     """
 
     value: Any
     origin: str
-    from_file: bool = False
+    folder: FilePath | None = None
+
+    @property
+    def from_file(self) -> bool:
+        """Whether it stands in a ``delf.toml``."""
+        return self.folder is not None
 
 
 class Values:
@@ -41,23 +48,29 @@ class Values:
     def __init__(self) -> None:
         self._leaves: dict[Path, Given] = {}
 
-    def put(self, path: Path, value: object, origin: Callable[[Path], str], **kind: bool) -> None:
+    def put(
+        self,
+        path: Path,
+        value: object,
+        origin: Callable[[Path], str],
+        folder: FilePath | None = None,
+    ) -> None:
         """Set a value; a mapping is merged key by key, anything else replaces what was there.
 
         Args:
             path: The keys that lead to it.
             value: The value.
             origin: Says in words where the value at a path was given.
-            kind: ``from_file=True`` for values in which ``${…}`` is a reference.
+            folder: Of the ``delf.toml`` that it stands in, if it does.
         """
         if isinstance(value, Mapping) and value:
             for key, item in cast("Mapping[object, object]", value).items():
-                self.put((*path, str(key)), item, origin, **kind)
+                self.put((*path, str(key)), item, origin, folder)
             return
         for other in list(self._leaves):
             if _overlaps(path, other):
                 del self._leaves[other]
-        self._leaves[path] = Given(value, origin(path), **kind)
+        self._leaves[path] = Given(value, origin(path), folder)
 
     def drop(self, path: Path) -> None:
         """Forget a value and everything below it."""
@@ -81,13 +94,14 @@ class Values:
         return next((g.origin for p, g in self._leaves.items() if p[: len(path)] == path), None)
 
     def resolve(
-        self, environ: Mapping[str, str], *, without: Collection[str] = ()
+        self, environ: Mapping[str, str], *, without: Collection[str] = (), placed: bool = True
     ) -> dict[str, Any]:
         """The tree, with references looked up.
 
         Args:
             environ: Where they are looked up.
             without: Top keys that are left out.
+            placed: Let the texts of a file know its folder, see :class:`FileText`.
 
         Raises:
             EnvironmentKeyError: Naming the variable, the file and the key.
@@ -100,9 +114,10 @@ class Values:
             node = tree
             for key in path[:-1]:
                 node = node.setdefault(key, {})
-            value = (
-                substitute(given.value, environ, given.origin) if given.from_file else given.value
-            )
+            value = given.value
+            if given.folder is not None:
+                value = substitute(value, environ, given.origin)
+                value = _placed(value, given.folder) if placed else value
             node[path[-1]] = value
         return tree
 
@@ -126,6 +141,18 @@ def substitute(value: Any, environ: Mapping[str, str], origin: str) -> Any:
     if isinstance(value, Mapping):
         items = cast("Mapping[str, Any]", value).items()
         return {key: substitute(item, environ, origin) for key, item in items}
+    return value
+
+
+def _placed(value: Any, folder: FilePath) -> Any:
+    """A value whose texts know the folder of their file."""
+    if isinstance(value, str):
+        return FileText(value, folder)
+    if isinstance(value, list):
+        return [_placed(item, folder) for item in cast("list[Any]", value)]
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, Any]", value).items()
+        return {key: _placed(item, folder) for key, item in items}
     return value
 
 

@@ -216,6 +216,7 @@ class TaskApprovals:
             description=None if description is None else safe(description),
             digest=digest,
             unsettled=unsettled,
+            fit=bound.action.validate,
         )
         question = (None, None) if past is None else past.question_of(unsettled=unsettled)
         lapsed = past is not None and past.lapsed

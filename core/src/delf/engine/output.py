@@ -8,6 +8,7 @@ import filecmp
 import itertools
 import logging
 import os
+import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -56,29 +57,32 @@ class OutputFolder:
             ValueError: When the name leaves the folder.
             OSError: When it cannot be written.
         """
-        check_file_name(name)
+        name = check_file_name(name)
         own = self.files.get(name)
-        parent = self._parent_of(name) if own is None else Path(own).parent
+        parent = self._parent_of(name, own)
         parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=parent, prefix=".delf-", delete=False) as file:
-            temporary = Path(file.name)
-            try:
+        temporary = parent / f".delf-{secrets.token_hex(8)}"
+        try:
+            with temporary.open("xb") as file:  # with the mode that the user's umask leaves
                 file.write(data)
-                file.flush()
-                temporary.chmod(0o644)
-                path = self._put(temporary, parent / Path(name).name, own)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
+            path = self._put(temporary, parent / Path(name).name, own)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
         self.files[name] = str(path)
         return str(path)
 
-    def _parent_of(self, name: str) -> Path:
-        """The folder of a new file."""
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="delf-out-"))
-        parent = (self._folder / name).parent.resolve()
-        if not parent.is_relative_to(self._folder):
+    def _parent_of(self, name: str, own: str | None) -> Path:
+        """The folder of a file, which no link may lead out of."""
+        if own is not None:
+            parent = Path(own).parent
+            inside = parent.resolve() == parent
+        else:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="delf-out-")).resolve()
+            parent = (self._folder / name).parent.resolve()
+            inside = parent.is_relative_to(self._folder)
+        if not inside:
             raise ValueError(f"{name!r} leaves the output folder")
         return parent
 
@@ -86,8 +90,11 @@ class OutputFolder:
         """Give a written file its name, or the first free one like it."""
         if own is not None:
             return temporary.replace(own)
+        taken = {other.casefold() for other in self.files.values()}
         for number in itertools.count(1):
             free = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+            if str(free).casefold() in taken:  # one file only, where the folder is copied to
+                continue
             try:
                 _link(temporary, free)
             except FileExistsError:
@@ -118,7 +125,7 @@ def _link(temporary: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         temporary.replace(path)
     else:
         temporary.unlink()

@@ -41,13 +41,17 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "journal": ("sql",),
     "strategy": ("stream",),
     "observer": (),
-    "command": ("serve",),
+    "command": ("demo", "runs", "sandbox", "serve"),
     "format": ("excel",),
 }
 """Names whose package is known. No other name is ever turned into an advice to install."""
 
 _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files"}
+_BROUGHT_BY: Final = {
+    ("command", "runs"): "delf-plugin-journal-sql",
+    ("command", "sandbox"): "delf-plugin-sandbox-docker",
+}
 _BLOCK: Final = "uninstall one, or block one by its distribution: DELF_DISABLE_PLUGINS="
 
 
@@ -159,6 +163,8 @@ def package_of(kind: str, name: str) -> str | None:
     """The package that brings a first-party name, or None where it is not one."""
     if name not in FIRST_PARTY.get(kind, ()):
         return None
+    if (kind, name) in _BROUGHT_BY:
+        return _BROUGHT_BY[kind, name]
     prefix = "" if kind in _BARE else f"{_PREFIXES.get(kind, kind)}-"
     return f"delf-plugin-{prefix}{name}"
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from delf.types import Effect
 
 Remember = Literal["no", "task", "session"]
 """For how long the same action with the same arguments passes without asking."""
+
+Fit = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,8 @@ class ApprovalRequest:
             ended: ``Approved`` makes it again, ``Settled`` says that it did happen.
         code: The script, if a script as a whole is to be approved.
         actions: Its actions that need approval; once approved, these pass while it runs.
+        fit: Checks other arguments, so that a channel can ask again: gives them as they would
+            be used, or raises :class:`delf.errors.ToolRefusedError`. None for a script.
     """
 
     request_id: str
@@ -47,6 +51,7 @@ class ApprovalRequest:
     unsettled: bool = False
     code: str | None = None
     actions: tuple[str, ...] = ()
+    fit: Fit | None = field(default=None, repr=False, compare=False)
 
     @property
     def message(self) -> str:

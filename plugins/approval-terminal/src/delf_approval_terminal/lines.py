@@ -1,7 +1,7 @@
 """Reads lines from a terminal on the event loop; nothing blocks, and no thread is left behind.
 
-The terminal stays in the mode that it is in: the system echoes and edits the line, Ctrl-C is a
-signal as always, and a request that is cancelled leaves nothing to restore.
+The system echoes and edits the line. While a question is asked, Ctrl-C ends a line instead of
+being a signal: it answers the question.
 """
 
 from __future__ import annotations
@@ -14,12 +14,21 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Final, Self, TextIO
 
+from delf_approval_terminal.render import style
+
+_CHARACTERS: Final = 6
+"""Where the special characters are in what termios gives."""
+_DISABLED: Final = b"\0" if sys.platform == "linux" else b"\xff"
 _LONGEST: Final = 4095
 """More than this, and the system cuts a line."""
 
 
-class LineCutError(Exception):
-    """A line was too long for the terminal, so that its end is missing."""
+_CTRL_C: Final = b"\x03"
+_CUT: Final = "that line was longer than a terminal can take; nothing was changed"
+
+
+class CtrlCError(Exception):
+    """Ctrl-C was typed in place of an answer."""
 
 
 class Terminal:
@@ -44,7 +53,8 @@ class Terminal:
         # A descriptor of our own: the loop may watch the standard input for somebody else.
         descriptor = os.dup(sys.stdin.fileno())
         try:
-            yield cls(descriptor, sys.stderr)
+            with _ctrl_c_typed(descriptor):
+                yield cls(descriptor, sys.stderr)
         finally:
             os.close(descriptor)
 
@@ -66,23 +76,35 @@ class Terminal:
         self._output.write(text)
         self._output.flush()
 
-    async def read(self, prompt: str) -> str | None:
+    def complain(self, text: str) -> None:
+        """Say what was wrong with an answer."""
+        self.write(f"{style(text, 'yellow')}\n")
+
+    async def ask(self, prompt: str) -> str | None:
         """The line that is typed after a prompt, stripped; None at Ctrl-D.
 
+        A line that the system could not take whole is asked for again.
+
         Raises:
-            LineCutError: When the system could not take all of it.
+            CtrlCError: When that was typed.
         """
+        while len(typed := await self._line(prompt)) > _LONGEST:
+            self.complain(_CUT)
+        return typed.decode("utf-8", "replace").strip() if typed else None
+
+    async def _line(self, prompt: str) -> bytes:
         self.write(prompt)
         typed = bytearray()
         while not typed.endswith(b"\n"):
             data = await self._read_some()
             if not data:
                 self.write("\n")
-                return None
+                return b""
             typed += data
-        if len(typed) > _LONGEST:
-            raise LineCutError
-        return typed.decode("utf-8", "replace").strip()
+            if typed.endswith(_CTRL_C):
+                self.write("\n")
+                raise CtrlCError
+        return bytes(typed)
 
     async def _read_some(self) -> bytes:
         loop = asyncio.get_running_loop()
@@ -103,6 +125,35 @@ class Terminal:
             return await future
         finally:
             loop.remove_reader(self._descriptor)
+
+
+@contextmanager
+def _ctrl_c_typed(descriptor: int) -> Generator[None]:
+    """Let Ctrl-C end a line, where this process has the terminal."""
+    try:
+        before = termios.tcgetattr(descriptor)
+    except termios.error:
+        before = None
+    if before is None or _is_in_background(descriptor):
+        yield
+        return
+    mode = termios.tcgetattr(descriptor)
+    mode[_CHARACTERS][termios.VINTR] = _DISABLED
+    mode[_CHARACTERS][termios.VEOL] = _CTRL_C
+    termios.tcsetattr(descriptor, termios.TCSANOW, mode)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):  # the terminal was closed
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
+def _is_in_background(descriptor: int) -> bool:
+    """Whether the shell has the terminal, which stops who changes its mode then."""
+    try:
+        return os.tcgetpgrp(descriptor) != os.getpgrp()
+    except OSError:  # not the terminal of this session: there is no shell to mind
+        return False
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

@@ -17,17 +17,17 @@ EDITED_MENU: Final = "a approve as edited · r reject · e edit · v view all ·
 HELP: Final = """\
 a  make the call with these arguments
 r  refuse it; a reason is passed on to the script and the model
-e  change arguments first
+e  change arguments first, one by one
 t  make it, and the same call with the same arguments again in this task without asking
 s  the same for as long as this session lasts
 v  show every argument in full
-Ctrl-D refuses, Ctrl-C stops the task"""
+Ctrl-C rejects, too, and once more stops the task"""
 
 SCRIPT_MENU: Final = "a approve · r reject · ? help"
 SCRIPT_HELP: Final = """\
 a  run the script; calls of the actions named above pass while it runs, all others ask
 r  do not run it; a reason is passed on to the model, which writes another
-Ctrl-D refuses, Ctrl-C stops the task"""
+Ctrl-C rejects, too, and once more stops the task"""
 
 UNSETTLED_MENU: Final = "a make it again · h it did happen · r reject · v view all · ? help"
 UNSETTLED_HELP: Final = """\
@@ -35,7 +35,7 @@ a  make the call again, with these arguments
 h  it did happen: it is not made again, and the script gets the result that you type
 r  give it up; a reason is passed on to the script and the model
 v  show every argument in full
-Ctrl-D rejects, Ctrl-C stops the task"""
+Ctrl-C rejects, too, and once more stops the task"""
 
 _EFFECTS: Final = {
     "read": "it only reads",

@@ -12,9 +12,13 @@ Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 
 class Turns:
-    """Gives the terminal to one asker after another, in the order in which they came."""
+    """Gives the terminal to one asker after another, in the order in which they came.
+
+    ``interrupted`` says that Ctrl-C was the last answer that any of them got.
+    """
 
     def __init__(self) -> None:
+        self.interrupted = False
         self._lock = threading.Lock()
         self._taken = False
         self._waiting: deque[Waiter] = deque()

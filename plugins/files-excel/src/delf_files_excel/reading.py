@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 from delf.errors import ToolExecutionError
 
 MAX_UNPACKED: Final = 256 * 1024 * 1024
 MAX_CELLS: Final = 2_000_000
+MAX_ROWS: Final = 1_048_576
+"""As many as Excel has; without it, a row could claim a number that is never reached."""
+_FORMULA: Final = re.compile(rb"<(?:\w+:)?f[\s/>]")
+_PIECE: Final = 1024 * 1024
 
 
 def sheet_names(path: str) -> list[str]:
@@ -28,6 +34,7 @@ def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
     """The rows of a sheet as records; the first row that is not empty names the columns.
 
     Rows without any value are left out. Columns without a name get one if they hold anything.
+    A formula gives the value that was stored with it, or its text if none was.
 
     Args:
         path: The workbook.
@@ -36,8 +43,9 @@ def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
     Raises:
         ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
     """
-    with _opened(path) as book:
-        rows = list(_filled_rows(_sheet(book, name)))
+    with _opened(path) as book, _formulas(path) as formulas:
+        sheet = _sheet(book, name)
+        rows = list(_filled_rows(sheet, formulas and formulas[sheet.title]))
     if not rows:
         return []
     width = max(map(len, rows))
@@ -47,15 +55,33 @@ def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
     ]
 
 
+def _formulas(path: str) -> Any:
+    """The workbook once more, with formulas in place of their values, if it has any."""
+    return _opened(path, values=False) if _has_formulas(path) else nullcontext()
+
+
+def _has_formulas(path: str) -> bool:
+    with zipfile.ZipFile(path) as archive:
+        for item in archive.namelist():
+            if item.startswith("xl/worksheets/") and item.endswith(".xml"):
+                with archive.open(item) as part:
+                    before = b""
+                    while piece := part.read(_PIECE):
+                        if _FORMULA.search(before + piece):
+                            return True
+                        before = piece[-80:]
+    return False
+
+
 @contextmanager
-def _opened(path: str) -> Iterator[Any]:
+def _opened(path: str, *, values: bool = True) -> Iterator[Any]:
     from openpyxl import load_workbook
 
     try:
         _check_size(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles and extensions, which are not read
-            book = load_workbook(path, read_only=True, data_only=True)
+            book = load_workbook(path, read_only=True, data_only=values)
             try:
                 yield book
             finally:
@@ -92,12 +118,20 @@ def _sheet(book: Any, name: str | None) -> Any:
     raise ToolExecutionError(f"there is no sheet {name!r}; the sheets: {listed}")
 
 
-def _filled_rows(sheet: Any) -> Iterator[list[Any]]:
-    """The rows with any value, cut after their last one."""
+def _rows(sheet: Any) -> Iterator[Sequence[Any]]:
     sheet.reset_dimensions()  # what a file says about its size may be wrong
+    return sheet.iter_rows(values_only=True, max_row=MAX_ROWS + 1)
+
+
+def _filled_rows(sheet: Any, formulas: Any) -> Iterator[list[Any]]:
+    """The rows with any value, cut after their last one."""
     cells = 0
-    for row in sheet.iter_rows(values_only=True):
+    written = itertools.repeat(()) if formulas is None else _rows(formulas)
+    for number, (row, texts) in enumerate(zip(_rows(sheet), written, strict=False), 1):
         values = list(row)
+        for index, text in enumerate(texts):
+            if values[index] is None:
+                values[index] = getattr(text, "text", text)  # of an array's formula
         while values and values[-1] is None:
             values.pop()
         cells += len(values)
@@ -106,6 +140,8 @@ def _filled_rows(sheet: Any) -> Iterator[list[Any]]:
                 f"the sheet has more than {MAX_CELLS:,} cells; save it as .csv and open() that in "
                 "the script"
             )
+        if values and number > MAX_ROWS:
+            raise ToolExecutionError(f"the sheet has more than {MAX_ROWS:,} rows")
         if values:
             yield values
 

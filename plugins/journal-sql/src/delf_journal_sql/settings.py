@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import quote, unquote
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from delf.settings import PluginSettings, SecretStr
+from delf.settings import PluginSettings, SecretStr, beside, folder_of
 
 
 class JournalSettings(PluginSettings):
@@ -28,3 +29,15 @@ class JournalSettings(PluginSettings):
     blob_bytes: int = Field(
         default=65_536, ge=1024, description="Larger values are stored apart, compressed."
     )
+
+    @field_validator("url", mode="before")
+    @classmethod
+    def _beside_its_file(cls, value: Any) -> Any:
+        """A relative path of ``delf.toml`` counts from its folder."""
+        folder, text = folder_of(value), str(value).strip()
+        scheme, mark, path = text.partition(":///")
+        if folder is None or text in ("", ":memory:") or path == ":memory:":
+            return value
+        if mark and scheme == "sqlite" and path:
+            return f"sqlite:///{quote(beside(folder, unquote(path)))}"
+        return value if "://" in text else beside(folder, text)

@@ -154,8 +154,8 @@ def resolve(config: LLMConfig, context: ModelContext) -> Endpoint:
         return _family(_BY_NAME["openai"], config.model, base_url, config, context)
     raise ModelConfigurationError(
         f"no provider is known for the model {config.model!r}",
-        hint=f"LLMConfig(model={config.model!r}, base_url='http://host/v1') for a server of your "
-        "own, or a name with its provider: 'groq/…', 'ollama/…', 'openrouter/…'",
+        hint="a name with its provider: 'groq/…', 'ollama/…', 'openrouter/…'; or, for a server of "
+        f"your own, --base-url or LLMConfig(model={config.model!r}, base_url='http://host/v1')",
     )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from delf.settings import PluginSettings, SecretStr
+from delf.settings import LocalPath, PluginSettings, SecretStr
 
 
 class OpenAPISettings(PluginSettings):
     """Where the specification is, who calls, and the limits."""
 
-    spec: str | None = Field(
+    spec: LocalPath | None = Field(
         default=None, description="The specification: a file or a URL, JSON or YAML."
     )
     base_url: str | None = Field(
@@ -44,7 +44,7 @@ class OpenAPISettings(PluginSettings):
         default_factory=dict,
         description="Values by the name of the security scheme; user:password for basic.",
     )
-    refs: tuple[str, ...] = Field(
+    refs: tuple[LocalPath, ...] = Field(
         default=(),
         description="Folders or origins that $ref may lead to, beside the specification's own.",
     )
@@ -53,7 +53,7 @@ class OpenAPISettings(PluginSettings):
         description="Media types to use before JSON where several are declared, as text/csv.",
     )
     cache: bool = Field(default=False, description="Keep what was compiled on disk.")
-    cache_dir: str | None = Field(
+    cache_dir: LocalPath | None = Field(
         default=None, description="Where; the user's cache folder when left out."
     )
     enrich: bool = Field(

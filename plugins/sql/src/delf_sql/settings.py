@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import quote, unquote
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
-from delf.settings import PluginSettings, SecretStr
+from delf.settings import PluginSettings, SecretStr, beside, folder_of
 
 
 class SQLSettings(PluginSettings):
@@ -47,3 +48,24 @@ class SQLSettings(PluginSettings):
         description="Functions that query may call although they are refused by default.",
     )
     create: bool = Field(default=False, description="Make a SQLite file that does not exist.")
+
+    @field_validator("url", mode="before")
+    @classmethod
+    def _beside_its_file(cls, value: Any) -> Any:
+        """A relative path of ``delf.toml`` counts from its folder."""
+        folder = folder_of(value)
+        scheme, mark, path = str(value).strip().partition(":///") if folder else ("", "", "")
+        if folder is None or not mark or scheme.lower().partition("+")[0] != "sqlite":
+            return value
+        file, options, rest = path.partition("?")
+        if file in ("", ":memory:"):
+            return value
+        return f"{scheme}:///{quote(beside(folder, unquote(file)))}{options}{rest}"
+
+    @field_validator("database", mode="before")
+    @classmethod
+    def _file_beside_its_file(cls, value: Any, info: ValidationInfo) -> Any:
+        folder = folder_of(value)
+        if folder is None or info.data.get("db_type") != "sqlite" or value in ("", ":memory:"):
+            return value
+        return beside(folder, value)

@@ -131,7 +131,10 @@ def _from_url(name: str, url: str) -> Target:
             raise ConnectionConfigurationError(
                 f"{name}: a SQLite url has three slashes before the path", hint=HINT
             )
-        return _sqlite(name, unquote(rest[1:]))
+        file, _, options = rest[1:].partition("?")
+        if options:
+            raise ConnectionConfigurationError(f"{name}: a SQLite url takes no options after '?'")
+        return _sqlite(name, unquote(file))
     match = _SERVER.fullmatch(rest)
     if match is None:
         raise ConnectionConfigurationError(
@@ -163,14 +166,11 @@ def _server(name: str, kind: str, parts: dict[str, str]) -> Target:
     )
 
 
-def _sqlite(name: str, path: str) -> Target:
-    file, _, options = path.partition("?")
+def _sqlite(name: str, file: str) -> Target:
     if file in ("", ":memory:"):
         raise ConnectionConfigurationError(
             f"{name}: a SQLite database needs a file", hint="for example sqlite:///shop.db"
         )
-    if options:
-        raise ConnectionConfigurationError(f"{name}: a SQLite url takes no options after '?'")
     return Target(dialect="sqlite", label="SQLite", database=str(Path(file).expanduser()))
 
 

@@ -11,7 +11,7 @@ from typing import Any, NotRequired, TypedDict
 from delf.actions import action
 from delf.connection import Connection
 from delf.engine.files.formats import Formats
-from delf.engine.files.inputs import InputFile
+from delf.engine.files.inputs import InputFile, composed
 from delf.engine.files.tables import TooWideError, read_table
 from delf.engine.files.text import decode, decode_if_text
 from delf.errors import ToolExecutionError, ToolRefusedError, did_you_mean
@@ -63,6 +63,10 @@ class Files(Connection):
         for file in self._files:
             if name in (file.name, file.visible):
                 return file
+        # A model writes one form of "é", and a file's name may have the other.
+        for file in self._files:
+            if composed(name) in (composed(file.name), composed(file.visible)):
+                return file
         known = [file.name for file in self._files]
         raise ToolRefusedError(
             f"there is no input file {name[:200]!r}{did_you_mean(name, known)}. "
@@ -94,7 +98,9 @@ class Files(Connection):
 
     def _parse(self, file: InputFile, encoding: str | None) -> Any:
         """The file's content; in a thread."""
-        data = _reading(file, Path(file.path).read_bytes)
+        data: bytes = _reading(file, lambda: _read(file.path, self._most_bytes + 1))
+        if len(data) > self._most_bytes:  # it grew, or does not know its size, as those of /proc
+            raise self._too_large(file, f"has more than {self._most_bytes:,} bytes")
         try:
             if file.kind == "csv":
                 text = decode(data, encoding)
@@ -118,6 +124,11 @@ def _reading(file: InputFile, read: Callable[[], Any]) -> Any:
         return read()
     except OSError as error:
         raise ToolExecutionError(f"{file.name} cannot be read: {error.strerror}") from error
+
+
+def _read(path: str, most: int) -> bytes:
+    with Path(path).open("rb") as file:
+        return file.read(most)
 
 
 def _json_lines(text: str) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,8 @@ class InputFile:
             size = f"{self.size:,} bytes"
         except OSError:
             size = "gone"
-        return f"{self.name} ({self.kind}, {size}): open({self.visible!r})"
+        name = self.name if self.name.isprintable() else repr(self.name)
+        return f"{name} ({self.kind}, {size}): open({self.visible!r})"
 
     @property
     def size(self) -> int:
@@ -79,7 +81,7 @@ def find_inputs(files: Sequence[str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for written in files:
-        given = Path(written).expanduser()
+        given = Path(os.path.expanduser(written))  # noqa: PTH111 - pathlib's raises for "~nobody"
         path = _checked(given)
         if str(path) not in found:
             found[str(path)] = _free_name(given.name, found.values())
@@ -103,10 +105,15 @@ def _checked(given: Path) -> Path:
     return path
 
 
+def composed(name: str) -> str:
+    """What is equal for names that differ only in how their letters are encoded."""
+    return unicodedata.normalize("NFC", name)
+
+
 def _free_name(name: str, taken: Iterable[str]) -> str:
-    used = {item.casefold() for item in taken}
+    used = {composed(item).casefold() for item in taken}
     own, number, free = Path(name), 1, name
-    while free.casefold() in used:
+    while composed(free).casefold() in used:
         number += 1
         free = f"{own.stem}-{number}{own.suffix}"
     return free

@@ -7,12 +7,16 @@ import io
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from _csv import Reader
 
 _SEPARATORS: Final = ",;\t|"
 _SAMPLE_CHARS: Final = 64_000
 _SAMPLE_ROWS: Final = 50
+_END: Final = "\0end of the table\0"
 _NAMED: Final = re.compile(r"sep=(.)\r?\n")
 
 
@@ -39,10 +43,7 @@ def read_table(text: str, *, ending: str = ".csv", most_bytes: int) -> list[dict
     if named is not None:
         text = text[named.end() :]
     separator = named[1] if named else ("\t" if ending in (".tsv", ".tab") else _separator(text))
-    try:
-        rows = [row for row in _reader(text, separator) if row]
-    except csv.Error as error:
-        raise ValueError(f"cannot be read as a table: {error}") from None
+    rows = _rows(text, separator)
     if not rows:
         return []
     columns = _columns(rows[0], max(map(len, rows)))
@@ -53,8 +54,36 @@ def read_table(text: str, *, ending: str = ".csv", most_bytes: int) -> list[dict
     return [_record(columns, row, first) for row in itertools.islice(rows, 1, None)]
 
 
-def _reader(text: str, separator: str) -> Iterator[list[str]]:
-    return csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+def _rows(text: str, separator: str) -> list[list[str]]:
+    """The rows that are not empty.
+
+    Raises:
+        ValueError: When a quote is not closed, so that the rest would be one value, or when a
+            value is larger than Python's reader takes.
+    """
+    rows: list[list[str]] = []
+    begun = 1
+    reader = _reader(itertools.chain(io.StringIO(text, newline=""), [_END]), separator)
+    try:
+        for row in reader:
+            if row == [_END]:
+                return rows
+            if row and row[-1].endswith(_END):
+                break
+            rows += [row] if row else []
+            begun = reader.line_num + 1
+    except csv.Error as error:
+        problem = str(error)
+    else:
+        problem = "a quote is not closed"
+    raise ValueError(
+        f"it cannot be read as a table: line {begun}: {problem}; open() it in the script"
+    )
+
+
+def _reader(lines: Iterable[str], separator: str) -> Reader:
+    spaced = separator in ",;"  # as in "a, b"
+    return csv.reader(lines, delimiter=separator, skipinitialspace=spaced)
 
 
 def _separator(text: str) -> str:
@@ -65,7 +94,8 @@ def _separator(text: str) -> str:
     best, score = ",", (0.0, 0)
     for candidate in _SEPARATORS:
         try:
-            rows = list(itertools.islice(filter(None, _reader(sample, candidate)), _SAMPLE_ROWS))
+            found_rows = filter(None, _reader(io.StringIO(sample, newline=""), candidate))
+            rows = list(itertools.islice(found_rows, _SAMPLE_ROWS))
         except csv.Error:
             continue
         if not rows:

@@ -13,7 +13,9 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 
 
 def check_file_name(name: object) -> str:
-    """A relative name that stays inside the output folder on every system.
+    """A relative name that stays inside the output folder on every system, in one encoding.
+
+    Letters with accents are composed, so that names that look the same are the same.
 
     Refused are absolute names, ``..``, control and invisible characters (text that reads
     backwards hides an ending), characters that look like a separator or a dot, names of
@@ -28,7 +30,7 @@ def check_file_name(name: object) -> str:
         raise ValueError(
             f"{name[:80]!r} cannot be an output file's name; use a plain name such as 'report.csv'"
         )
-    return name
+    return unicodedata.normalize("NFC", name)
 
 
 def _is_plain(part: str) -> bool:
