@@ -8,9 +8,13 @@ from typing import Any
 
 import click
 
+from delf.cli.state import take_everywhere
+
 
 class LazyGroup(click.Group):
     """Knows its commands by name and summary; ``--help`` imports none of them.
+
+    Each takes the program's flags, too.
 
     Args:
         lazy: For each name the command as ``module:attribute``, and its line in ``--help``.
@@ -36,7 +40,7 @@ class LazyGroup(click.Group):
         found = self.commands.get(cmd_name)
         if found is None and cmd_name in self._lazy:
             module, _, attribute = self._lazy[cmd_name][0].partition(":")
-            found = getattr(importlib.import_module(module), attribute)
+            found = take_everywhere(getattr(importlib.import_module(module), attribute))
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
