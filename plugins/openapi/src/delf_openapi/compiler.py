@@ -203,12 +203,12 @@ def return_type(document: Document, raw: Mapping[str, Any], shapes: Shapes) -> t
     good = sorted(k for k in responses if k[:1] == "2") or [k for k in responses if k == "DEFAULT"]
     for status in good:
         try:
-            response = document.resolve(responses[status])
+            response = document.reference(responses[status])
             content: Any = response.get("content") or {}
             if not content:
                 continue
             media = min(content, key=lambda m: _answer_rank(document, str(m)))
-            spec = document.resolve(content[media])
+            spec = document.reference(content[media])
         except (SpecError, TypeError, AttributeError):
             return True, "Any"
         schema = spec.get("schema")

@@ -10,9 +10,9 @@ from urllib.parse import quote
 from delf_openapi.bodies import Body, is_binary, kind_of, merge_object
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
+from delf_openapi.plain import Misfit, without_bytes
 from delf_openapi.sources import dumps
 from delf_openapi.styles import Pairs, styled_pairs, text_of
-from delf_openapi.values import Misfit, without_bytes
 
 _UNRESERVED = "-._~"
 

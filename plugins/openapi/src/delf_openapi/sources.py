@@ -8,20 +8,26 @@ import ipaddress
 import json
 import re
 import socket
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, cast
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import unquote, urljoin, urlsplit
 
 from delf.errors import ConnectionFileNotFoundError, ConnectionUnavailableError
 from delf_openapi.failures import SpecError
 
+if TYPE_CHECKING:
+    import httpx
+
 MAX_DEPTH: Final = 400
 _MAX_NODES: Final = 30_000_000
 _FETCH_TIMEOUT: Final = 30.0
+_FETCH_SECONDS: Final = 300.0
+_MAX_REDIRECTS: Final = 5
 _ANCHOR = re.compile(rb"(?:^|[\s\[{,:-])&([^\s,\[\]{}]+)")
 _ALIAS = re.compile(rb"(?:^|[\s\[{,:-])\*([^\s,\[\]{}]+)")
 
@@ -45,7 +51,14 @@ class Source:
         """What tells one content from another."""
         data = self.data
         if data is None:
-            data = json.dumps(self.tree, sort_keys=True, default=str).encode()
+            # Statuses are numbers in some mappings, and those cannot be sorted among texts.
+            try:
+                text = dumps(dict(self.tree or {}))
+            except (ValueError, RecursionError):
+                raise SpecError(
+                    "the specification is nested too deeply, or contains itself"
+                ) from None
+            data = json.dumps(loads(text), sort_keys=True).encode()
         return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
@@ -107,37 +120,45 @@ def _too_large(uri: str, size: int, limit: int) -> SpecError:
 def _fetch(uri: str, limit: int) -> bytes:
     import httpx
 
-    def same_origin(response: httpx.Response) -> None:
-        if response.next_request and origin_of(str(response.next_request.url)) != origin_of(uri):
-            raise ConnectionUnavailableError(
-                f"the specification {_shown(uri)} was moved to another origin",
-                hint="give its new address",
-            )
-
-    hooks = {"response": [same_origin]}
     try:
-        with (
-            httpx.Client(
-                follow_redirects=True, timeout=_FETCH_TIMEOUT, event_hooks=hooks, trust_env=True
-            ) as client,
-            client.stream("GET", uri) as response,
-        ):
-            if response.status_code != 200:
-                raise ConnectionUnavailableError(
-                    f"the specification {_shown(uri)} cannot be had: status {response.status_code}"
-                )
-            parts: list[bytes] = []
-            size = 0
-            for part in response.iter_bytes():
-                size += len(part)
-                if size > limit:
-                    raise _too_large(_shown(uri), size, limit)
-                parts.append(part)
-            return b"".join(parts)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        with httpx.Client(timeout=_FETCH_TIMEOUT) as client:
+            place = uri
+            for _ in range(_MAX_REDIRECTS + 1):
+                with client.stream("GET", place) as response:
+                    if not response.has_redirect_location:
+                        return _body(response, uri, limit)
+                    place = urljoin(place, response.headers["location"])
+                if origin_of(place) != origin_of(uri):
+                    raise ConnectionUnavailableError(
+                        f"the specification {_shown(uri)} was moved to another origin",
+                        hint="give its new address",
+                    )
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise ConnectionUnavailableError(
             f"the specification {_shown(uri)} cannot be had: {type(error).__name__}"
         ) from None
+    raise ConnectionUnavailableError(f"the specification {_shown(uri)} redirects for ever")
+
+
+def _body(response: httpx.Response, uri: str, limit: int) -> bytes:
+    """What came, unless it is too much or takes too long."""
+    if response.status_code != 200:
+        raise ConnectionUnavailableError(
+            f"the specification {_shown(uri)} cannot be had: status {response.status_code}"
+        )
+    parts: list[bytes] = []
+    size = 0
+    until = time.monotonic() + _FETCH_SECONDS
+    for part in response.iter_bytes():
+        size += len(part)
+        if size > limit:
+            raise _too_large(_shown(uri), size, limit)
+        if time.monotonic() > until:
+            raise ConnectionUnavailableError(
+                f"the specification {_shown(uri)} did not come within {_FETCH_SECONDS:g} s"
+            )
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _shown(uri: str) -> str:

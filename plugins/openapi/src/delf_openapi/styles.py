@@ -9,15 +9,18 @@ from typing import Any, Final, cast
 from urllib.parse import quote
 
 from delf_openapi.operations import Param
-from delf_openapi.values import Misfit, without_bytes
+from delf_openapi.plain import Misfit, without_bytes
 
 Pairs = list[tuple[str, str]]
 
 _UNRESERVED: Final = "-._~"
 # What may stay in a query without ending it or beginning another pair.
 _RESERVED: Final = _UNRESERVED + ":/?@!$'()*,;"
-_DELIMITERS: Final = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
-_DELIMITERS_MORE: Final = {"tabDelimited": "%09"}
+_DELIMITERS: Final = {
+    "form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"
+}  # fmt: skip
+# Only Swagger 2.0 has these in paths and headers.
+_OF_SWAGGER: Final = {"spaceDelimited": " ", "pipeDelimited": "|", "tabDelimited": "\t"}
 
 
 def text_of(value: Any) -> str:
@@ -46,6 +49,9 @@ def path_text(param: Param, value: Any) -> str:
         text = quote(_document(value), safe=_UNRESERVED)
     elif param.style == "label":
         text = "." + _expanded(value, param.explode, ".", name, named=False)
+    elif param.style in _OF_SWAGGER and isinstance(value, list):
+        between = _DELIMITERS[param.style]
+        text = between.join(map(_quoted, cast("list[Any]", value)))
     elif param.style == "matrix":
         text = ";" + _expanded(value, param.explode, ";", name, named=True)
     else:
@@ -116,7 +122,7 @@ def styled_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str)
     """
     if style == "deepObject" and isinstance(value, (dict, list)):
         return _deep(name, value, safe)
-    delimiter = {**_DELIMITERS, **_DELIMITERS_MORE}.get(style, ",")
+    delimiter = _DELIMITERS.get(style, ",")
     if isinstance(value, list):
         parts = [_quoted(item, safe) for item in cast("list[Any]", value)]
         if explode or not parts:
@@ -151,7 +157,8 @@ def header_text(param: Param, value: Any) -> str:
     if param.media is not None:
         text = _document(value)
     elif isinstance(value, list):
-        text = ",".join(text_of(item) for item in cast("list[Any]", value))
+        between = _OF_SWAGGER.get(param.style, ",")
+        text = between.join(text_of(item) for item in cast("list[Any]", value))
     elif isinstance(value, dict):
         between = "=" if param.explode else ","
         items = cast("dict[str, Any]", value).items()
