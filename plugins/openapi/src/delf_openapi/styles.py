@@ -60,7 +60,7 @@ def path_text(param: Param, value: Any) -> str:
         raise Misfit(param.arg, "must not be empty: it is part of the address")
     # Many servers decode a slash within a segment, and then take the dots for steps.
     steps = re.split(r"%2F|%5C", text, flags=re.IGNORECASE)
-    if any(step in (".", "..") for step in steps):
+    if any(re.split("%3B|;", step)[0] in (".", "..") for step in steps):
         raise Misfit(param.arg, "must not hold '.' or '..' as a step: it would lead elsewhere")
     return text
 

@@ -76,7 +76,9 @@ def _path_item(document: Document, tree: dict[str, Any], item: Any) -> Any:
                 )
             except (SpecError, TypeError, AttributeError) as error:
                 # The compiler reads the original, finds the same fault and says where.
-                result[method] = {**operation, "x-delf-broken": str(error)}
+                told = isinstance(error, SpecError)
+                reason = error.reason if told else f"it cannot be read: {type(error).__name__}"
+                result[method] = {**operation, "x-delf-broken": reason}
     return result
 
 
