@@ -61,6 +61,11 @@ class Body:
     extra: str | None
     doc: Any
 
+    @property
+    def is_patch(self) -> bool:
+        """Whether it is merged into what there is, where None takes a property away."""
+        return self.media.partition(";")[0].strip().lower() == "application/merge-patch+json"
+
 
 def kind_of(media: str) -> BodyKind:
     """How a body of a media type is written."""

@@ -13,13 +13,20 @@ from delf_openapi.compiler import responses_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_openapi.operations import Operation, Param
-from delf_openapi.payloads import write_body
+from delf_openapi.payloads import file_of, write_body
 from delf_openapi.plain import Misfit, plain
 from delf_openapi.security import Credentials, credentials_for
 from delf_openapi.servers import server_of
 from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import origin_of
-from delf_openapi.styles import cookie_pairs, header_text, path_text, query_pairs, safe_header
+from delf_openapi.styles import (
+    cookie_pairs,
+    header_text,
+    path_text,
+    query_pairs,
+    querystring_text,
+    safe_header,
+)
 from delf_openapi.values import Checker
 
 FULL: Final = "full_response"
@@ -144,7 +151,7 @@ class RequestBuilder:
         value = plain(value, arg)
         if item is not None:
             if value is None and not self._takes_none(item.schema):
-                if self.operation.body is not None and _is_patch(self.operation.body):
+                if self.operation.body is not None and self.operation.body.is_patch:
                     given[arg] = None  # in a merge patch this takes the property away
                 return
             self._checker.content(item.schema, _bare(value) if self._is_form() else value, arg)
@@ -206,7 +213,7 @@ class RequestBuilder:
         if body.kind == "multipart":
             return []
         whole = self._object(body, given)
-        if _is_patch(body):
+        if body.is_patch:
             whole = {name: value for name, value in whole.items() if value is not None}
         try:
             self._checker.content(body.schema, whole, "the body")
@@ -245,7 +252,7 @@ class RequestBuilder:
             if param.place == "query":
                 query += query_pairs(param, value)
             elif param.place == "querystring":
-                raw = query_pairs(param, value)[0][1]
+                raw = querystring_text(param, value)
             elif param.place == "header":
                 headers[param.name] = header_text(param, value)
             elif param.place == "cookie":
@@ -332,16 +339,15 @@ class RequestBuilder:
         return {**cast("dict[str, Any]", more), **value} if isinstance(more, dict) else value
 
 
-def _is_patch(body: Body) -> bool:
-    return body.media.partition(";")[0].strip().lower() == "application/merge-patch+json"
-
-
 def _misfit_of(body: Body, value: Any) -> list[str]:
     """What is wrong with a body that no schema is asked about."""
     if body.kind == "multipart" and not isinstance(value, dict):
         return [f"argument {body.whole}: must be a dict"]
-    if body.kind == "binary" and not isinstance(value, (bytes, str)):
-        return [f"argument {body.whole}: must be bytes or text"]
+    if body.kind == "binary":
+        try:
+            file_of(body, value)
+        except Misfit as misfit:
+            return [f"argument {misfit}"]
     return []
 
 

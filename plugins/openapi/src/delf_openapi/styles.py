@@ -110,6 +110,26 @@ def query_pairs(param: Param, value: Any) -> Pairs:
     return styled_pairs(name, value, param.style, explode=param.explode, safe=safe)
 
 
+def querystring_text(param: Param, value: Any) -> str:
+    """A value that is the whole query: a form, or else a document.
+
+    Raises:
+        Misfit: When a form is no mapping.
+    """
+    if (param.media or "").partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
+        return quote(_document(value), safe=_UNRESERVED)
+    if not isinstance(value, dict):
+        raise Misfit(param.arg, "must be a dict")
+    pairs: Pairs = []
+    for name, part in cast("dict[str, Any]", value).items():
+        named = quote(name, safe=_UNRESERVED)
+        nested = _is_nested(part) or isinstance(part, dict)
+        text = quote(_document(part), safe=_UNRESERVED)
+        whole = [(named, text)] if nested else None
+        pairs += whole or styled_pairs(named, part, "form", explode=True, safe=_UNRESERVED)
+    return "&".join(f"{name}={text}" for name, text in pairs)
+
+
 def styled_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str) -> Pairs:
     """A value as pairs of a query or a form.
 

@@ -97,7 +97,7 @@ class Checker:
             return
         self._check_type(found, value, path)
         if "const" in found and value != found["const"]:
-            raise Misfit(path, f"must be {_shown(found['const'])}")
+            raise Misfit(path, f"must be {_shown(found['const'])}", other=True)
         _check_enum(found, value, path)
         if isinstance(value, str):
             _check_text(found, value, path)
@@ -192,11 +192,9 @@ class Checker:
             else:
                 return
         # The alternative that was come furthest into is likely the one that was meant.
-        best = max(misfits, key=lambda m: len(m.path))
-        if len(best.path) == len(path):
-            reasons = list(dict.fromkeys(m.reason for m in misfits if m.path == path))[:3]
-            raise Misfit(path, "; or ".join(reasons))
-        raise best
+        best = max(misfits, key=lambda m: (len(m.path) > len(path), not m.other, len(m.path)))
+        reasons = list(dict.fromkeys(m.reason for m in misfits if m.path == best.path))[:4]
+        raise Misfit(best.path, "; or ".join(reasons), other=best.other)
 
 
 def _from_text(text: str, kinds: set[str]) -> Any:
@@ -248,7 +246,7 @@ def _check_enum(found: Mapping[str, Any], value: Any, path: str) -> None:
     shown = ", ".join(map(_shown, values[:20])) + (", …" if len(values) > 20 else "")
     texts = [v for v in values if isinstance(v, str) and len(v) <= _SHOWN_CHARS]
     close = did_you_mean(value, texts) if isinstance(value, str) else ""
-    raise Misfit(path, f"must be one of {shown}{close}")
+    raise Misfit(path, f"must be one of {shown}{close}", other=True)
 
 
 def _shown(value: Any) -> str:
