@@ -292,6 +292,22 @@ async def test_servers(document, settings, target, invoke, server: RawServer):
     assert server.last.target == target
 
 
+@pytest.mark.parametrize("schemes", [None, ["http"], ["ws"]])
+async def test_a_swagger_2_api_is_had_as_its_specification_was(schemes, invoke):
+    def answer(seen: Seen) -> Reply:
+        return Reply(200, json.dumps(document).encode()) if seen.path == "/spec" else Reply()
+
+    async with raw_server(answer) as server:
+        item = {"get": {"operationId": "call", "responses": {}}}
+        document: dict[str, Any] = {"swagger": "2.0", "info": {}, "paths": {"/x": item}}
+        document |= {"host": server.url.partition("//")[2], "basePath": "/v1"}
+        document |= {"schemes": schemes} if schemes else {}
+        tool = APITool(f"{server.url}/spec", name="api")
+        await invoke(tool, "call")
+        await tool.aclose()
+        assert server.last.target == ("/x" if schemes == ["ws"] else "/v1/x")
+
+
 async def test_no_server_is_said(invoke):
     tool = APITool(one({}), name="api")
     with pytest.raises(ConnectionConfigurationError, match="where the API is"):
@@ -416,6 +432,10 @@ async def test_an_answer_that_does_not_come(invoke):
         ("image/png", b"\x89PNG", b"\x89PNG"),
         ("application/json", b"", None),
         ("application/json", b"not json", "not json"),
+        ("application/json; charset=iso-8859-1", b'{"a": "gr\xfcn"}', {"a": "grün"}),
+        ("application/json; charset=utf-16", "[1]".encode("utf-16"), [1]),
+        ("application/json", b"\xef\xbb\xbf[1]", [1]),
+        ("application/x-yaml", b"a: 1", "a: 1"),
     ],
 )
 async def test_answers(kind, content, value, open_api, invoke, server: RawServer):
