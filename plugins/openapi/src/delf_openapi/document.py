@@ -173,7 +173,7 @@ class Document:
         return f"{'' if place == own else place}#{fragment}"
 
     def _find(self, ref: str) -> Any:
-        place, fragment = urldefrag(self.absolute(ref))
+        place, _, fragment = self.absolute(ref).partition("#")
         if place and not urlsplit(place).scheme:
             raise SpecError(f"$ref to {ref!r}: the specification itself has no address")
         tokens = [t.replace("~1", "/").replace("~0", "~") for t in unquote(fragment).split("/")[1:]]
