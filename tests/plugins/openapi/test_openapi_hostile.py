@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import pathlib
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from delf.actions import Action
 from delf.errors import ToolRefusedError
 from delf_openapi import APITool
+from delf_openapi.failures import SpecError
 from delf_openapi.patterns import matches
+from delf_openapi.sources import is_private
 from support.openapi_specs import body, one, param
 
 HUGE = "x" * 200_000
@@ -111,6 +114,70 @@ async def test_answers_of_describe_are_bounded() -> None:
     told = await tool._describe("call")
     assert len(told) < 12_000
     assert "\nX" not in told
+
+
+# -- YAML ---------------------------------------------------------------------------------
+
+YAML = """\
+openapi: 3.0.3
+info: {title: T, version: '1'}
+paths:
+  /x:
+    get: {operationId: call, parameters: [{name: q, in: query, schema: %s}], responses: {}}
+"""
+
+
+async def test_a_bomb_of_merge_keys(tmp_path: pathlib.Path) -> None:
+    lines = ["x0: &x0 {" + ", ".join(f"k{n}: 1" for n in range(10)) + "}"]
+    for level in range(1, 12):
+        same = ", ".join([f"*x{level - 1}"] * 10)
+        lines.append(f"x{level}: &x{level} {{<<: [{same}]}}")
+    file = tmp_path / "api.yaml"
+    file.write_text(YAML % "{}" + "\n".join(lines))
+    with pytest.raises(SpecError, match="merges too many values"):
+        await the_action(str(file))
+
+
+@pytest.mark.parametrize("more", ["'1'", "&a '1', *a"], ids=["plain", "shared"])
+async def test_numbers_are_those_of_yaml_1_2(more: str, tmp_path: pathlib.Path) -> None:
+    """Whichever parser reads them: one that shares parts reads where there are aliases."""
+    file = tmp_path / "api.yaml"
+    file.write_text(YAML % f"{{enum: [08, 010, 12:30, 0x1F, 1e3, .5, yes, 2026-01-01, {more}]}}")
+    action = await the_action(str(file))
+    shown = "Literal[8, 10, '12:30', 31, 1000.0, 0.5, 'yes', '2026-01-01', '1'"
+    assert action.parameters[0].type_text.startswith(shown)
+
+
+async def test_merge_keys_of_every_day(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "api.yaml"
+    file.write_text("x: &x {type: integer, maximum: 9}\n" + YAML % "{<<: *x, minimum: 2}")
+    action = await the_action(str(file))
+    for value in (1, 10):
+        with pytest.raises(ToolRefusedError):
+            action.validate({"q": value})
+
+
+# -- addresses ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "private"),
+    [
+        ("127.0.0.1", True),
+        ("2130706433", True),
+        ("169.254.169.254", True),
+        ("100.64.0.1", True),
+        ("[::1]", True),
+        ("::ffff:10.0.0.1", True),
+        ("64:ff9b::7f00:1", True),
+        ("2002:7f00:1::", True),
+        ("93.184.216.34", False),
+        ("2606:4700::1111", False),
+        ("64:ff9b::5db8:d822", False),
+    ],
+)
+def test_private_addresses_in_every_dress(host: str, private: bool) -> None:
+    assert is_private(host) is private
 
 
 # -- arguments ----------------------------------------------------------------------------
