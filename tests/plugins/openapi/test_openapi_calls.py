@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 from typing import Any
 
@@ -522,6 +523,37 @@ async def test_cookies_are_not_carried_from_call_to_call(open_api, invoke, serve
     await invoke(tool, "call")
     await invoke(tool, "call")
     assert server.last.header("cookie") is None
+
+
+async def test_calls_that_wait_for_their_turn_use_up_no_time(invoke):
+    """A hundred are sent at once; nothing is answered before all of those are there."""
+    arrived = 0
+    there = asyncio.Event()
+    answering: list[Any] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal arrived
+        answering.append(asyncio.current_task())
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                arrived += 1
+                if arrived == 100:
+                    there.set()
+                await there.wait()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+    listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    tool = APITool(one({}, method="post"), name="api", base_url=url, retries=0)
+    await asyncio.gather(*(invoke(tool, "call") for _ in range(250)))
+    await tool.aclose()
+    await asyncio.gather(*answering)
+    listening.close()
+    assert (arrived, len(answering)) == (250, 100)
 
 
 def test_it_works_on_several_loops() -> None:

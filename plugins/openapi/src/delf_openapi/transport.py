@@ -26,6 +26,8 @@ _IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRAC
 _PASSING: Final = frozenset({429, 502, 503, 504})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
+# As many as httpx keeps open.
+_AT_ONCE: Final = 100
 _FIRST_WAIT: Final = 0.5
 _LEAST_SECRET: Final = 8
 
@@ -59,6 +61,7 @@ class Transport:
         self._sleep = sleep
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn = asyncio.Semaphore(_AT_ONCE)
         self._homes: set[str] = set()
         self._tokens = Tokens(name, settings, self._attempts)
 
@@ -212,8 +215,10 @@ class Transport:
 
         mark = _ours.set(True)
         try:
-            exchange = self._open().stream(method, url, headers=pairs, content=content)
-            async with asyncio.timeout(self._settings.timeout), exchange as response:
+            client, turn = self._open()
+            exchange = client.stream(method, url, headers=pairs, content=content)
+            # Whoever waits for a turn was not sent yet, and has not used up any time.
+            async with turn, asyncio.timeout(self._settings.timeout), exchange as response:
                 if len(response.headers.get_list("content-encoding", split_commas=True)) > 1:
                     raise ToolExecutionError(f"{label}: the answer is compressed several times")
                 parts: list[bytes] = []
@@ -242,7 +247,7 @@ class Transport:
         finally:
             _ours.reset(mark)
 
-    def _open(self) -> httpx.AsyncClient:
+    def _open(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
         import httpx
 
         loop = asyncio.get_running_loop()
@@ -254,7 +259,8 @@ class Transport:
             # Cookies that a service sets are not carried from call to call.
             self._client.cookies.jar.set_policy(_no_cookies())
             self._loop = loop
-        return self._client
+            self._turn = asyncio.Semaphore(_AT_ONCE)
+        return self._client, self._turn
 
 
 def _use_token(request: Request, token: str) -> None:
