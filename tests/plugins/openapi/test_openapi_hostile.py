@@ -14,7 +14,7 @@ from delf_openapi import APITool
 from delf_openapi.failures import SpecError
 from delf_openapi.patterns import matches
 from delf_openapi.sources import is_private
-from support.openapi_specs import body, one, param
+from support.openapi_specs import body, one, param, spec
 
 HUGE = "x" * 200_000
 
@@ -114,6 +114,30 @@ async def test_answers_of_describe_are_bounded() -> None:
     told = await tool._describe("call")
     assert len(told) < 12_000
     assert "\nX" not in told
+
+
+@pytest.mark.parametrize("name", ["\ud800", "long" * 40 + "\ud800"], ids=["short", "long"])
+@pytest.mark.parametrize("place", ["query", "path", "body"])
+async def test_names_that_are_no_text_harm_that_operation_only(name: str, place: str) -> None:
+    schema = {"type": "object", "properties": {name: {"type": "string"}}}
+    bad: dict[str, Any] = {"operationId": "bad", "responses": {}}
+    if place == "body":
+        bad["requestBody"] = body(schema, "application/x-www-form-urlencoded")
+    else:
+        bad["parameters"] = [param(name, place, required=True)]
+    fine = {"operationId": "fine", "responses": {}}
+    document = spec({f"/x/{{{name}}}": {"post": bad}, "/fine": {"get": fine}})
+    tool = APITool(document, name="api", base_url="http://127.0.0.1:9")
+    actions = {action.name: action for action in await tool.actions()}
+    assert "fine" in actions
+    given = {parameter.name: "x" for parameter in actions["bad"].parameters}
+    with pytest.raises(ToolRefusedError, match="cannot be sent"):
+        await actions["bad"].call(**actions["bad"].validate(given))
+
+
+async def test_an_operation_whose_answer_cannot_be_read_is_an_action_all_the_same() -> None:
+    responses = {"200": {"description": "ok", "content": [5]}}
+    assert (await the_action(one({"responses": responses}))).returns == "Any"
 
 
 # -- YAML ---------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def _callable(name: str, prefix: str) -> str:
     if not name or not (name[0].isalpha()):
         name = f"{prefix}_{name}".rstrip("_")
     if len(name) > _MAX_NAME:
-        mark = hashlib.blake2b(name.encode(), digest_size=2).hexdigest()
+        mark = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=2).hexdigest()
         name = f"{name[: _MAX_NAME - 5].rstrip('_')}_{mark}"
     if keyword.iskeyword(name) or not name.isidentifier():
         name = f"{name}_" if keyword.iskeyword(name) else f"{prefix}_{mark_of(name)}"

@@ -16,7 +16,7 @@ from delf_openapi.operations import Operation, Param
 from delf_openapi.payloads import file_of, write_body
 from delf_openapi.plain import Misfit, plain
 from delf_openapi.security import Credentials, credentials_for
-from delf_openapi.servers import server_of
+from delf_openapi.servers import operation_path, server_of
 from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import origin_of
 from delf_openapi.styles import (
@@ -31,8 +31,6 @@ from delf_openapi.values import Checker
 
 FULL: Final = "full_response"
 """The keyword that every call takes beside its own: status, headers and body come back."""
-
-_SAFE_PATH: Final = "/-._~%:@!$&'()*+,;="
 
 
 @dataclass(slots=True)
@@ -123,6 +121,8 @@ class RequestBuilder:
             except Misfit as misfit:
                 problems.append(f"argument {misfit}")
                 bad.add(arg)
+            except UnicodeEncodeError:
+                raise self._unsendable() from None
         missing = [p.arg for p in self._params.values() if p.required]
         missing += self._needed_of_body(body, arguments) if body is not None else []
         missing = [arg for arg in missing if arg not in given and arg not in bad]
@@ -234,6 +234,12 @@ class RequestBuilder:
             return self._build(given)
         except Misfit as misfit:
             raise ToolRefusedError(f"{self._where}: argument {misfit}") from None
+        except UnicodeEncodeError:
+            raise self._unsendable() from None
+
+    def _unsendable(self) -> ToolRefusedError:
+        """Names of the specification hold half a character; arguments never do."""
+        return ToolRefusedError(f"{self._where}: its names cannot be sent, which are no text")
 
     def _build(self, given: Mapping[str, Any]) -> Request:
         operation, settings = self.operation, self._settings
@@ -359,16 +365,6 @@ def _bare(value: Any) -> Any:
         given = cast("dict[str, Any]", value)
         return given["content"] if isinstance(given.get("content"), (bytes, str)) else given
     return value
-
-
-def operation_path(path: str) -> str:
-    """A path template with all but its placeholders quoted."""
-    # A fragment tells operations of one path apart in some specifications; it is never sent.
-    path = path.partition("#")[0]
-    pieces = path.replace("}", "}\0").replace("{", "\0{").split("\0")
-    return "".join(
-        piece if piece[:1] == "{" else quote(piece, safe=_SAFE_PATH + "?") for piece in pieces
-    )
 
 
 def accepted(document: Document, operation: Operation) -> str:
