@@ -9,7 +9,7 @@ import logging
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, unquote
 
 from openapi_core import Config, OpenAPI
@@ -29,6 +29,7 @@ from werkzeug.http import parse_options_header
 
 from delf.errors import DelfError
 from delf_openapi import APITool
+from delf_openapi.document import Document, LoadedTrees
 from delf_openapi.loading import load_api
 from delf_openapi.operations import Operation, read_operation
 from support.openapi_values import Giver
@@ -342,6 +343,32 @@ def nested(pairs: list[tuple[str, str]]) -> dict[str, Any]:
     return result
 
 
+def in_one(document: Document) -> dict[str, Any]:
+    """A specification with all that it refers to in other documents in itself."""
+    places: dict[str, str] = {}
+    parts: list[Any] = []
+
+    def copied(node: Any) -> Any:
+        if isinstance(node, list):
+            return [copied(part) for part in node]
+        if not isinstance(node, dict):
+            return node
+        ref = node.get("$ref")
+        if not isinstance(ref, str) or ref.startswith("#"):
+            return {key: copied(part) for key, part in node.items()}
+        place = document.absolute(ref)
+        if place not in places:
+            places[place] = f"#/x-parts/{len(parts)}"
+            parts.append(None)
+            try:
+                parts[int(places[place].rpartition("/")[2])] = copied(document.at(place))
+            except DelfError:  # it may not be read: any value will do
+                parts[int(places[place].rpartition("/")[2])] = {}
+        return {"$ref": places[place]}
+
+    return {**copied(document.at("#")), "x-parts": parts}
+
+
 async def judge_spec(
     spec: str,
     *,
@@ -365,6 +392,9 @@ async def judge_spec(
         tool = APITool(spec, name="api", base_url=server.url, allow=True, retries=0)
         actions = {a.name: a for a in await tool.actions()}
         api = load_api("api", tool.settings, None, True)
+        if len(cast("LoadedTrees", api.document.trees).documents) > 1:
+            # The judge and the giver of values read one document only.
+            api = load_api("api", tool.settings, in_one(api.document), True)
         tree = api.document.at("#")
         names = [n for n in api.entries if only is None or n in only]
         if most is not None and len(names) > most:

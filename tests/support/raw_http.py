@@ -94,7 +94,7 @@ async def raw_server(answer: Callable[[Seen], Reply] | None = None) -> AsyncIter
         with contextlib.suppress(asyncio.CancelledError):
             await server.serve(reader, writer)
         writer.close()
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
             await writer.wait_closed()
         tasks.discard(task)
 

@@ -319,3 +319,62 @@ async def test_swagger_2_forms_and_bodies(open_api, invoke, server: RawServer):
     assert server.last.body == b'{"a":5}'
     returns = {a.name: a.returns for a in await tool.actions()}
     assert returns["json"] == '{"a": int}'
+
+
+async def test_a_merge_patch_takes_a_property_away_with_none(open_api, invoke, server: RawServer):
+    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
+    for media, sent in (
+        ("application/merge-patch+json", b'{"a":null,"b":"x"}'),
+        ("application/json", b'{"b":"x"}'),
+    ):
+        document = one({"requestBody": body(schema, media)}, method="patch")
+        await invoke(open_api(document), "call", a=None, b="x")
+        assert (server.last.body, server.last.header("content-type")) == (sent, media)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (b"x", "application/octet-stream"),
+        ({"content": b"x"}, "application/octet-stream"),
+        ({"content": b"x", "content_type": "image/png"}, "image/png"),
+    ],
+)
+async def test_a_file_that_is_the_whole_body(given, kind, open_api, invoke, server: RawServer):
+    document = one({"requestBody": body({}, "image/*")}, method="put")
+    await invoke(open_api(document), "call", body=given)
+    assert (server.last.body, server.last.header("content-type")) == (b"x", kind)
+
+
+@pytest.mark.parametrize(
+    ("media", "value"),
+    [
+        ("image/png", 5),
+        ("image/png", {"name": "x"}),
+        ("image/png", {"content": b"", "content_type": "a\r\nb"}),
+        ("multipart/form-data", [1]),
+    ],
+)
+async def test_what_is_no_file_is_refused_before_anyone_is_asked(media, value, open_api):
+    schema = {"type": "object", "additionalProperties": True}
+    (action,) = await open_api(one({"requestBody": body(schema, media)}, method="put")).actions()
+    with pytest.raises(ToolRefusedError, match="argument body: must"):
+        action.validate({"body": value})
+
+
+async def test_parts_with_headers_and_xml(open_api, invoke, server: RawServer):
+    schema = {"type": "object", "properties": {"meta": {"type": "object"}, "n": {}}}
+    headers = {
+        "X-Rate": {"schema": {"type": "integer", "default": 7}},
+        "X-Given": {"schema": {"type": "integer"}},
+        "Content-Type": {"schema": {"const": "no"}},
+        "X\r\nEvil": {"schema": {"const": "no"}},
+    }
+    encoding = {"meta": {"contentType": "application/xml", "headers": headers}}
+    found = body(schema, "multipart/form-data", encoding=encoding)
+    await invoke(open_api(one({"requestBody": found}, method="post")), "call", meta={"a": 1}, n=2)
+    first, second = server.last.body.split(b"\r\n--")[:2]
+    assert b"Content-Type: application/xml\r\nX-Rate: 7\r\n\r\n<?xml" in first
+    assert first.endswith(b"<root><a>1</a></root>")
+    assert (b"X-Given" in first, b"vil" in first) == (False, False)
+    assert second.endswith(b'name="n"\r\n\r\n2')

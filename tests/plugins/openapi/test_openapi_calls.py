@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 from typing import Any
 
@@ -292,6 +293,22 @@ async def test_servers(document, settings, target, invoke, server: RawServer):
     assert server.last.target == target
 
 
+@pytest.mark.parametrize("schemes", [None, ["http"], ["ws"]])
+async def test_a_swagger_2_api_is_had_as_its_specification_was(schemes, invoke):
+    def answer(seen: Seen) -> Reply:
+        return Reply(200, json.dumps(document).encode()) if seen.path == "/spec" else Reply()
+
+    async with raw_server(answer) as server:
+        item = {"get": {"operationId": "call", "responses": {}}}
+        document: dict[str, Any] = {"swagger": "2.0", "info": {}, "paths": {"/x": item}}
+        document |= {"host": server.url.partition("//")[2], "basePath": "/v1"}
+        document |= {"schemes": schemes} if schemes else {}
+        tool = APITool(f"{server.url}/spec", name="api")
+        await invoke(tool, "call")
+        await tool.aclose()
+        assert server.last.target == ("/x" if schemes == ["ws"] else "/v1/x")
+
+
 async def test_no_server_is_said(invoke):
     tool = APITool(one({}), name="api")
     with pytest.raises(ConnectionConfigurationError, match="where the API is"):
@@ -416,6 +433,10 @@ async def test_an_answer_that_does_not_come(invoke):
         ("image/png", b"\x89PNG", b"\x89PNG"),
         ("application/json", b"", None),
         ("application/json", b"not json", "not json"),
+        ("application/json; charset=iso-8859-1", b'{"a": "gr\xfcn"}', {"a": "grün"}),
+        ("application/json; charset=utf-16", "[1]".encode("utf-16"), [1]),
+        ("application/json", b"\xef\xbb\xbf[1]", [1]),
+        ("application/x-yaml", b"a: 1", "a: 1"),
     ],
 )
 async def test_answers(kind, content, value, open_api, invoke, server: RawServer):
@@ -502,6 +523,37 @@ async def test_cookies_are_not_carried_from_call_to_call(open_api, invoke, serve
     await invoke(tool, "call")
     await invoke(tool, "call")
     assert server.last.header("cookie") is None
+
+
+async def test_calls_that_wait_for_their_turn_use_up_no_time(invoke):
+    """A hundred are sent at once; nothing is answered before all of those are there."""
+    arrived = 0
+    there = asyncio.Event()
+    answering: list[Any] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal arrived
+        answering.append(asyncio.current_task())
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                arrived += 1
+                if arrived == 100:
+                    there.set()
+                await there.wait()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+    listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    tool = APITool(one({}, method="post"), name="api", base_url=url, retries=0)
+    await asyncio.gather(*(invoke(tool, "call") for _ in range(250)))
+    await tool.aclose()
+    await asyncio.gather(*answering)
+    listening.close()
+    assert (arrived, len(answering)) == (250, 100)
 
 
 def test_it_works_on_several_loops() -> None:

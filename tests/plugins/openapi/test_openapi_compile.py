@@ -20,6 +20,7 @@ from delf.errors import (
 )
 from delf_openapi import APITool
 from delf_openapi.failures import SpecError
+from delf_openapi.sampling import Samples, shape_of
 from support.openapi_specs import PETS, body, one, param, spec
 from support.raw_http import Reply, raw_server
 
@@ -462,6 +463,37 @@ async def test_shapes_are_learnt_and_values_are_not(tmp_path: pathlib.Path) -> N
     kept = b"".join(f.read_bytes() for f in (tmp_path / "cache").iterdir())
     assert b"s3cret" not in kept
     assert b"private" not in kept
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"ada@example.org": {"n": 1}, "x": 1},
+        {"example.org": {"n": 1}},
+        {"ada": {"age": 1}, "bob": {"age": 2}, "cyd": {"age": 3}},
+        {"7f3a9": 1, "u12345": 2},
+    ],
+    ids=["addresses", "hosts", "names", "ids"],
+)
+def test_keys_that_are_values_are_not_learnt(value: Any) -> None:
+    assert shape_of(value) == {"type": "object"}
+
+
+def test_keys_that_are_names_are_learnt() -> None:
+    value = {"@odata.type": "x", "$ref": 1, "_id": True, "first-name": None, "from": {"a": 1}}
+    assert list(shape_of(value)["properties"]) == list(value)
+
+
+async def test_what_two_programs_learn_is_put_together(tmp_path: pathlib.Path) -> None:
+    first, second = (Samples(str(tmp_path), "v") for _ in range(2))
+    first.note("call", {"a": 1})
+    await first.aclose()
+    second.note("call", {"b": "x"})
+    second.note("other", [1.5])
+    await second.aclose()
+    kept = json.loads((tmp_path / "v.samples").read_text())
+    assert list(kept["call"]["properties"]) == ["a", "b"]
+    assert kept["other"]["items"] == {"type": "number"}
 
 
 # -- hostile specifications --------------------------------------------------------------

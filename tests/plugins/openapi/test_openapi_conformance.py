@@ -11,7 +11,7 @@ import pathlib
 import pytest
 
 from support.openapi_conformance import judge_spec
-from support.openapi_specs import PETS
+from support.openapi_specs import PETS, body, one, param
 
 SAMPLED = {
     "adyen_checkout_v71.json": 10,
@@ -32,6 +32,17 @@ async def test_a_small_specification(tmp_path: pathlib.Path) -> None:
     file.write_text(json.dumps(PETS))
     verdict = await judge_spec(str(file), rounds=5)
     assert (verdict.failures, verdict.operations) == ([], 5)
+
+
+async def test_a_specification_in_several_files(tmp_path: pathlib.Path) -> None:
+    schema = {"type": "object", "properties": {"mum": {"$ref": "#"}, "age": {"type": "integer"}}}
+    (tmp_path / "pet.json").write_text(json.dumps(schema))
+    operation = {"requestBody": body({"$ref": "pet.json"}), "parameters": [{"$ref": "q.json#/q"}]}
+    (tmp_path / "q.json").write_text(json.dumps({"q": param("q", required=True)}))
+    file = tmp_path / "pets.json"
+    file.write_text(json.dumps(one(operation, method="post")))
+    verdict = await judge_spec(str(file), rounds=3)
+    assert (verdict.failures, verdict.valid) == ([], 4)
 
 
 @pytest.mark.parametrize("name", SAMPLED)

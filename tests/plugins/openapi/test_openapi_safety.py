@@ -14,6 +14,7 @@ import pytest
 
 from delf.errors import DelfError, ToolExecutionError, ToolRefusedError
 from delf_openapi import APITool
+from delf_openapi.failures import APIError
 from delf_openapi.transport import Transport
 from support.openapi_specs import PETS, body, one, param
 from support.raw_http import RawServer, Reply, Seen, raw_server
@@ -202,6 +203,35 @@ async def test_a_public_specification_does_not_lead_into_the_private_network(
     assert not server.seen
 
 
+async def test_a_public_specification_does_not_send_secrets_into_the_private_network(
+    open_api, invoke, server: RawServer
+):
+    flow = {"tokenUrl": f"{server.url}/token", "scopes": {}}
+    scheme = {"type": "oauth2", "flows": {"clientCredentials": flow}}
+    document = one({"security": [{"o": []}]}, components={"securitySchemes": {"o": scheme}})
+    for settings in ({}, {"token_url": f"{server.url}/token"}):
+        tool = open_api(document, client_id="me", client_secret="s3cret", **settings)
+        (action,) = await tool.actions()
+        tool._load().document.trees.uri = "http://93.184.216.34/openapi.json"
+        with pytest.raises(ToolExecutionError) as caught:
+            await action.call()
+        # What was given in code is trusted: there the request is sent, and gets no token.
+        assert ("private address" in str(caught.value)) is not bool(settings)
+        assert bool(server.seen) is bool(settings)
+
+
+async def test_a_body_of_a_get_is_not_carried_to_another_origin(open_api, invoke):
+    schema = {"type": "object", "properties": {"q": {"type": "string"}}}
+    async with raw_server() as other:
+        away = {"Location": f"{other.url}/y"}
+        async with raw_server(lambda seen: Reply(307, b"", away)) as server:
+            tool = open_api(one({"requestBody": body(schema)}), base_url=server.url)
+            await invoke(tool, "call", q="private")
+            assert b"private" in server.last.body
+        assert (other.last.method, other.last.body) == ("GET", b"")
+        assert not other.last.header("content-type")
+
+
 # -- answers ------------------------------------------------------------------------------
 
 
@@ -234,6 +264,37 @@ async def test_an_error_that_repeats_the_credentials(open_api, invoke, server: R
     with pytest.raises(ToolExecutionError) as caught:
         await invoke(tool, "call")
     assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [200, 400])
+async def test_what_was_made_of_credentials_is_not_repeated_either(status, invoke):
+    """Tokens that were had, and a name with its password, are in no setting."""
+
+    def answer(seen: Seen) -> Reply:
+        if seen.path == "/token":
+            return Reply(200, b'{"access_token": "tok-fresh-1", "expires_in": 60}')
+        return Reply(status, json.dumps({"told": seen.header("authorization")}).encode())
+
+    async with raw_server(answer) as server:
+        flow = {"tokenUrl": f"{server.url}/token", "scopes": {}}
+        kinds = {
+            "o": {"type": "oauth2", "flows": {"clientCredentials": flow}},
+            "b": {"type": "http", "scheme": "basic"},
+        }
+        for name, settings, secret in (
+            ("o", {"client_id": "me", "client_secret": "s3cret"}, "tok-fresh-1"),
+            ("b", {"username": "ada", "password": "pa55word"}, "YWRhOnBhNTV3b3Jk"),
+        ):
+            document = one({"security": [{name: []}]}, components={"securitySchemes": kinds})
+            tool = APITool(document, name="api", base_url=server.url, **settings)
+            try:
+                told = str(await invoke(tool, "call"))
+            except APIError as error:
+                told = str(error)
+            await tool.aclose()
+            assert secret in (server.last.header("authorization") or "")
+            assert "[redacted]" in told
+            assert secret not in told
 
 
 @pytest.mark.parametrize(

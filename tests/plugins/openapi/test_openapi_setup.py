@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pathlib
 from collections.abc import Callable, Sequence
@@ -10,10 +11,14 @@ from typing import Any
 import pytest
 
 from delf import Agent
+from delf import events as ev
+from delf.engine.journal import MemoryJournal
 from delf.errors import LLMExecutionError
+from delf.events import ModelReplied
 from delf.llm import LLMConfig
 from delf.messages import Message, ModelReply, ModelRequest, Usage
 from delf.protocols.connection import SupportsSetup
+from delf.specs import JournalSpec
 from delf.testing import ScriptedModel, TestHost
 from delf_openapi import APITool
 from support.openapi_specs import PETS, spec
@@ -45,6 +50,20 @@ class Asked:
         self.questions.append(messages[-1].text)
         self.models.append(llm)
         return self.answer(messages[-1].text, len(self.questions))
+
+
+class Journal(MemoryJournal):
+    """A journal that shows what is in it, and can begin with what was in another."""
+
+    def __init__(self, events: Sequence[ev.Event] = ()) -> None:
+        super().__init__()
+        self.events: list[ev.Event] = []
+        for event in events:
+            asyncio.run(self.append(event))
+
+    async def append(self, event: ev.Event) -> None:
+        self.events.append(event)
+        await super().append(event)
 
 
 @pytest.fixture
@@ -182,3 +201,38 @@ def test_a_broken_model_stops_no_task(
     with Agent(tools=tools, llm="scripted", host=delf_host, sandbox="local") as agent:
         response = agent.run("Look.")
     assert (response.text, len(response.trace.warnings)) == ("1", 1)
+
+
+@pytest.mark.parametrize("after", ["ModelReplied", "StepFinished", "ModelCalled"])
+def test_a_crash_costs_nothing_twice(
+    after: str, settings, delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    """What was kept before a crash is not asked for again, and counted once.
+
+    ``after`` is the last event of the set-up that the journal has.
+    """
+    journals = [Journal()]
+    delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journals[-1])
+    options: dict[str, Any] = {"host": delf_host, "sandbox": "local", "journal": "test"}
+    described = reply(json.dumps({"get_pet": "Looks a pet up."}))
+    scripted_model.says(described, reply("```python\nprint(1)\n```"))
+    with Agent(tools=[APITool(PETS, **settings)], llm="scripted", **options) as agent:
+        task_id = agent.run("Look.").trace.task_id
+    events = journals[-1].events
+    place = next(n for n, event in enumerate(events) if type(event).__name__ == after)
+    journals.append(Journal(events[: place + 1]))
+
+    scripted_model.says(reply("```python\nprint(2)\n```"))
+    asked = len(scripted_model.requests)
+    with Agent(tools=[APITool(PETS, **settings)], llm="scripted", **options) as agent:
+        response = agent.resume(task_id)
+    assert response.text == "2"
+    purposes = [request.purpose for request in scripted_model.requests[asked:]]
+    assert purposes == ["generate"]
+    assert "Looks a pet up." in scripted_model.prompts[-1]
+    replies = [e for e in journals[-1].events if isinstance(e, ModelReplied)]
+    setups = [e for e in replies if e.purpose == "setup"]
+    assert len(setups) == (after != "ModelCalled")
+    enrichment = response.trace.api_enrichment
+    assert (enrichment.calls, response.cost_usd) == (len(setups), COST)
+    assert enrichment.cost_usd == COST * len(setups)

@@ -227,3 +227,42 @@ async def test_texts_and_numbers_are_one_in_parameters(open_api, invoke, server:
     tool = open_api(one({"parameters": [param(k, schema=v) for k, v in schemas.items()]}))
     await invoke(tool, "call", n="5", s=7, b="true", l="one")
     assert server.last.query == "n=5&s=7&b=true&l=one"
+
+
+async def test_a_form_that_is_the_whole_query(open_api, invoke, server: RawServer):
+    content = {"application/x-www-form-urlencoded": {"schema": {"type": "object"}}}
+    place = {"name": "filter", "in": "querystring", "content": content}
+    tool = open_api(one({"parameters": [place]}, version="3.2.0"))
+    await invoke(tool, "call", filter={"a": 1, "b c": "x&y", "d": [1, 2], "e": {"f": 1}})
+    assert server.last.query == "a=1&b%20c=x%26y&d=1&d=2&e=%7B%22f%22%3A1%7D"
+    with pytest.raises(ToolRefusedError):
+        await invoke(tool, "call", filter=[1])
+
+
+@pytest.mark.parametrize(
+    ("how", "in_path", "in_header"),
+    [
+        ("csv", "a,b%20c", "a,b c"),
+        ("ssv", "a%20b%20c", "a b c"),
+        ("tsv", "a%09b%20c", "a\tb c"),
+        ("pipes", "a%7Cb%20c", "a|b c"),
+    ],
+)
+async def test_the_lists_of_swagger_2(how, in_path, in_header, open_api, invoke, server: RawServer):
+    listed = {"type": "array", "items": {"type": "string"}, "collectionFormat": how}
+    places = [{"name": n, "in": n, "required": True, **listed} for n in ("path", "query", "header")]
+    item = {"get": {"operationId": "call", "parameters": places, "responses": {}}}
+    document = {"swagger": "2.0", "info": {}, "host": "h", "paths": {"/x/{path}": item}}
+    value = ["a", "b c"]
+    await invoke(open_api(document), "call", path=value, query=value, header=value)
+    seen = server.last
+    assert (seen.path, seen.query) == (f"/x/{in_path}", f"query={in_path}")
+    assert seen.header("header") == in_header
+
+
+@pytest.mark.parametrize("value", ["..;", "..;x", ".;/y", "a/..;/b"])
+async def test_steps_with_parameters_are_steps(value, open_api, invoke, server: RawServer):
+    tool = open_api(one({"parameters": [param("id", "path", required=True)]}, "/x/{id}/y"))
+    with pytest.raises(ToolRefusedError, match="as a step"):
+        await invoke(tool, "call", id=value)
+    assert not server.seen

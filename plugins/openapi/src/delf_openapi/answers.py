@@ -55,12 +55,18 @@ class Answer:
         media = self.media
         if (kind_of(media) == "json" and media) or not media:
             try:
-                return loads(self.content)
+                return self._json()
             except (ValueError, RecursionError):
                 return self._text() if media else self.content
         if media.startswith("text/") or kind_of(media) in ("text", "xml", "form"):
             return self._text()
         return self.content
+
+    def _json(self) -> Any:
+        try:
+            return loads(self.content)
+        except ValueError:  # a mark at its beginning, or another charset
+            return json.loads(self._text().removeprefix("\ufeff"))
 
     def _text(self) -> str:
         declared = self.headers.get("content-type", "").lower().partition("charset=")[2]
@@ -138,7 +144,7 @@ def _declared(status: int, document: Document, operation: Operation) -> str:
     else:
         return ""
     try:
-        response = document.resolve(responses[key])
+        response = document.reference(responses[key])
     except SpecError:
         return ""
     parts = [clean(response.get("description"), 160)]

@@ -61,6 +61,11 @@ class Body:
     extra: str | None
     doc: Any
 
+    @property
+    def is_patch(self) -> bool:
+        """Whether it is merged into what there is, where None takes a property away."""
+        return self.media.partition(";")[0].strip().lower() == "application/merge-patch+json"
+
 
 def kind_of(media: str) -> BodyKind:
     """How a body of a media type is written."""
@@ -73,7 +78,7 @@ def kind_of(media: str) -> BodyKind:
         return "multipart"
     if plain.endswith(("/xml", "+xml")):
         return "xml"
-    if plain.startswith("text/") or plain.endswith(("/yaml", "+yaml", "-ndjson")):
+    if plain.startswith("text/") or plain.endswith(("/yaml", "+yaml", "-yaml", "-ndjson")):
         return "text"
     return "binary"
 
@@ -106,7 +111,7 @@ def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | 
     Raises:
         SpecError: When it cannot be read.
     """
-    found = document.resolve(raw)
+    found = document.reference(raw)
     content = found.get("content")
     if not isinstance(content, dict):
         raise SpecError("its requestBody has no content")
@@ -114,7 +119,7 @@ def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | 
     if not kinds:
         return None
     media = min(kinds, key=lambda m: rank_of(m, document.prefer))
-    spec = document.resolve(kinds[media]) if kinds[media] is not None else {}
+    spec = document.reference(kinds[media]) if kinds[media] is not None else {}
     schema: Any = spec.get("schema")
     required = found.get("required") is True
     kind = kind_of(media)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 from delf_openapi.compiler import Argument, Compiled, Entry
 from delf_openapi.document import Document, LoadedTrees, Trees
@@ -21,7 +21,7 @@ from delf_openapi.failures import SpecError
 from delf_openapi.operations import Spot
 from delf_openapi.sources import dumps, loads, path_of
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Raised whenever an older manifest would be wrong."""
 
 _FRESH_SECONDS: Final = 24 * 3600
@@ -77,6 +77,7 @@ class StoredTrees:
 
     def _read(self, key: str) -> Any:
         with self._path.open("rb") as file:
+            _check_owner(file)
             if self._index is None:
                 size = int.from_bytes(file.read(8), "big")
                 self._index = cast("dict[str, list[int]]", loads(file.read(size)))
@@ -154,7 +155,7 @@ class Cache:
         return note["version"], document, compiled
 
     def _open(self, key: str, again: Callable[[], Document]) -> tuple[Document, Compiled]:
-        data = (self._folder / f"{key}.manifest").read_bytes()
+        data = self._bytes(f"{key}.manifest")
         if _mark(data[_DIGEST:]) != data[:_DIGEST]:
             raise ValueError
         manifest = marshal.loads(memoryview(data)[_DIGEST:])  # noqa: S302 - its digest is right
@@ -186,12 +187,15 @@ class Cache:
             compiled: All of its operations.
         """
         trees = cast("LoadedTrees", document.trees)
-        key = _digest(f"{FORMAT} {sys.implementation.cache_tag} {uri} {version} {sorted(terms)}")
         files = {place or uri: _state(place or uri) for place in trees.documents}
-        note = {"format": FORMAT, "key": key, "version": version, "files": files}
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             parts = _packed(trees)
+            # By its content with all documents that it refers to, for the sake of programs which
+            # still read what was there before one of those changed.
+            terms_of_all = [FORMAT, sys.implementation.cache_tag, uri, version, sorted(terms)]
+            key = _digest(f"{terms_of_all} {_mark(parts).hex()}")
+            note = {"format": FORMAT, "key": key, "version": version, "files": files}
             manifest = marshal.dumps(_manifest(document, compiled, len(parts)))
             self._write(f"{key}.parts", parts)
             self._write(f"{key}.manifest", _mark(manifest) + manifest)
@@ -203,9 +207,14 @@ class Cache:
     def read(self, name: str) -> Any:
         """A further file of the cache, or None."""
         try:
-            return loads((self._folder / name).read_bytes())
+            return loads(self._bytes(name))
         except (OSError, ValueError, RecursionError):
             return None
+
+    def _bytes(self, name: str) -> bytes:
+        with (self._folder / name).open("rb") as file:
+            _check_owner(file)
+            return file.read()
 
     def write(self, name: str, value: Any) -> None:
         """Keep a further file."""
@@ -217,7 +226,7 @@ class Cache:
 
     def _write(self, name: str, data: bytes) -> None:
         """Whole or not at all, whoever else writes."""
-        with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
+        with tempfile.NamedTemporaryFile(dir=self._folder, suffix=".new", delete=False) as file:
             try:
                 file.write(data)
                 file.close()
@@ -230,7 +239,7 @@ class Cache:
         """Take away what was compiled long ago; a program that still reads it reads on without."""
         before = time.time() - _KEPT_SECONDS
         for path in self._folder.iterdir():
-            if path.suffix in (".parts", ".manifest", ".note"):
+            if path.suffix in (".parts", ".manifest", ".note", ".new"):
                 with suppress(OSError):
                     if path.stat().st_mtime < before:
                         path.unlink()
@@ -275,6 +284,20 @@ def _packed(trees: LoadedTrees) -> bytes:
             place += len(data)
     head = dumps(index)
     return b"".join([len(head).to_bytes(8, "big"), head, *parts])
+
+
+def _check_owner(file: BinaryIO) -> None:
+    """What others may have written says nothing, be it in a folder that all can write to.
+
+    Raises:
+        OSError: When it is not this user's own, or can be written by others.
+    """
+    if not hasattr(os, "geteuid"):  # Windows: the folder is the user's own
+        return
+    found = os.fstat(file.fileno())
+    if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+        _log.warning("%s is not used: others may have written it", file.name)
+        raise PermissionError(f"{file.name} may have been written by others")
 
 
 def _note_name(uri: str, terms: Sequence[str]) -> str:

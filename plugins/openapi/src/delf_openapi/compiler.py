@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 from delf.types import Effect
 from delf_openapi.bodies import Body, Field, is_binary, kind_of, rank_of
 from delf_openapi.document import Document
-from delf_openapi.failures import SpecError
+from delf_openapi.failures import SpecError, pointer_of
 from delf_openapi.names import clean, sentence, snake
 from delf_openapi.operations import Operation, Param, Spot, read_operation
 from delf_openapi.shapes import Shapes, safe_text
@@ -97,6 +97,11 @@ def compile_spots(
         except SpecError as error:
             what = f"{clean(spot.method, 12)} {clean(spot.path, 120)}"
             warnings.append(f"{what} is left out: {clean(error.message, 300)}")
+        except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+            what = f"{clean(spot.method, 12)} {clean(spot.path, 120)}"
+            place = clean(pointer_of(spot.tokens), 300)
+            reason = f"it cannot be read: {type(error).__name__} (at {place})"
+            warnings.append(f"{what} is left out: {reason}")
     return entries
 
 
@@ -203,13 +208,13 @@ def return_type(document: Document, raw: Mapping[str, Any], shapes: Shapes) -> t
     good = sorted(k for k in responses if k[:1] == "2") or [k for k in responses if k == "DEFAULT"]
     for status in good:
         try:
-            response = document.resolve(responses[status])
+            response = document.reference(responses[status])
             content: Any = response.get("content") or {}
             if not content:
                 continue
             media = min(content, key=lambda m: _answer_rank(document, str(m)))
-            spec = document.resolve(content[media])
-        except (SpecError, TypeError, AttributeError):
+            spec = document.reference(content[media])
+        except (SpecError, TypeError, AttributeError, LookupError):
             return True, "Any"
         schema = spec.get("schema")
         kind = kind_of(str(media))

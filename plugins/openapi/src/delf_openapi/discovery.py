@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final
 
 from delf.ranking import Ranking
@@ -15,6 +16,7 @@ from delf_openapi.shapes import Shapes, safe_text
 
 _DEEP_CHARS: Final = 4000
 _DOC_CHARS: Final = 1200
+_MAX_RESPONSES: Final = 60
 
 
 class Search:
@@ -71,13 +73,13 @@ def describe(document: Document, entry: Entry) -> str:
         note = f"  # {argument.doc}" if argument.doc else ""
         lines.append(f"  {argument.arg}: {argument.type}{default}{note}")
     lines.append(f"returns {_returns(document, raw, shapes) or entry.returns}")
-    for status, response in responses_of(raw).items():
-        if status[:1] in "45":
+    for status, response in islice(responses_of(raw).items(), _MAX_RESPONSES):
+        if status[:1] in ("4", "5"):
             try:
-                said = clean(document.resolve(response).get("description"), 120)
+                said = clean(document.reference(response).get("description"), 120)
             except SpecError:
                 continue
-            lines.append(f"  {status}: {said}")
+            lines.append(f"  {clean(status, 20)}: {said}")
     return "\n".join(lines)
 
 
@@ -86,10 +88,10 @@ def _returns(document: Document, raw: dict[str, Any], shapes: Shapes) -> str | N
         if status[:1] != "2":
             continue
         try:
-            content: Any = document.resolve(response).get("content") or {}
+            content: Any = document.reference(response).get("content") or {}
             for media, spec in content.items():
                 if "json" in str(media):
-                    schema = document.resolve(spec).get("schema")
+                    schema = document.reference(spec).get("schema")
                     return safe_text(shapes, schema, "out", _DEEP_CHARS)
         except (SpecError, AttributeError, TypeError):
             return None

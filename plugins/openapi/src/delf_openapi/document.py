@@ -62,20 +62,21 @@ class LoadedTrees:
         return self.documents[uri], tokens
 
     def _load(self, uri: str) -> None:
-        if uri in self._failed:
-            raise self._failed[uri]
+        failed = self._failed.get(uri)
+        if failed is not None:
+            raise SpecError(failed.reason, hint=failed.hint)
         if len(self.documents) >= _MAX_DOCUMENTS:
             raise SpecError(f"the specification refers to over {_MAX_DOCUMENTS} documents")
         try:
             self._check(uri)
             tree = parse(read(uri, self._limit))
+            _make_absolute(tree, uri, self.uri)
         except SpecError as error:
             self._failed[uri] = error
             raise
         except Exception as error:
             self._failed[uri] = SpecError(f"$ref to {uri}: {getattr(error, 'message', error)}")
             raise self._failed[uri] from None
-        _make_absolute(tree, uri, self.uri)
         self.documents[uri] = tree
 
     def _check(self, uri: str) -> None:
@@ -114,9 +115,13 @@ def _absolute(root: Any) -> Any:
 def _make_absolute(tree: Any, base: str, own: str) -> None:
     """References in another document, so that they mean the same wherever they are read."""
     todo: list[Any] = [tree]
+    done: set[int] = set()  # YAML's aliases make one node stand in several places
     while todo:
         node = todo.pop()
+        if id(node) in done:
+            continue
         if isinstance(node, dict):
+            done.add(id(cast("object", node)))
             mapping = cast("dict[str, Any]", node)
             ref = mapping.get("$ref")
             if isinstance(ref, str):
@@ -124,6 +129,7 @@ def _make_absolute(tree: Any, base: str, own: str) -> None:
                 mapping["$ref"] = f"{'' if place == own else place}#{fragment}"
             todo.extend(mapping.values())
         elif isinstance(node, list):
+            done.add(id(cast("object", node)))
             todo.extend(cast("list[Any]", node))
 
 
@@ -150,7 +156,10 @@ class Document:
         """
         found = self._found.get(ref)
         if found is None:
-            found = self._find(ref)
+            try:
+                found = self._find(ref)
+            except ValueError:  # no URL at all
+                raise SpecError(f"$ref {ref[:200]!r} is no address") from None
             self._found[ref] = found
         return found
 
@@ -164,7 +173,7 @@ class Document:
         return f"{'' if place == own else place}#{fragment}"
 
     def _find(self, ref: str) -> Any:
-        place, fragment = urldefrag(self.absolute(ref))
+        place, _, fragment = self.absolute(ref).partition("#")
         if place and not urlsplit(place).scheme:
             raise SpecError(f"$ref to {ref!r}: the specification itself has no address")
         tokens = [t.replace("~1", "/").replace("~0", "~") for t in unquote(fragment).split("/")[1:]]
@@ -197,6 +206,28 @@ class Document:
             return {"not": {}}
         raise SpecError(f"a {type(node).__name__} stands where a mapping must be")
 
+    def reference(self, node: Any) -> dict[str, Any]:
+        """Like :meth:`resolve`, for what is no schema: a parameter, a body, a response.
+
+        Beside a reference only its notes count, in every version.
+        """
+        if isinstance(node, dict):
+            mapping = cast("dict[str, Any]", node)
+            if type(mapping.get("$ref")) is str and len(mapping) > 1:
+                return self.resolve({k: v for k, v in mapping.items() if k in _NOTES})
+        return self.resolve(node)
+
+    def path_item(self, node: Any) -> dict[str, Any]:
+        """A path item; what stands beside its reference wins over what the reference leads to."""
+        found = self.reference(node)
+        if isinstance(node, dict) and found is not node:
+            beside = {k: v for k, v in cast("dict[str, Any]", node).items() if k != "$ref"}
+            lists = [holder.get("parameters") for holder in (found, beside)]
+            if all(isinstance(listed, list) for listed in lists):
+                beside["parameters"] = [p for listed in lists for p in cast("list[Any]", listed)]
+            return {**found, **beside} if beside else found
+        return found
+
     def _follow(self, node: dict[str, Any]) -> dict[str, Any]:
         seen: list[str] = []
         notes: dict[str, Any] = {}
@@ -207,8 +238,10 @@ class Document:
             ref = mapping.get("$ref")
             if type(ref) is not str:
                 break
-            if ref in seen or len(seen) > _MAX_HOPS:
+            if ref in seen:
                 raise SpecError(f"$ref {ref[:200]!r} leads back to itself")
+            if len(seen) > _MAX_HOPS:
+                raise SpecError(f"$ref {seen[0][:200]!r} leads over {_MAX_HOPS} others")
             seen.append(ref)
             if len(mapping) > 1:
                 notes = {k: v for k, v in mapping.items() if k in _NOTES and k != "$ref"} | notes
@@ -231,11 +264,15 @@ def _step(node: Any, token: str) -> Any:
         mapping = cast("dict[Any, Any]", node)
         if token in mapping:
             return mapping[token]
-        return mapping.get(int(token)) if token.isdecimal() else None
-    if isinstance(node, list) and token.isdecimal():
+        return mapping.get(int(token)) if _is_number(token) else None
+    if isinstance(node, list) and _is_number(token):
         items = cast("list[Any]", node)
         return items[int(token)] if int(token) < len(items) else None
     return None
+
+
+def _is_number(token: str) -> bool:
+    return token.isdecimal() and len(token) < 10
 
 
 def open_document(
@@ -256,6 +293,7 @@ def open_document(
     version = _version(tree)
     trees = LoadedTrees(source.uri, tree, roots, limit)
     document = Document(trees, version, prefer)
+    tree = trees.documents[""] = _with_sections(document, tree)
     if version == (2, 0):
         from delf_openapi.swagger2 import convert
 
@@ -268,6 +306,30 @@ def open_document(
     if paths is None and not (version >= (3, 1) and ("webhooks" in root or "components" in root)):
         raise SpecError("the specification has no paths", pointer=pointer_of(["paths"]))
     return document
+
+
+def _with_sections(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
+    """The specification with whole sections in it that are only references: some split it so."""
+    result = dict(tree)
+    for name in ("paths", "definitions", "parameters", "responses", "components"):
+        if name in result:
+            result[name] = _section(document, result[name], name)
+    components: Any = result.get("components")
+    if isinstance(components, dict):
+        listed = cast("dict[str, Any]", components)
+        result["components"] = {
+            k: _section(document, v, "components", str(k)) for k, v in listed.items()
+        }
+    return result
+
+
+def _section(document: Document, node: Any, *place: str) -> Any:
+    if not isinstance(node, dict) or type(cast("dict[str, Any]", node).get("$ref")) is not str:
+        return cast("Any", node)
+    try:
+        return document.reference(node)
+    except SpecError as error:
+        raise SpecError(error.reason, pointer=pointer_of(place), hint=error.hint) from None
 
 
 def _version(tree: Mapping[str, Any]) -> tuple[int, int]:

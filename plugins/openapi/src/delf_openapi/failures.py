@@ -46,4 +46,5 @@ class APIError(ToolExecutionError):
 
 def pointer_of(tokens: Sequence[str]) -> str:
     """A JSON pointer as a URI fragment writes it."""
-    return "#" + "".join("/" + t.replace("~", "~0").replace("/", "~1") for t in tokens)
+    steps = (t.replace("~", "~0").replace("/", "~1").replace("%", "%25") for t in tokens)
+    return "#" + "".join(f"/{step}" for step in steps)

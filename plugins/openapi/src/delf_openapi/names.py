@@ -28,11 +28,14 @@ def clean(text: object, limit: int = 120) -> str:
         text = "".join(c if unicodedata.category(c)[0] != "C" else " " for c in text)
     elif not text.isprintable():
         text = "".join(c if c.isprintable() else " " for c in text)
-    if "<" in text:
-        text = re.sub(r"\s+([.,;:!?])", r"\1", _TAGS.sub(" ", text))
+    tagged = "<" in text
+    if tagged:
+        text = _TAGS.sub(" ", text)
     if "](" in text:
         text = _LINKS.sub(r"\1", text)
     text = " ".join(text.split())
+    if tagged:
+        text = re.sub(r" ([.,;:!?])", r"\1", text)
     if "```" in text or '"""' in text:
         text = text.replace("```", "'''").replace('"""', "'''")
     return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
@@ -73,7 +76,7 @@ def _callable(name: str, prefix: str) -> str:
     if not name or not (name[0].isalpha()):
         name = f"{prefix}_{name}".rstrip("_")
     if len(name) > _MAX_NAME:
-        mark = hashlib.blake2b(name.encode(), digest_size=2).hexdigest()
+        mark = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=2).hexdigest()
         name = f"{name[: _MAX_NAME - 5].rstrip('_')}_{mark}"
     if keyword.iskeyword(name) or not name.isidentifier():
         name = f"{name}_" if keyword.iskeyword(name) else f"{prefix}_{mark_of(name)}"
@@ -102,7 +105,7 @@ def unique(name: str, taken: Container[str], *more: str) -> str:
 def argument_name(name: str) -> str:
     """A parameter's or property's name as a keyword; kept as it is where Python takes it."""
     plain = unicodedata.normalize("NFKC", name)
-    if plain.isidentifier():
+    if plain.isidentifier() and len(plain) <= _MAX_NAME:
         return f"{plain}_" if keyword.iskeyword(plain) else plain
     if any(c in _SYMBOLS for c in plain):
         plain = "".join(_SYMBOLS.get(c, c) for c in plain)

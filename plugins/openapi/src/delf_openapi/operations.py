@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, cast
@@ -9,11 +10,12 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from delf_openapi.bodies import Body, read_body
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError, pointer_of
-from delf_openapi.names import argument_name, method_name, unique
+from delf_openapi.names import argument_name, clean, method_name, unique
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 MAX_OPERATIONS: Final = 20_000
 _MAX_PARAMETERS: Final = 300
+_METHOD: Final = re.compile(r"[A-Za-z][A-Za-z-]{0,30}")
 _PLACES: Final = ("path", "query", "querystring", "header", "cookie")
 _IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "authorization", "host"})
 _IGNORED_HEADERS_MORE: Final = frozenset({"content-length", "transfer-encoding", "connection"})
@@ -128,28 +130,33 @@ def _walk(
 ) -> Iterator[tuple[str, str, tuple[str, ...], dict[str, Any]]]:
     paths = cast("dict[Any, Any]", document.at("#").get("paths") or {})
     for path, raw in paths.items():
+        place = clean(pointer_of(["paths", str(path)]), 300)
         if not isinstance(path, str) or not path.startswith("/"):
-            continue  # an extension
+            if str(path)[:2] != "x-":
+                warnings.append(f"{place}: a path must begin with a slash")
+            continue
         try:
-            item = document.resolve(raw)
+            item = document.path_item(raw)
         except SpecError as error:
-            warnings.append(f"{pointer_of(['paths', path])[:300]}: {error.reason}")
+            warnings.append(f"{place}: {clean(error.reason, 300)}")
             continue
         for method in METHODS:
             operation = item.get(method)
             if operation is None:
                 continue
             if not isinstance(operation, dict):
-                place = pointer_of(["paths", path, method])[:300]
-                warnings.append(f"{place}: a {type(operation).__name__}, not an operation")
+                warnings.append(f"{place}/{method}: a {type(operation).__name__}, not an operation")
                 continue
             yield method, path, ("paths", path, method), cast("dict[str, Any]", operation)
         extra: Any = item.get("additionalOperations") if document.version >= (3, 2) else None
         if isinstance(extra, dict):
             for method, operation in cast("dict[str, Any]", extra).items():
-                if isinstance(operation, dict) and method.isascii() and method.isalpha():
+                if isinstance(operation, dict) and _METHOD.fullmatch(str(method)):
                     tokens = ("paths", path, "additionalOperations", method)
                     yield method, path, tokens, cast("dict[str, Any]", operation)
+                else:
+                    what = f"{place}/additionalOperations/{clean(str(method), 40)}"
+                    warnings.append(f"{what}: not an operation")
 
 
 def read_operation(document: Document, spot: Spot) -> Operation:
@@ -158,7 +165,7 @@ def read_operation(document: Document, spot: Spot) -> Operation:
     Raises:
         SpecError: With the place and the reason, when it cannot be called.
     """
-    item = document.resolve(document.at(pointer_of(spot.tokens[:2])))
+    item = document.path_item(document.at(pointer_of(spot.tokens[:2])))
     raw: dict[str, Any] = item
     for token in spot.tokens[2:]:
         raw = raw[token]
@@ -189,7 +196,7 @@ def _read_params(
         if not isinstance(listed, list):
             raise SpecError(f"parameters is a {type(listed).__name__}, not a list")
         for entry in cast("list[Any]", listed):
-            found = document.resolve(entry)
+            found = document.reference(entry)
             name, place = found.get("name"), found.get("in")
             if not isinstance(name, str) or place not in _PLACES:
                 raise SpecError(f"a parameter {str(name)[:40]!r} in {str(place)[:40]!r}")
@@ -224,7 +231,7 @@ def _param(document: Document, arg: str, name: str, place: Place, found: dict[st
     content: Any = found.get("content")
     if schema is None and isinstance(content, dict) and content:
         media = str(next(iter(cast("dict[str, Any]", content))))
-        schema = document.resolve(content[media]).get("schema")
+        schema = document.reference(content[media]).get("schema")
     if schema is None:
         schema = {} if media else {"type": "string"}
     if not isinstance(schema, (dict, bool)):

@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from importlib import import_module
+from math import comb
 from typing import Any, Final
 
 _MAX_CHARS: Final = 500
 _MAX_TEXT: Final = 400
-# A repeat that can end in this many places is one that can be tried in as many ways.
+# Trying a pattern takes about as many steps as there are ways to divide a text by it.
+_MAX_WAYS: Final = 22_000_000
+# A repeat that can end in this many places is taken for one of open length.
 _MANY: Final = 20
-_MAX_REPEATS: Final = 3
 _SEVERAL_WAYS: Final = frozenset({"BRANCH", "GROUPREF", "GROUPREF_EXISTS"})
 _REPEATS: Final = frozenset({"MAX_REPEAT", "MIN_REPEAT"})
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether a text fits a pattern; True where that would take too long to find out.
+    """Whether a text holds the pattern; True where it could take too long to find out.
 
     What is not checked here, the service checks.
 
@@ -40,33 +42,57 @@ def _expression(pattern: str) -> re.Pattern[str] | None:
     text = re.sub(r"(?<!\\)\$$", r"\\Z", text)
     try:
         parts: Any = import_module("re._parser").parse(text)
-        repeats = _repeats(parts)
-        anchored = text.startswith(("^", r"\A"))
         # Where a match may begin is one more thing to be tried.
-        if repeats is None or repeats + (not anchored) > _MAX_REPEATS:
+        ways = _Ways(opened=0 if text.startswith(("^", r"\A")) else 1)
+        if not ways.count(parts) or ways.are_too_many:
             return None
         return re.compile(text)
     except (re.error, OverflowError, RecursionError):
         return None
 
 
-def _repeats(parts: Any, inside: bool = False) -> int | None:
-    """How many repeats of open length a pattern has; None when they multiply their ways."""
-    count = 0
-    for kind, value in parts:
-        name = str(kind)
-        if inside and name in _SEVERAL_WAYS:
-            return None
-        open_ended = name in _REPEATS and value[1] - value[0] >= _MANY
-        if inside and name in _REPEATS and value[0] != value[1]:
-            return None
-        count += open_ended
-        for inner in _parts_of(name, value):
-            found = _repeats(inner, inside or (name in _REPEATS and value[1] > 1))
-            if found is None:
-                return None
-            count += found
-    return count
+class _Ways:
+    """In how many ways a pattern can divide a text.
+
+    Args:
+        opened: Repeats of open length so far. Together they take no more than the whole text.
+    """
+
+    def __init__(self, opened: int) -> None:
+        self._opened = opened
+        self._other = 1
+
+    @property
+    def are_too_many(self) -> bool:
+        """Whether they cannot all be tried."""
+        return comb(_MAX_TEXT + self._opened, self._opened) * self._other > _MAX_WAYS
+
+    def count(self, parts: Any, inside: bool = False) -> bool:
+        """Count what a parsed pattern adds; False when the ways of its parts multiply.
+
+        Args:
+            parts: The parsed pattern.
+            inside: Whether it is repeated.
+        """
+        for kind, value in parts:
+            name = str(kind)
+            repeated = name in _REPEATS
+            if inside and (
+                name in _SEVERAL_WAYS or (repeated and value[0] != value[1]) or self.are_too_many
+            ):
+                return False
+            if repeated and value[1] > 1 and value[2].getwidth()[0] == 0:
+                return False  # nothing, many times over
+            if repeated and value[1] - value[0] >= _MANY:
+                self._opened += 1
+            elif repeated:
+                self._other *= value[1] - value[0] + 1
+            elif name == "BRANCH":
+                self._other *= len(value[1])
+            deeper = inside or (repeated and value[1] > 1)
+            if not all(self.count(inner, deeper) for inner in _parts_of(name, value)):
+                return False
+        return True
 
 
 def _parts_of(name: str, value: Any) -> list[Any]:

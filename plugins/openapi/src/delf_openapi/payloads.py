@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -10,11 +11,12 @@ from urllib.parse import quote
 from delf_openapi.bodies import Body, is_binary, kind_of, merge_object
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
+from delf_openapi.plain import Misfit, without_bytes
 from delf_openapi.sources import dumps
-from delf_openapi.styles import Pairs, styled_pairs, text_of
-from delf_openapi.values import Misfit, without_bytes
+from delf_openapi.styles import Pairs, safe_header, styled_pairs, text_of
 
 _UNRESERVED = "-._~"
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 
 def write_body(
@@ -44,6 +46,8 @@ def write_body(
         mark = (boundary or _boundary)()
         content = _multipart(document, body, cast("dict[str, Any]", value), mark)
         return content, f"{body.media.partition(';')[0].strip()}; boundary={mark}"
+    if body.kind == "binary":
+        return file_of(body, value)
     if isinstance(value, bytes):
         return value, _exact(body.media)
     if isinstance(value, str):
@@ -52,9 +56,26 @@ def write_body(
         from delf_openapi.xml_bodies import write_xml
 
         return write_xml(document, body.schema, value, body.whole or "body"), _exact(body.media)
-    if body.kind == "text":
-        return text_of(value).encode(), _exact(body.media)
-    raise Misfit(body.whole or "body", "must be bytes or text")
+    return text_of(value).encode(), _exact(body.media)
+
+
+def file_of(body: Body, value: Any) -> tuple[bytes, str]:
+    """The bytes of a file and its type: the one that it says itself, or the declared one.
+
+    Raises:
+        Misfit: When it is none.
+    """
+    where, media = body.whole or "body", _exact(body.media)
+    if isinstance(value, dict):
+        given = cast("dict[str, Any]", value)
+        value = given.get("content")
+        if given.get("content_type"):
+            media = safe_header(where, str(given["content_type"]))
+    if isinstance(value, str):
+        return value.encode(), media
+    if isinstance(value, bytes):
+        return value, media
+    raise Misfit(where, "must be bytes or text, or a dict with them as 'content'")
 
 
 def _exact(media: str) -> str:
@@ -132,7 +153,9 @@ def _multipart(document: Document, body: Body, value: dict[str, Any], mark: str)
     properties = _properties(document, body)
     parts: list[bytes] = []
     for name, content in value.items():
-        declared = _encoding(body, name).get("contentType")
+        how = _encoding(body, name)
+        declared = how.get("contentType")
+        headers = _part_headers(document, how)
         schema = _resolved(document, properties.get(name, {}))
         several = isinstance(content, list) and not (
             isinstance(declared, str) and kind_of(declared) == "json"
@@ -140,7 +163,8 @@ def _multipart(document: Document, body: Body, value: dict[str, Any], mark: str)
         items: list[Any] = _list(content) if several else [content]
         for item in items:
             own = _resolved(document, schema.get("items", {})) if several else schema
-            parts.append(_part(name, item, own, declared, mark))
+            media, filename, data = _part(document, name, item, own, declared)
+            parts.append(_framed(mark, name, filename, media, headers) + data + b"\r\n")
     return b"".join(parts) + f"--{mark}--\r\n".encode()
 
 
@@ -151,7 +175,25 @@ def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
         return {}
 
 
-def _part(name: str, value: Any, schema: Mapping[str, Any], declared: Any, mark: str) -> bytes:
+def _part_headers(document: Document, how: Mapping[str, Any]) -> dict[str, str]:
+    """The headers of a part that have one value only: a constant, or a default."""
+    listed = how.get("headers")
+    result: dict[str, str] = {}
+    for name, raw in (cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}).items():
+        try:
+            schema = _resolved(document, document.reference(raw).get("schema", {}))
+        except SpecError:
+            continue
+        value = schema.get("const", schema.get("default"))
+        if value is not None and _HEADER.fullmatch(name) and name.lower()[:8] != "content-":
+            result[name] = _escaped(text_of(value))
+    return result
+
+
+def _part(
+    document: Document, name: str, value: Any, schema: Mapping[str, Any], declared: Any
+) -> tuple[str | None, str | None, bytes]:
+    """The media type, the file's name and the bytes of a part."""
     filename: str | None = None
     media = declared.split(",")[0].strip() if isinstance(declared, str) else None
     if (
@@ -167,16 +209,28 @@ def _part(name: str, value: Any, schema: Mapping[str, Any], declared: Any, mark:
         filename = filename or name
         media = media or "application/octet-stream"
         data = value if isinstance(value, bytes) else value.encode()
+    elif isinstance(value, (dict, list)) and media and kind_of(media) == "xml":
+        from delf_openapi.xml_bodies import write_xml
+
+        data = write_xml(document, schema, value, name)
     elif isinstance(value, (dict, list)):
         media, data = media or "application/json", _json(value).encode()
     else:
         data = text_of(value).encode()
+    return media, filename, data
+
+
+def _framed(
+    mark: str, name: str, filename: str | None, media: str | None, headers: Mapping[str, str]
+) -> bytes:
+    """What stands before the bytes of a part."""
     lines = f'--{mark}\r\nContent-Disposition: form-data; name="{_escaped(name)}"'
     if filename is not None:
         lines += f'; filename="{_escaped(filename)}"'
     if media and "*" not in media:
         lines += f"\r\nContent-Type: {_escaped(media)}"
-    return f"{lines}\r\n\r\n".encode() + data + b"\r\n"
+    lines += "".join(f"\r\n{key}: {value}" for key, value in headers.items())
+    return f"{lines}\r\n\r\n".encode()
 
 
 def _escaped(text: str) -> str:

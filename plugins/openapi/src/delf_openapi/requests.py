@@ -13,18 +13,24 @@ from delf_openapi.compiler import responses_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_openapi.operations import Operation, Param
-from delf_openapi.payloads import write_body
+from delf_openapi.payloads import file_of, write_body
+from delf_openapi.plain import Misfit, plain
 from delf_openapi.security import Credentials, credentials_for
-from delf_openapi.servers import server_of
+from delf_openapi.servers import operation_path, server_of
 from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import origin_of
-from delf_openapi.styles import cookie_pairs, header_text, path_text, query_pairs, safe_header
-from delf_openapi.values import Checker, Misfit, plain
+from delf_openapi.styles import (
+    cookie_pairs,
+    header_text,
+    path_text,
+    query_pairs,
+    querystring_text,
+    safe_header,
+)
+from delf_openapi.values import Checker
 
 FULL: Final = "full_response"
 """The keyword that every call takes beside its own: status, headers and body come back."""
-
-_SAFE_PATH: Final = "/-._~%:@!$&'()*+,;="
 
 
 @dataclass(slots=True)
@@ -41,7 +47,7 @@ class Request:
         query: Credentials that are added to the query.
         oauth: The URL of a token that is to be had first.
         unmet: Security schemes that nothing was given for.
-        named_by: The host of the specification, where that says where the API is.
+        spec_host: The host that the specification was had from.
     """
 
     label: str
@@ -53,7 +59,7 @@ class Request:
     query: str = field(repr=False)
     oauth: str | None = None
     unmet: tuple[str, ...] = ()
-    named_by: str | None = None
+    spec_host: str | None = None
 
 
 class RequestBuilder:
@@ -99,6 +105,7 @@ class RequestBuilder:
             ToolRefusedError: Naming each argument that does not fit, and the right signature.
         """
         problems: list[str] = []
+        bad: set[str] = set()
         given: dict[str, Any] = {}
         body = self.operation.body
         known = {*self._params, *self._fields, *self._body_names(body)}
@@ -113,12 +120,13 @@ class RequestBuilder:
                 self._take(arg, value, given)
             except Misfit as misfit:
                 problems.append(f"argument {misfit}")
-        bad = {p.split(maxsplit=2)[1].strip(":'") for p in problems}
-        problems += [
-            f"missing argument {p.arg!r}"
-            for p in self._params.values()
-            if p.required and p.arg not in given and p.arg not in bad
-        ]
+                bad.add(arg)
+            except UnicodeEncodeError:
+                raise self._unsendable() from None
+        missing = [p.arg for p in self._params.values() if p.required]
+        missing += self._needed_of_body(body, arguments) if body is not None else []
+        missing = [arg for arg in missing if arg not in given and arg not in bad]
+        problems += [f"missing argument {arg!r}" for arg in missing]
         if body is not None and not problems:
             problems += self._check_body(body, given)
         if problems:
@@ -143,6 +151,8 @@ class RequestBuilder:
         value = plain(value, arg)
         if item is not None:
             if value is None and not self._takes_none(item.schema):
+                if self.operation.body is not None and self.operation.body.is_patch:
+                    given[arg] = None  # in a merge patch this takes the property away
                 return
             self._checker.content(item.schema, _bare(value) if self._is_form() else value, arg)
             given[arg] = value
@@ -172,13 +182,22 @@ class RequestBuilder:
         elif param.place == "header":
             header_text(param, value)
 
+    def _needed_of_body(self, body: Body, arguments: Mapping[str, Any]) -> list[str]:
+        """The keywords without which there is no body, or only a part of one."""
+        if body.fields is None:
+            return [body.whole] if body.required and body.whole is not None else []
+        some = any(arguments.get(arg) is not None for arg in (*self._fields, body.extra or ""))
+        if not some and not body.required:
+            return []
+        return [f.arg for f in self._fields.values() if f.required]
+
     def _check_body(self, body: Body, given: dict[str, Any]) -> list[str]:
         """What is wrong with the body as a whole."""
         if body.fields is None:
-            if body.whole not in given:
-                return [f"missing argument {body.whole!r}"] if body.required else []
-            if body.kind not in ("json", "form", "xml"):
+            if body.whole not in given or body.kind == "text":
                 return []
+            if body.kind in ("binary", "multipart"):
+                return _misfit_of(body, given[body.whole])
             if body.kind == "xml" and isinstance(given[body.whole], (str, bytes)):
                 return []  # XML that the script wrote itself
             try:
@@ -191,13 +210,13 @@ class RequestBuilder:
         some = any(arg in given for arg in self._fields) or (body.extra or "") in given
         if not some and not body.required:
             return []
-        missing = [f.arg for f in self._fields.values() if f.required and f.arg not in given]
-        if missing:
-            return [f"missing argument {arg!r}" for arg in missing]
         if body.kind == "multipart":
             return []
+        whole = self._object(body, given)
+        if body.is_patch:
+            whole = {name: value for name, value in whole.items() if value is not None}
         try:
-            self._checker.content(body.schema, self._object(body, given), "the body")
+            self._checker.content(body.schema, whole, "the body")
         except Misfit as misfit:
             return [str(misfit).removeprefix("the body.")]
         return []
@@ -215,6 +234,12 @@ class RequestBuilder:
             return self._build(given)
         except Misfit as misfit:
             raise ToolRefusedError(f"{self._where}: argument {misfit}") from None
+        except UnicodeEncodeError:
+            raise self._unsendable() from None
+
+    def _unsendable(self) -> ToolRefusedError:
+        """Names of the specification hold half a character; arguments never do."""
+        return ToolRefusedError(f"{self._where}: its names cannot be sent, which are no text")
 
     def _build(self, given: Mapping[str, Any]) -> Request:
         operation, settings = self.operation, self._settings
@@ -233,7 +258,7 @@ class RequestBuilder:
             if param.place == "query":
                 query += query_pairs(param, value)
             elif param.place == "querystring":
-                raw = query_pairs(param, value)[0][1]
+                raw = querystring_text(param, value)
             elif param.place == "header":
                 headers[param.name] = header_text(param, value)
             elif param.place == "cookie":
@@ -259,7 +284,7 @@ class RequestBuilder:
             query=self._secret_query(credentials),
             oauth=credentials.oauth,
             unmet=credentials.unmet,
-            named_by=None if settings.base_url else urlsplit(self._document.trees.uri).hostname,
+            spec_host=urlsplit(self._document.trees.uri).hostname,
         )
 
     def _path(self, given: Mapping[str, Any], constants: Mapping[str, str]) -> str:
@@ -320,6 +345,18 @@ class RequestBuilder:
         return {**cast("dict[str, Any]", more), **value} if isinstance(more, dict) else value
 
 
+def _misfit_of(body: Body, value: Any) -> list[str]:
+    """What is wrong with a body that no schema is asked about."""
+    if body.kind == "multipart" and not isinstance(value, dict):
+        return [f"argument {body.whole}: must be a dict"]
+    if body.kind == "binary":
+        try:
+            file_of(body, value)
+        except Misfit as misfit:
+            return [f"argument {misfit}"]
+    return []
+
+
 def _bare(value: Any) -> Any:
     """A file with its name and type as its content alone, which is what a schema is about."""
     if isinstance(value, list):
@@ -330,16 +367,6 @@ def _bare(value: Any) -> Any:
     return value
 
 
-def operation_path(path: str) -> str:
-    """A path template with all but its placeholders quoted."""
-    # A fragment tells operations of one path apart in some specifications; it is never sent.
-    path = path.partition("#")[0]
-    pieces = path.replace("}", "}\0").replace("{", "\0{").split("\0")
-    return "".join(
-        piece if piece[:1] == "{" else quote(piece, safe=_SAFE_PATH + "?") for piece in pieces
-    )
-
-
 def accepted(document: Document, operation: Operation) -> str:
     """What a request says that it understands."""
     kinds: dict[str, None] = {}
@@ -347,7 +374,7 @@ def accepted(document: Document, operation: Operation) -> str:
         if status[:1] != "2" and status != "DEFAULT":
             continue
         try:
-            content: Any = document.resolve(response).get("content")
+            content: Any = document.reference(response).get("content")
         except SpecError:
             continue
         if isinstance(content, dict):

@@ -15,6 +15,7 @@ _MAX_DEPTH: Final = 4
 _MAX_KEYS: Final = 40
 _MAX_ITEMS: Final = 10
 _MAX_SAMPLES: Final = 20
+_ALIKE: Final = 3
 _CHARS: Final = 420
 
 
@@ -62,7 +63,14 @@ class Samples:
     async def _write(self) -> None:
         while self._dirty:
             self._dirty = False
-            await asyncio.to_thread(self._cache.write, self._file, dict(self._shapes))
+            await asyncio.to_thread(self._keep, dict(self._shapes))
+
+    def _keep(self, shapes: dict[str, Any]) -> None:
+        """Write, with what other programs learnt meanwhile."""
+        found: Any = self._cache.read(self._file)
+        others = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        merged = {name: merge_shapes(others.get(name), shape) for name, shape in shapes.items()}
+        self._cache.write(self._file, {**others, **merged})
 
     async def aclose(self) -> None:
         """Wait for what is being written."""
@@ -86,16 +94,28 @@ def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
             items = merge_shapes(items, shape_of(item, depth + 1))
         return {"type": "array", "items": items} if items else {"type": "array"}
     if isinstance(value, dict):
-        pairs = list(cast("dict[str, Any]", value).items())
+        mapping = cast("dict[str, Any]", value)
         # Keys of a mapping from ids are values, not names, and values are not kept.
-        if len(pairs) > _MAX_KEYS or not all(_is_name(k) for k, _ in pairs):
+        if len(mapping) > _MAX_KEYS or not all(_is_name(k) for k in mapping):
             return {"type": "object"}
-        return {"type": "object", "properties": {k: shape_of(v, depth + 1) for k, v in pairs}}
+        shapes = {k: shape_of(v, depth + 1) for k, v in mapping.items()}
+        if _is_by_id(list(shapes.values())):
+            return {"type": "object"}
+        return {"type": "object", "properties": shapes}
     return {}
 
 
+def _is_by_id(shapes: list[dict[str, Any]]) -> bool:
+    """Whether several objects of one shape stand side by side, as under the names of people."""
+    first = shapes[0] if len(shapes) >= _ALIKE else {}
+    return bool(first.get("properties")) and all(shape == first for shape in shapes)
+
+
 def _is_name(key: str) -> bool:
-    plain = key.replace("-", "_").replace(".", "_").replace("@", "").replace("$", "")
+    # A sign before a name is of the format (@type, $ref, _id); within it, it is an address.
+    plain = key.lstrip("@$").replace("-", "_")
+    if key[:1] == "@":
+        plain = plain.replace(".", "_")
     return len(key) <= 40 and plain.isidentifier() and sum(c.isdigit() for c in key) <= 3
 
 

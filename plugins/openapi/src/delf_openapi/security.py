@@ -74,7 +74,7 @@ def secured_names(document: Document, settings: OpenAPISettings) -> set[tuple[st
     names: set[tuple[str, str]] = set()
     for name, raw in _schemes(document).items():
         try:
-            scheme = document.resolve(raw)
+            scheme = document.reference(raw)
         except SpecError:
             continue
         if scheme.get("type") == "apiKey" and _value(name, settings.api_key, settings):
@@ -110,7 +110,7 @@ def _apply(
 ) -> bool:
     """Add what one scheme needs; False when nothing was given for it."""
     try:
-        scheme: Mapping[str, Any] = document.resolve(raw)
+        scheme: Mapping[str, Any] = document.reference(raw)
     except SpecError:
         return False
     kind = scheme.get("type")

@@ -11,6 +11,7 @@ from delf_openapi.document import Document
 from delf_openapi.operations import Operation
 
 _MAX_VARIABLES: Final = 50
+_SAFE_PATH: Final = "/-._~%:@!$&'()*+,;="
 
 
 def server_of(
@@ -77,4 +78,14 @@ def _checked(url: str) -> str:
         )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     where = f"{parts.scheme}://{host}" + (f":{port}" if port is not None else "")
-    return where + quote(parts.path.rstrip("/"), safe="/-._~%:@!$&'()*+,;=")
+    return where + quote(parts.path.rstrip("/"), safe=_SAFE_PATH)
+
+
+def operation_path(path: str) -> str:
+    """A path template with all but its placeholders quoted."""
+    # A fragment tells operations of one path apart in some specifications; it is never sent.
+    path = path.partition("#")[0]
+    pieces = path.replace("}", "}\0").replace("{", "\0{").split("\0")
+    return "".join(
+        piece if piece[:1] == "{" else quote(piece, safe=_SAFE_PATH + "?") for piece in pieces
+    )

@@ -18,6 +18,8 @@ _MAX_LITERAL_CHARS: Final = 160
 _MAX_CHOICES: Final = 5
 _PROPERTIES: Final = (14, 8, 5, 4)
 _DEPTH: Final = 3
+# Schemas that choose among each other can be gone through in more ways than there is time for.
+_MAX_VISITS: Final = 4000
 _STRUCTURE: Final = frozenset({"type", "properties", "items", "enum", "const", "allOf", "anyOf"})
 
 
@@ -34,6 +36,7 @@ class Shapes:
         self._named: dict[str, str] = {}
         self._open: list[str] = []
         self._recursive: set[str] = set()
+        self._visits = 0
 
     def text(self, schema: Any, mode: Mode, limit: int) -> str:
         """A schema's type, as deep as fits.
@@ -50,13 +53,15 @@ class Shapes:
         for depth in range(_DEPTH, -1, -1):
             self._open.clear()
             self._recursive.clear()
+            self._visits = 0
             found = self._any(schema, depth, mode)
             if len(found) <= limit:
                 return found
         return _outline(found)
 
     def _any(self, schema: Any, depth: int, mode: Mode) -> str:
-        if not isinstance(schema, dict):
+        self._visits += 1
+        if not isinstance(schema, dict) or self._visits > _MAX_VISITS:
             return "Any"
         node = cast("dict[str, Any]", schema)
         ref = node.get("$ref")
@@ -77,7 +82,7 @@ class Shapes:
             self._recursive.discard(ref)
             name = self._name(ref)
             text = f"({name} := {text})" if name in text else text
-        if len(node) == 1 and not self._recursive:
+        if len(node) == 1 and not self._recursive and self._visits <= _MAX_VISITS:
             self._known[key] = text
         return text
 

@@ -6,24 +6,27 @@ import gc
 import hashlib
 import ipaddress
 import json
-import re
 import socket
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, cast
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import unquote, urljoin, urlsplit
 
 from delf.errors import ConnectionFileNotFoundError, ConnectionUnavailableError
 from delf_openapi.failures import SpecError
+from delf_openapi.yaml_reader import parse_yaml
 
-MAX_DEPTH: Final = 400
-_MAX_NODES: Final = 30_000_000
+if TYPE_CHECKING:
+    import httpx
+
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 _FETCH_TIMEOUT: Final = 30.0
-_ANCHOR = re.compile(rb"(?:^|[\s\[{,:-])&([^\s,\[\]{}]+)")
-_ALIAS = re.compile(rb"(?:^|[\s\[{,:-])\*([^\s,\[\]{}]+)")
+_FETCH_SECONDS: Final = 300.0
+_MAX_REDIRECTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,14 @@ class Source:
         """What tells one content from another."""
         data = self.data
         if data is None:
-            data = json.dumps(self.tree, sort_keys=True, default=str).encode()
+            # Statuses are numbers in some mappings, and those cannot be sorted among texts.
+            try:
+                text = dumps(dict(self.tree or {}))
+            except (ValueError, RecursionError):
+                raise SpecError(
+                    "the specification is nested too deeply, or contains itself"
+                ) from None
+            data = json.dumps(loads(text), sort_keys=True).encode()
         return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
@@ -107,37 +117,45 @@ def _too_large(uri: str, size: int, limit: int) -> SpecError:
 def _fetch(uri: str, limit: int) -> bytes:
     import httpx
 
-    def same_origin(response: httpx.Response) -> None:
-        if response.next_request and origin_of(str(response.next_request.url)) != origin_of(uri):
-            raise ConnectionUnavailableError(
-                f"the specification {_shown(uri)} was moved to another origin",
-                hint="give its new address",
-            )
-
-    hooks = {"response": [same_origin]}
     try:
-        with (
-            httpx.Client(
-                follow_redirects=True, timeout=_FETCH_TIMEOUT, event_hooks=hooks, trust_env=True
-            ) as client,
-            client.stream("GET", uri) as response,
-        ):
-            if response.status_code != 200:
-                raise ConnectionUnavailableError(
-                    f"the specification {_shown(uri)} cannot be had: status {response.status_code}"
-                )
-            parts: list[bytes] = []
-            size = 0
-            for part in response.iter_bytes():
-                size += len(part)
-                if size > limit:
-                    raise _too_large(_shown(uri), size, limit)
-                parts.append(part)
-            return b"".join(parts)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        with httpx.Client(timeout=_FETCH_TIMEOUT) as client:
+            place = uri
+            for _ in range(_MAX_REDIRECTS + 1):
+                with client.stream("GET", place) as response:
+                    if not response.has_redirect_location:
+                        return _body(response, uri, limit)
+                    place = urljoin(place, response.headers["location"])
+                if origin_of(place) != origin_of(uri):
+                    raise ConnectionUnavailableError(
+                        f"the specification {_shown(uri)} was moved to another origin",
+                        hint="give its new address",
+                    )
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise ConnectionUnavailableError(
             f"the specification {_shown(uri)} cannot be had: {type(error).__name__}"
         ) from None
+    raise ConnectionUnavailableError(f"the specification {_shown(uri)} redirects for ever")
+
+
+def _body(response: httpx.Response, uri: str, limit: int) -> bytes:
+    """What came, unless it is too much or takes too long."""
+    if response.status_code != 200:
+        raise ConnectionUnavailableError(
+            f"the specification {_shown(uri)} cannot be had: status {response.status_code}"
+        )
+    parts: list[bytes] = []
+    size = 0
+    until = time.monotonic() + _FETCH_SECONDS
+    for part in response.iter_bytes():
+        size += len(part)
+        if size > limit:
+            raise _too_large(_shown(uri), size, limit)
+        if time.monotonic() > until:
+            raise ConnectionUnavailableError(
+                f"the specification {_shown(uri)} did not come within {_FETCH_SECONDS:g} s"
+            )
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _shown(uri: str) -> str:
@@ -167,7 +185,17 @@ def is_private(host: str) -> bool:
             found = {ipaddress.ip_address(i[4][0]) for i in socket.getaddrinfo(host, None)}
         except (OSError, ValueError):
             return False
-    return any(not address.is_global for address in found)
+    return any(not _public(address) for address in found)
+
+
+def _public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether an address is of the public internet, and leads to no other by way of a gateway."""
+    inner: ipaddress.IPv4Address | None = None
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if address in _NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return inner.is_global if inner is not None else address.is_global
 
 
 @contextmanager
@@ -193,7 +221,7 @@ def parse(source: Source) -> dict[str, Any]:
     else:
         data = source.data.removeprefix(b"\xef\xbb\xbf")
         with without_gc():
-            tree = _parse_json(data) if data.lstrip()[:1] in (b"{", b"[") else _parse_yaml(data)
+            tree = _parse_json(data) if data.lstrip()[:1] in (b"{", b"[") else parse_yaml(data)
     if not isinstance(tree, dict):
         raise SpecError(
             f"the specification {_shown(source.uri)} is a {type(tree).__name__}, not a mapping"
@@ -208,7 +236,7 @@ def _parse_json(data: bytes) -> Any:
         raise SpecError("the specification is nested too deeply") from None
     except ValueError as error:
         try:  # YAML's flow style begins like JSON
-            return _parse_yaml(data)
+            return parse_yaml(data)
         except SpecError:
             raise SpecError(f"the specification is not valid JSON: {error}") from None
 
@@ -237,114 +265,3 @@ def _orjson() -> Any:
     except ImportError:
         return None
     return orjson
-
-
-def _parse_yaml(data: bytes) -> Any:
-    import yaml
-
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise SpecError(f"the specification is not UTF-8: {error.reason}") from None
-    _check_nesting(text)
-    # A tree of shared parts ("billion laughs") stays small only while they are shared, and
-    # only PyYAML shares them.
-    shared = not set(_ANCHOR.findall(data)).isdisjoint(_ALIAS.findall(data))
-    tree = None if shared else _parse_yaml12(text)
-    if tree is not None:
-        return tree
-    try:
-        tree = yaml.load(text, Loader=_yaml_loader())  # noqa: S506 - made from the safe loader
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "not valid YAML"
-        raise SpecError(f"the specification is neither JSON nor YAML: {problem}{place}") from None
-    except (RecursionError, ValueError) as error:
-        raise SpecError(f"the specification cannot be read as YAML: {error}") from None
-    if shared and _expanded(tree, {}, 0) > _MAX_NODES:
-        raise SpecError("the specification's YAML aliases expand to too many values")
-    return tree
-
-
-def _check_nesting(text: str) -> None:
-    """Refuse what would exhaust the stack of a parser written in C."""
-    depth = deepest = 0
-    for match in re.finditer(r"[\[{]{2,}|[\]}]{2,}|[\[{\]}]", text):
-        piece = match.group()
-        depth = max(0, depth + (len(piece) if piece[0] in "[{" else -len(piece)))
-        deepest = max(deepest, depth)
-    dashes = max((len(m.group()) // 2 for m in re.finditer(r"(?:- ){100,}", text)), default=0)
-    indent = max((len(m.group()) for m in re.finditer(r"(?m)^ {800,}", text)), default=0)
-    # Braces in texts count, too, so what looks deep is measured before it is refused.
-    if max(deepest, dashes, indent // 2) > 2 * MAX_DEPTH and _is_deep(text):
-        raise SpecError("the specification is nested too deeply")
-
-
-def _is_deep(text: str) -> bool:
-    """Whether YAML is nested too deeply; its events come one by one, without a stack."""
-    import yaml
-
-    depth = 0
-    try:
-        for event in cast("Any", yaml).parse(text, Loader=_yaml_loader()):
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-                if depth > 2 * MAX_DEPTH:
-                    return True
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-    except yaml.YAMLError:
-        return True  # deep or not, it cannot be read
-    return False
-
-
-def _parse_yaml12(text: str) -> Any:
-    """YAML by the quick parser where it is installed; None where it is not, or fails."""
-    try:
-        import yaml12
-    except ImportError:
-        return None
-    try:
-        return cast("Any", yaml12).parse_yaml(text)
-    except Exception:
-        return None  # PyYAML has the last word, and the better message
-
-
-@cache
-def _yaml_loader() -> Any:
-    """The safe loader in C, reading as YAML 1.2 does: dates and ``on`` stay text."""
-    import yaml
-
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    loader: Any = type("_Loader", (base,), {})
-    resolvers: dict[Any, list[tuple[str, Any]]] = {}
-    for first, pairs in base.yaml_implicit_resolvers.items():
-        kept = [p for p in pairs if p[0] not in _YAML_1_1]
-        resolvers[first] = kept
-    loader.yaml_implicit_resolvers = resolvers
-    boolean = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
-    loader.add_implicit_resolver("tag:yaml.org,2002:bool", boolean, list("tTfF"))
-    return loader
-
-
-_YAML_1_1: Final = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool")
-
-
-def _expanded(node: Any, known: dict[int, int], depth: int) -> int:
-    """How many values a tree would have if nothing in it were shared.
-
-    Raises:
-        SpecError: When it is nested too deeply, or contains itself.
-    """
-    if not isinstance(node, (dict, list)):
-        return 1
-    if depth > MAX_DEPTH:
-        raise SpecError("the specification is nested too deeply, or contains itself")
-    found = known.get(id(cast("object", node)))
-    if found is None:
-        tree = cast("dict[str, Any] | list[Any]", node)
-        parts = tree.values() if isinstance(tree, dict) else tree
-        found = 1 + sum(_expanded(part, known, depth + 1) for part in parts)
-        known[id(cast("object", node))] = found
-    return found

@@ -9,15 +9,18 @@ from typing import Any, Final, cast
 from urllib.parse import quote
 
 from delf_openapi.operations import Param
-from delf_openapi.values import Misfit, without_bytes
+from delf_openapi.plain import Misfit, without_bytes
 
 Pairs = list[tuple[str, str]]
 
 _UNRESERVED: Final = "-._~"
 # What may stay in a query without ending it or beginning another pair.
 _RESERVED: Final = _UNRESERVED + ":/?@!$'()*,;"
-_DELIMITERS: Final = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
-_DELIMITERS_MORE: Final = {"tabDelimited": "%09"}
+_DELIMITERS: Final = {
+    "form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"
+}  # fmt: skip
+# Only Swagger 2.0 has these in paths and headers.
+_OF_SWAGGER: Final = {"spaceDelimited": " ", "pipeDelimited": "|", "tabDelimited": "\t"}
 
 
 def text_of(value: Any) -> str:
@@ -46,6 +49,9 @@ def path_text(param: Param, value: Any) -> str:
         text = quote(_document(value), safe=_UNRESERVED)
     elif param.style == "label":
         text = "." + _expanded(value, param.explode, ".", name, named=False)
+    elif param.style in _OF_SWAGGER and isinstance(value, list):
+        between = _DELIMITERS[param.style]
+        text = between.join(map(_quoted, cast("list[Any]", value)))
     elif param.style == "matrix":
         text = ";" + _expanded(value, param.explode, ";", name, named=True)
     else:
@@ -54,7 +60,7 @@ def path_text(param: Param, value: Any) -> str:
         raise Misfit(param.arg, "must not be empty: it is part of the address")
     # Many servers decode a slash within a segment, and then take the dots for steps.
     steps = re.split(r"%2F|%5C", text, flags=re.IGNORECASE)
-    if any(step in (".", "..") for step in steps):
+    if any(re.split("%3B|;", step)[0] in (".", "..") for step in steps):
         raise Misfit(param.arg, "must not hold '.' or '..' as a step: it would lead elsewhere")
     return text
 
@@ -104,6 +110,26 @@ def query_pairs(param: Param, value: Any) -> Pairs:
     return styled_pairs(name, value, param.style, explode=param.explode, safe=safe)
 
 
+def querystring_text(param: Param, value: Any) -> str:
+    """A value that is the whole query: a form, or else a document.
+
+    Raises:
+        Misfit: When a form is no mapping.
+    """
+    if (param.media or "").partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
+        return quote(_document(value), safe=_UNRESERVED)
+    if not isinstance(value, dict):
+        raise Misfit(param.arg, "must be a dict")
+    pairs: Pairs = []
+    for name, part in cast("dict[str, Any]", value).items():
+        named = quote(name, safe=_UNRESERVED)
+        nested = _is_nested(part) or isinstance(part, dict)
+        text = quote(_document(part), safe=_UNRESERVED)
+        whole = [(named, text)] if nested else None
+        pairs += whole or styled_pairs(named, part, "form", explode=True, safe=_UNRESERVED)
+    return "&".join(f"{name}={text}" for name, text in pairs)
+
+
 def styled_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str) -> Pairs:
     """A value as pairs of a query or a form.
 
@@ -116,7 +142,7 @@ def styled_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str)
     """
     if style == "deepObject" and isinstance(value, (dict, list)):
         return _deep(name, value, safe)
-    delimiter = {**_DELIMITERS, **_DELIMITERS_MORE}.get(style, ",")
+    delimiter = _DELIMITERS.get(style, ",")
     if isinstance(value, list):
         parts = [_quoted(item, safe) for item in cast("list[Any]", value)]
         if explode or not parts:
@@ -151,7 +177,8 @@ def header_text(param: Param, value: Any) -> str:
     if param.media is not None:
         text = _document(value)
     elif isinstance(value, list):
-        text = ",".join(text_of(item) for item in cast("list[Any]", value))
+        between = _OF_SWAGGER.get(param.style, ",")
+        text = between.join(text_of(item) for item in cast("list[Any]", value))
     elif isinstance(value, dict):
         between = "=" if param.explode else ","
         items = cast("dict[str, Any]", value).items()

@@ -32,12 +32,13 @@ def convert(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
     if isinstance(paths, dict):
         for path, item in cast("dict[str, Any]", paths).items():
             made[path] = _path_item(document, tree, item)
-    schemes = cast("dict[str, Any]", tree.get("securityDefinitions") or {})
+    defined: Any = tree.get("securityDefinitions")
+    schemes = cast("dict[str, Any]", defined) if isinstance(defined, dict) else {}
     result: dict[str, Any] = {
         **{k: v for k, v in tree.items() if k not in ("paths", "swagger", "securityDefinitions")},
         "openapi": "3.0.3",
         "paths": made if isinstance(paths, dict) or paths is None else paths,
-        "servers": _servers(tree, tree.get("schemes")),
+        "servers": _servers(document, tree, tree.get("schemes")),
         "components": {"securitySchemes": {k: _scheme(v) for k, v in schemes.items()}},
     }
     if paths is None:
@@ -45,13 +46,15 @@ def convert(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _servers(tree: dict[str, Any], schemes: Any) -> list[dict[str, Any]]:
+def _servers(document: Document, tree: dict[str, Any], schemes: Any) -> list[dict[str, Any]]:
     base = str(tree.get("basePath") or "/")
     host = tree.get("host")
     if not isinstance(host, str) or not host:
         return [{"url": base}]
     listed = cast("list[Any]", schemes) if isinstance(schemes, list) else []
-    names = [s for s in ("https", "http") if s in listed] or (["https"] if not listed else [])
+    # Where nothing is said, the API is had as its specification was.
+    own = "http" if document.trees.uri.startswith("http://") else "https"
+    names = [s for s in ("https", "http") if s in listed] or ([own] if not listed else [])
     return [{"url": f"{name}://{host}{base if base != '/' else ''}"} for name in names]
 
 
@@ -59,7 +62,7 @@ def _path_item(document: Document, tree: dict[str, Any], item: Any) -> Any:
     if not isinstance(item, dict):
         return item
     try:
-        found = document.resolve(cast("dict[str, Any]", item))
+        found = document.path_item(cast("dict[str, Any]", item))
     except SpecError:
         return cast("Any", item)
     shared: Any = found.get("parameters") or []
@@ -73,7 +76,9 @@ def _path_item(document: Document, tree: dict[str, Any], item: Any) -> Any:
                 )
             except (SpecError, TypeError, AttributeError) as error:
                 # The compiler reads the original, finds the same fault and says where.
-                result[method] = {**operation, "x-delf-broken": str(error)}
+                told = isinstance(error, SpecError)
+                reason = error.reason if told else f"it cannot be read: {type(error).__name__}"
+                result[method] = {**operation, "x-delf-broken": reason}
     return result
 
 
@@ -86,7 +91,7 @@ def _operation(
     merged: dict[tuple[Any, Any], dict[str, Any]] = {}
     listed: list[Any] = [*shared, *(operation.get("parameters") or [])]
     for raw in listed:
-        item = document.resolve(raw)
+        item = document.reference(raw)
         merged[item.get("name"), item.get("in")] = item
     for item in merged.values():
         where = item.get("in")
@@ -111,7 +116,7 @@ def _operation(
             "content": dict.fromkeys(kinds, media),
         }
     if operation.get("schemes"):
-        result["servers"] = _servers(tree, operation["schemes"])
+        result["servers"] = _servers(document, tree, operation["schemes"])
     responses: Any = operation.get("responses") or {}
     result["responses"] = {
         status: _response(document, response, produces) for status, response in responses.items()
@@ -172,7 +177,7 @@ def _note(item: dict[str, Any]) -> dict[str, Any]:
 
 def _response(document: Document, raw: Any, produces: list[str]) -> Any:
     try:
-        response = document.resolve(raw)
+        response = document.reference(raw)
     except SpecError:
         return raw
     schema = response.get("schema")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import email.utils
 import logging
 import random
@@ -27,7 +26,10 @@ _IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRAC
 _PASSING: Final = frozenset({429, 502, 503, 504})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
+# As many as httpx keeps open.
+_AT_ONCE: Final = 100
 _FIRST_WAIT: Final = 0.5
+_LEAST_SECRET: Final = 8
 
 
 # httpx logs every address, and with it the credentials in queries.
@@ -59,6 +61,7 @@ class Transport:
         self._sleep = sleep
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn = asyncio.Semaphore(_AT_ONCE)
         self._homes: set[str] = set()
         self._tokens = Tokens(name, settings, self._attempts)
 
@@ -69,16 +72,19 @@ class Transport:
             ConnectionUnavailableError: When nothing answers, or not in time.
             ToolExecutionError: When the answer is too large, or leads where it must not.
         """
-        if request.named_by is not None:
-            await self._check_home(request, request.named_by)
+        if request.spec_host is not None and not self._settings.base_url:
+            await self._check_home(request.url, request, "the API is")
         if request.oauth is None:
-            return await self._attempts(request)
+            return _scrubbed(await self._attempts(request), request)
+        if request.spec_host is not None and self._settings.token_url is None:
+            await self._check_home(request.oauth, request, "tokens are")
         token = await self._tokens.get(request.oauth)
-        answer = await self._attempts(_with_token(request, token))
+        _use_token(request, token)
+        answer = await self._attempts(request)
         if answer.status == 401:  # it was withdrawn before its time
-            token = await self._tokens.get(request.oauth, instead_of=token)
-            answer = await self._attempts(_with_token(request, token))
-        return answer
+            _use_token(request, await self._tokens.get(request.oauth, instead_of=token))
+            answer = await self._attempts(request)
+        return _scrubbed(answer, request)
 
     async def aclose(self) -> None:
         """Close all connections. The next call opens new ones."""
@@ -86,18 +92,18 @@ class Transport:
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.aclose()
 
-    async def _check_home(self, request: Request, named_by: str) -> None:
+    async def _check_home(self, url: str, request: Request, what: str) -> None:
         """A specification of the public internet must not lead into a private network."""
-        host = urlsplit(request.url).hostname or ""
+        host, named_by = urlsplit(url).hostname or "", request.spec_host or ""
         if host == named_by or host in self._homes:
             return
         if await asyncio.to_thread(is_private, host) and not await asyncio.to_thread(
             is_private, named_by
         ):
+            setting = "base_url" if url == request.url else "token_url"
             raise ToolExecutionError(
-                f"{request.label}: the specification says that the API is at {host}, "
-                "a private address",
-                hint="give base_url, if that is right",
+                f"{request.label}: the specification says that {what} at {host}, a private address",
+                hint=f"give {setting}, if that is right",
             )
         self._homes.add(host)
 
@@ -175,6 +181,7 @@ class Transport:
                 await self._check_redirect(url, home, method, request.label)
                 # What left its origin carries nothing of the call, even if it is sent back there.
                 headers = {k: v for k, v in headers.items() if k == "Accept"}
+                content = None
                 query = ""
         raise ToolExecutionError(f"{request.label}: over {_MAX_REDIRECTS} redirects")
 
@@ -208,8 +215,10 @@ class Transport:
 
         mark = _ours.set(True)
         try:
-            exchange = self._open().stream(method, url, headers=pairs, content=content)
-            async with asyncio.timeout(self._settings.timeout), exchange as response:
+            client, turn = self._open()
+            exchange = client.stream(method, url, headers=pairs, content=content)
+            # Whoever waits for a turn was not sent yet, and has not used up any time.
+            async with turn, asyncio.timeout(self._settings.timeout), exchange as response:
                 if len(response.headers.get_list("content-encoding", split_commas=True)) > 1:
                     raise ToolExecutionError(f"{label}: the answer is compressed several times")
                 parts: list[bytes] = []
@@ -238,7 +247,7 @@ class Transport:
         finally:
             _ours.reset(mark)
 
-    def _open(self) -> httpx.AsyncClient:
+    def _open(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
         import httpx
 
         loop = asyncio.get_running_loop()
@@ -250,12 +259,21 @@ class Transport:
             # Cookies that a service sets are not carried from call to call.
             self._client.cookies.jar.set_policy(_no_cookies())
             self._loop = loop
-        return self._client
+            self._turn = asyncio.Semaphore(_AT_ONCE)
+        return self._client, self._turn
 
 
-def _with_token(request: Request, token: str) -> Request:
-    secret = {**request.secret, "Authorization": f"Bearer {token}"}
-    return dataclasses.replace(request, secret=secret, oauth=None)
+def _use_token(request: Request, token: str) -> None:
+    """Add a token to a request, by which messages know it as a secret, too."""
+    request.secret = {**request.secret, "Authorization": f"Bearer {token}"}
+
+
+def _scrubbed(answer: Answer, request: Request) -> Answer:
+    """An answer that does not repeat what was made of the credentials for this request."""
+    told = request.secret.get("Authorization", "").partition(" ")[2].encode()
+    if len(told) >= _LEAST_SECRET and told in answer.content:
+        answer.content = answer.content.replace(told, b"[redacted]")
+    return answer
 
 
 def _redirected(url: str, place: str, label: str) -> str:

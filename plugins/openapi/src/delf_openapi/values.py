@@ -1,85 +1,25 @@
-"""Values of scripts as plain data, and checked against schemas before anything is sent."""
+"""Values of scripts, checked against schemas before anything is sent."""
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
-import decimal
-import enum
+import json
 import math
 import re
-import uuid
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from delf.errors import did_you_mean
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_openapi.patterns import matches
+from delf_openapi.plain import Misfit, without_bytes
 
 _MAX_SAME: Final = 60
 _MAX_VISITS: Final = 200_000
+_SHOWN_CHARS: Final = 60
+_MAX_COMPARED: Final = 1000
 _KINDS: Final = {"string": "text", "integer": "a whole number", "number": "a number"}
 _KINDS_MORE: Final = {"boolean": "True or False", "array": "a list", "object": "a dict"}
-
-
-class Misfit(Exception):  # noqa: N818 - a finding
-    """A value does not fit its schema.
-
-    Args:
-        path: Where in the value.
-        reason: What is wrong, without the value.
-    """
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
-        self.path = path
-        self.reason = reason
-
-
-def plain(value: Any, path: str, depth: int = 0) -> Any:
-    """A value as JSON has it; bytes stay.
-
-    Raises:
-        Misfit: For what cannot be sent.
-    """
-    if value is None or isinstance(value, (bool, str, bytes)):
-        return value.value if isinstance(value, enum.Enum) else value
-    if isinstance(value, enum.Enum):
-        return plain(value.value, path, depth)
-    if isinstance(value, (int, float)):
-        if isinstance(value, float) and not math.isfinite(value):
-            raise Misfit(path, f"{value} is not a number that can be sent")
-        return value
-    if depth > 100:
-        raise Misfit(path, "it is nested too deeply")
-    if isinstance(value, decimal.Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, (dt.datetime, dt.date, dt.time)):
-        return value.isoformat()
-    if isinstance(value, uuid.UUID):
-        return str(value)
-    if isinstance(value, (bytearray, memoryview)):
-        return bytes(cast("bytes", value))
-    if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value).items()
-        return {str(k): plain(v, f"{path}.{k}", depth + 1) for k, v in items}
-    if isinstance(value, (Sequence, AbstractSet)):
-        parts = cast("Sequence[Any]", value)
-        return [plain(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(parts)]
-    raise Misfit(path, f"a value of the type {type(value).__name__} cannot be sent")
-
-
-def without_bytes(value: Any) -> Any:
-    """Data for JSON: bytes as base64, which is what ``format: byte`` means."""
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
-    if isinstance(value, list):
-        return [without_bytes(item) for item in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        return {k: without_bytes(v) for k, v in cast("dict[str, Any]", value).items()}
-    return value
 
 
 class Checker:
@@ -145,6 +85,8 @@ class Checker:
 
     def _check(self, schema: Any, value: Any, path: str, same: int) -> None:
         self._visits += 1
+        if schema is False:
+            raise Misfit(path, "must be left out")
         if schema is True or schema is None or same > _MAX_SAME or self._visits > _MAX_VISITS:
             return  # what cannot be checked here, the service checks
         try:
@@ -155,7 +97,7 @@ class Checker:
             return
         self._check_type(found, value, path)
         if "const" in found and value != found["const"]:
-            raise Misfit(path, f"must be {found['const']!r}")
+            raise Misfit(path, f"must be {_shown(found['const'])}", other=True)
         _check_enum(found, value, path)
         if isinstance(value, str):
             _check_text(found, value, path)
@@ -189,6 +131,8 @@ class Checker:
             raise Misfit(path, f"needs at least {least} items, not {len(value)}")
         if isinstance(most, int) and len(value) > most:
             raise Misfit(path, f"takes at most {most} items, not {len(value)}")
+        if found.get("uniqueItems") is True and _has_twins(value):
+            raise Misfit(path, "must not hold the same item twice")
         first: Any = found.get("prefixItems")
         heads = cast("list[Any]", first) if isinstance(first, list) else []
         items = found.get("items", True)
@@ -210,14 +154,16 @@ class Checker:
             if name in properties:
                 self._check(properties[name], part, f"{path}.{name}", 0)
             elif extra is False and not patterns:
-                close = did_you_mean(name, properties)
-                known = ", ".join(list(properties)[:30])
-                raise Misfit(path, f"takes no {name!r}{close or f'; it takes: {known}'}")
+                close = did_you_mean(name, [known[:_SHOWN_CHARS] for known in properties])
+                some = ", ".join(known[:_SHOWN_CHARS] for known in list(properties)[:20])
+                raise Misfit(path, f"takes no {_shown(name)}{close or f'; it takes: {some}'}")
             elif isinstance(extra, dict):
                 self._check(cast("Any", extra), part, f"{path}.{name}", 0)
-        least = found.get("minProperties")
+        least, most = found.get("minProperties"), found.get("maxProperties")
         if isinstance(least, int) and len(value) < least:
             raise Misfit(path, f"needs at least {least} entries")
+        if isinstance(most, int) and len(value) > most:
+            raise Misfit(path, f"takes at most {most} entries, not {len(value)}")
 
     def _is_read_only(self, schema: Any) -> bool:
         if not isinstance(schema, dict):
@@ -246,11 +192,9 @@ class Checker:
             else:
                 return
         # The alternative that was come furthest into is likely the one that was meant.
-        best = max(misfits, key=lambda m: len(m.path))
-        if len(best.path) == len(path):
-            reasons = list(dict.fromkeys(m.reason for m in misfits if m.path == path))[:3]
-            raise Misfit(path, "; or ".join(reasons))
-        raise best
+        best = max(misfits, key=lambda m: (len(m.path) > len(path), not m.other, len(m.path)))
+        reasons = list(dict.fromkeys(m.reason for m in misfits if m.path == best.path))[:4]
+        raise Misfit(best.path, "; or ".join(reasons), other=best.other)
 
 
 def _from_text(text: str, kinds: set[str]) -> Any:
@@ -299,13 +243,27 @@ def _check_enum(found: Mapping[str, Any], value: Any, path: str) -> None:
         return
     if isinstance(value, (int, float, bool)) and str(value).lower() in values:
         return
-    shown = ", ".join(repr(v) for v in values[:20]) + (", …" if len(values) > 20 else "")
-    close = (
-        did_you_mean(value, [v for v in values if isinstance(v, str)])
-        if (isinstance(value, str))
-        else ""
-    )
-    raise Misfit(path, f"must be one of {shown}{close}")
+    shown = ", ".join(map(_shown, values[:20])) + (", …" if len(values) > 20 else "")
+    texts = [v for v in values if isinstance(v, str) and len(v) <= _SHOWN_CHARS]
+    close = did_you_mean(value, texts) if isinstance(value, str) else ""
+    raise Misfit(path, f"must be one of {shown}{close}", other=True)
+
+
+def _shown(value: Any) -> str:
+    """A value of a specification in a message."""
+    text = repr(value[: _SHOWN_CHARS + 1] if isinstance(value, str) else value)
+    return text if len(text) <= _SHOWN_CHARS + 2 else f"{text[:_SHOWN_CHARS]}…"
+
+
+def _has_twins(items: list[Any]) -> bool:
+    """Whether a list holds an item twice; what is too long to find out, the service finds."""
+    seen: set[str] = set()
+    for item in items[:_MAX_COMPARED]:
+        mark = json.dumps(without_bytes(item), sort_keys=True)
+        if mark in seen:
+            return True
+        seen.add(mark)
+    return False
 
 
 def _check_text(found: Mapping[str, Any], value: str, path: str) -> None:
@@ -343,6 +301,10 @@ def _check_number(found: Mapping[str, Any], value: float, path: str) -> None:
         raise Misfit(path, f"must be more than {over}")
     if _is_number(under) and value >= under:
         raise Misfit(path, f"must be less than {under}")
+    step: Any = found.get("multipleOf")
+    # Fractions are not exact, and what is nearly a multiple is left to the service.
+    if isinstance(step, int) and step > 0 and isinstance(value, int) and value % step:
+        raise Misfit(path, f"must be a multiple of {step}")
 
 
 def _is_number(value: Any) -> bool:

@@ -1,0 +1,163 @@
+"""Reads YAML as its version 1.2 says, within bounds."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, Final, cast
+
+from delf_openapi.failures import SpecError
+
+MAX_DEPTH: Final = 400
+_MAX_NODES: Final = 30_000_000
+_MAX_MERGED: Final = 500_000
+_ANCHOR = re.compile(rb"(?:^|[\s\[{,:-])&([^\s,\[\]{}]+)")
+_ALIAS = re.compile(rb"(?:^|[\s\[{,:-])\*([^\s,\[\]{}]+)")
+_YAML_1_1: Final = ("timestamp", "bool", "int", "float")
+_BOOLEAN: Final = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
+_INTEGER: Final = re.compile(r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$")
+_FLOAT: Final = re.compile(
+    r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+)
+
+
+def parse_yaml(data: bytes) -> Any:
+    """YAML as plain data.
+
+    Args:
+        data: The document, in UTF-8.
+
+    Raises:
+        SpecError: When it is none, nested too deeply, or would grow beyond all bounds.
+    """
+    import yaml
+
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"the specification is not UTF-8: {error.reason}") from None
+    _check_nesting(text)
+    # A tree of shared parts ("billion laughs") stays small only while they are shared, and
+    # only PyYAML shares them.
+    shared = not set(_ANCHOR.findall(data)).isdisjoint(_ALIAS.findall(data))
+    tree = None if shared else _parse_yaml12(text)
+    if tree is not None:
+        return tree
+    try:
+        tree = yaml.load(text, Loader=_yaml_loader())  # noqa: S506 - made from the safe loader
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "not valid YAML"
+        raise SpecError(f"the specification is neither JSON nor YAML: {problem}{place}") from None
+    except (RecursionError, ValueError) as error:
+        raise SpecError(f"the specification cannot be read as YAML: {error}") from None
+    if shared and _expanded(tree, {}, 0) > _MAX_NODES:
+        raise SpecError("the specification's YAML aliases expand to too many values")
+    return tree
+
+
+def _check_nesting(text: str) -> None:
+    """Refuse what would exhaust the stack of a parser written in C."""
+    depth = deepest = 0
+    for match in re.finditer(r"[\[{]{2,}|[\]}]{2,}|[\[{\]}]", text):
+        piece = match.group()
+        depth = max(0, depth + (len(piece) if piece[0] in "[{" else -len(piece)))
+        deepest = max(deepest, depth)
+    dashes = max((len(m.group()) // 2 for m in re.finditer(r"(?:- ){100,}", text)), default=0)
+    indent = max((len(m.group()) for m in re.finditer(r"(?m)^ {800,}", text)), default=0)
+    # Braces in texts count, too, so what looks deep is measured before it is refused.
+    if max(deepest, dashes, indent // 2) > 2 * MAX_DEPTH and _is_deep(text):
+        raise SpecError("the specification is nested too deeply")
+
+
+def _is_deep(text: str) -> bool:
+    """Whether YAML is nested too deeply; its events come one by one, without a stack."""
+    import yaml
+
+    depth = 0
+    try:
+        for event in cast("Any", yaml).parse(text, Loader=_yaml_loader()):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                if depth > 2 * MAX_DEPTH:
+                    return True
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    except yaml.YAMLError:
+        return True  # deep or not, it cannot be read
+    return False
+
+
+def _parse_yaml12(text: str) -> Any:
+    """YAML by the quick parser where it is installed; None where it is not, or fails."""
+    try:
+        import yaml12
+    except ImportError:
+        return None
+    try:
+        return cast("Any", yaml12).parse_yaml(text)
+    except Exception:
+        return None  # PyYAML has the last word, and the better message
+
+
+@cache
+def _yaml_loader() -> Any:
+    """The safe loader in C, reading as YAML 1.2 does: dates, ``on`` and ``1:30`` stay text."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader: Any = type("_Loader", (base,), {"flatten_mapping": _flatten_mapping, "merged": 0})
+    resolvers: dict[Any, list[tuple[str, Any]]] = {}
+    for first, pairs in base.yaml_implicit_resolvers.items():
+        kept = [p for p in pairs if p[0].rpartition(":")[2] not in _YAML_1_1]
+        resolvers[first] = kept
+    loader.yaml_implicit_resolvers = resolvers
+    loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOLEAN, list("tTfF"))
+    loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
+    loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+    loader.add_constructor("tag:yaml.org,2002:int", _integer)
+    return loader
+
+
+def _integer(loader: Any, node: Any) -> int:
+    text: str = loader.construct_scalar(node)
+    return int(text, {"0o": 8, "0x": 16}.get(text[:2].lower(), 10))
+
+
+def _flatten_mapping(loader: Any, node: Any) -> None:
+    """Merge keys, which can double with every level as aliases can.
+
+    Raises:
+        SpecError: When there is too much to merge.
+    """
+    for key, value in node.value:
+        if key.tag != "tag:yaml.org,2002:merge":
+            continue
+        for part in value.value if value.id == "sequence" else [value]:
+            if part.id == "mapping":
+                loader.flatten_mapping(part)
+                loader.merged += len(part.value)
+                if loader.merged > _MAX_MERGED:
+                    raise SpecError("the specification's YAML merges too many values")
+    cast("Any", super(type(loader), loader)).flatten_mapping(node)
+
+
+def _expanded(node: Any, known: dict[int, int], depth: int) -> int:
+    """How many values a tree would have if nothing in it were shared.
+
+    Raises:
+        SpecError: When it is nested too deeply, or contains itself.
+    """
+    if not isinstance(node, (dict, list)):
+        return 1
+    if depth > MAX_DEPTH:
+        raise SpecError("the specification is nested too deeply, or contains itself")
+    found = known.get(id(cast("object", node)))
+    if found is None:
+        tree = cast("dict[str, Any] | list[Any]", node)
+        parts = tree.values() if isinstance(tree, dict) else tree
+        found = 1 + sum(_expanded(part, known, depth + 1) for part in parts)
+        known[id(cast("object", node))] = found
+    return found

@@ -1,0 +1,308 @@
+"""What specifications and arguments cannot do to the host: hang it, crash it, or flood it."""
+
+from __future__ import annotations
+
+import decimal
+import pathlib
+from typing import Any
+
+import pytest
+
+from delf.actions import Action
+from delf.errors import ToolRefusedError
+from delf_openapi import APITool
+from delf_openapi.failures import SpecError
+from delf_openapi.patterns import matches
+from delf_openapi.sources import is_private
+from support.openapi_specs import body, one, param, spec
+
+HUGE = "x" * 200_000
+
+
+async def the_action(document: Any, **settings: Any) -> Action:
+    (action,) = await APITool(document, name="api", **settings).actions()
+    return action
+
+
+async def of_schema(schema: Any, version: str = "3.0.3") -> Action:
+    return await the_action(one({"parameters": [param("q", schema=schema)]}, version=version))
+
+
+# -- patterns -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("a?" * 40 + "a" * 40, "a" * 40),
+        ("^" + "a{0,19}" * 60 + "$", "a" * 380 + "b"),
+        ("^" + "(a|a)" * 60 + "$", "a" * 60 + "b"),
+        ("^" + "(?:a|aa)" * 50 + "$", "a" * 99 + "b"),
+        (".{0,18}" * 6 + "x", "a" * 400),
+        ("(?:(?:(?:){60000}){60000}){60000}b", "a"),
+        ("(?:(?:(?=a){60000}){60000}){60000}b", "a"),
+        (r"(?:(?:\b){60000}){60000}b", "a"),
+    ],
+    ids=lambda value: value[:20],
+)
+def test_a_pattern_with_too_many_ways_is_left_to_the_service(pattern: str, text: str) -> None:
+    assert matches(pattern, text)  # or the test's time runs out
+
+
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        ("^[a-z]+-[a-z]+-[0-9]+$", "a-b-1", "a-b"),
+        ("^https?://[^/]+/[^/]+/[^/]+$", "https://a/b/c", "https://a/b"),
+        ("^(?:\\d{1,3}\\.){3}\\d{1,3}$", "::", "::"),
+        ("^(red|green|blue)(-(dark|light))?$", "red-dark", "red-"),
+        ("^.*a.*b.*$", "xaxbx", "xbxa"),
+    ],
+)
+def test_patterns_of_every_day_are_checked(pattern: str, good: str, bad: str) -> None:
+    # A repeat in a repeat is left to the service even where it would do no harm.
+    left = "){3}" in pattern
+    assert (matches(pattern, good), matches(pattern, bad)) == (True, left)
+
+
+# -- schemas ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["anyOf", "oneOf", "allOf"])
+async def test_schemas_that_all_choose_among_each_other(word: str) -> None:
+    refs = [{"$ref": f"#/components/schemas/S{n}"} for n in range(14)]
+    schemas = {f"S{n}": {word: [r for r in refs if r != refs[n]]} for n in range(14)}
+    document = one({"parameters": [param("q", schema=refs[0])]}, components={"schemas": schemas})
+    action = await the_action(document)
+    assert action.validate({"q": "x"}) == {"q": "x"}
+
+
+async def test_names_of_arguments_are_short_and_differ() -> None:
+    action = await the_action(one({"parameters": [param(HUGE), param(HUGE + "y")]}))
+    names = [parameter.name for parameter in action.parameters]
+    assert len(set(names)) == 2
+    assert max(map(len, names)) <= 64
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"enum": [f"{n}{HUGE}" for n in range(30)]}, "no"),
+        ({"enum": [{"a": HUGE}]}, "no"),
+        ({"const": HUGE}, "no"),
+        ({"type": "object", "additionalProperties": False, "properties": {HUGE: {}}}, {"no": 1}),
+        ({"type": "object", "additionalProperties": False}, {HUGE: 1}),
+    ],
+    ids=["enum", "objects", "const", "properties", "given"],
+)
+async def test_a_refusal_is_short_whatever_the_specification_holds(schema, value) -> None:
+    action = await of_schema(schema)
+    with pytest.raises(ToolRefusedError) as caught:
+        action.validate({"q": value})
+    assert len(str(caught.value)) < 2500
+
+
+async def test_a_description_of_blanks_costs_nothing() -> None:
+    action = await the_action(one({"summary": "< " + " " * 3_000_000 + "!"}))
+    assert len(action.summary) < 130
+
+
+async def test_answers_of_describe_are_bounded() -> None:
+    responses = {f"4{n}\nX": {"description": HUGE} for n in range(5000)}
+    tool = APITool(one({"responses": responses}), name="api")
+    await tool.actions()
+    told = await tool._describe("call")
+    assert len(told) < 12_000
+    assert "\nX" not in told
+
+
+@pytest.mark.parametrize("name", ["\ud800", "long" * 40 + "\ud800"], ids=["short", "long"])
+@pytest.mark.parametrize("place", ["query", "path", "body"])
+async def test_names_that_are_no_text_harm_that_operation_only(name: str, place: str) -> None:
+    schema = {"type": "object", "properties": {name: {"type": "string"}}}
+    bad: dict[str, Any] = {"operationId": "bad", "responses": {}}
+    if place == "body":
+        bad["requestBody"] = body(schema, "application/x-www-form-urlencoded")
+    else:
+        bad["parameters"] = [param(name, place, required=True)]
+    fine = {"operationId": "fine", "responses": {}}
+    document = spec({f"/x/{{{name}}}": {"post": bad}, "/fine": {"get": fine}})
+    tool = APITool(document, name="api", base_url="http://127.0.0.1:9")
+    actions = {action.name: action for action in await tool.actions()}
+    assert "fine" in actions
+    given = {parameter.name: "x" for parameter in actions["bad"].parameters}
+    with pytest.raises(ToolRefusedError, match="cannot be sent"):
+        await actions["bad"].call(**actions["bad"].validate(given))
+
+
+async def test_an_operation_whose_answer_cannot_be_read_is_an_action_all_the_same() -> None:
+    responses = {"200": {"description": "ok", "content": [5]}}
+    assert (await the_action(one({"responses": responses}))).returns == "Any"
+
+
+# -- YAML ---------------------------------------------------------------------------------
+
+YAML = """\
+openapi: 3.0.3
+info: {title: T, version: '1'}
+paths:
+  /x:
+    get: {operationId: call, parameters: [{name: q, in: query, schema: %s}], responses: {}}
+"""
+
+
+async def test_a_bomb_of_merge_keys(tmp_path: pathlib.Path) -> None:
+    lines = ["x0: &x0 {" + ", ".join(f"k{n}: 1" for n in range(10)) + "}"]
+    for level in range(1, 12):
+        same = ", ".join([f"*x{level - 1}"] * 10)
+        lines.append(f"x{level}: &x{level} {{<<: [{same}]}}")
+    file = tmp_path / "api.yaml"
+    file.write_text(YAML % "{}" + "\n".join(lines))
+    with pytest.raises(SpecError, match="merges too many values"):
+        await the_action(str(file))
+
+
+@pytest.mark.parametrize("more", ["'1'", "&a '1', *a"], ids=["plain", "shared"])
+async def test_numbers_are_those_of_yaml_1_2(more: str, tmp_path: pathlib.Path) -> None:
+    """Whichever parser reads them: one that shares parts reads where there are aliases."""
+    file = tmp_path / "api.yaml"
+    file.write_text(YAML % f"{{enum: [08, 010, 12:30, 0x1F, 1e3, .5, yes, 2026-01-01, {more}]}}")
+    action = await the_action(str(file))
+    shown = "Literal[8, 10, '12:30', 31, 1000.0, 0.5, 'yes', '2026-01-01', '1'"
+    assert action.parameters[0].type_text.startswith(shown)
+
+
+async def test_merge_keys_of_every_day(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "api.yaml"
+    file.write_text("x: &x {type: integer, maximum: 9}\n" + YAML % "{<<: *x, minimum: 2}")
+    action = await the_action(str(file))
+    for value in (1, 10):
+        with pytest.raises(ToolRefusedError):
+            action.validate({"q": value})
+
+
+# -- addresses ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "private"),
+    [
+        ("127.0.0.1", True),
+        ("2130706433", True),
+        ("169.254.169.254", True),
+        ("100.64.0.1", True),
+        ("[::1]", True),
+        ("::ffff:10.0.0.1", True),
+        ("64:ff9b::7f00:1", True),
+        ("2002:7f00:1::", True),
+        ("93.184.216.34", False),
+        ("2606:4700::1111", False),
+        ("64:ff9b::5db8:d822", False),
+    ],
+)
+def test_private_addresses_in_every_dress(host: str, private: bool) -> None:
+    assert is_private(host) is private
+
+
+# -- arguments ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (decimal.Decimal("Infinity"), "is not a number that can be sent"),
+        (decimal.Decimal("sNaN"), "is not a number that can be sent"),
+        (decimal.Decimal("1e999999"), "has over 1000 digits"),
+        (10**5000, "has over 1000 digits"),
+        (-(10**5000), "has over 1000 digits"),
+        (float("nan"), "is not a number that can be sent"),
+    ],
+    ids=["infinite", "signalling", "decimal", "integer", "negative", "nan"],
+)
+async def test_numbers_that_cannot_be_sent(value: Any, reason: str) -> None:
+    action = await of_schema({"type": "number"})
+    with pytest.raises(ToolRefusedError, match=reason):
+        action.validate({"q": value})
+
+
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [(10**900, 10**900), (decimal.Decimal("12.5"), 12.5), (decimal.Decimal("1e3"), 1000)],
+    ids=["large", "fraction", "whole"],
+)
+async def test_numbers_that_can(value: Any, sent: Any) -> None:
+    action = await of_schema({"type": "number"})
+    assert action.validate({"q": value}) == {"q": sent}
+
+
+@pytest.mark.parametrize("value", ["a\ud800", {"a\udfff": 1}, ["\ud83d"]])
+@pytest.mark.parametrize("place", ["query", "path", "header", "cookie", "body"])
+async def test_half_a_character_is_refused(value: Any, place: str) -> None:
+    if place == "body":
+        document = one({"requestBody": body({})}, method="post")
+    else:
+        document = one({"parameters": [param("body", place, {}, required=True)]}, "/x/{body}")
+    actions = await APITool(document, name="api").actions()
+    with pytest.raises(ToolRefusedError, match="half a character"):
+        actions[0].validate({"body": value})
+
+
+# -- messages that a model can act on -----------------------------------------------------
+
+
+async def test_all_that_is_missing_is_said_at_once_and_nothing_that_is_not() -> None:
+    schema = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
+    numbers = {"type": "array", "items": {"type": "integer"}}
+    action = await the_action(
+        one(
+            {
+                "parameters": [param("ids", schema=numbers, required=True)],
+                "requestBody": body(schema),
+            },
+            method="post",
+        )
+    )
+    with pytest.raises(ToolRefusedError) as caught:
+        action.validate({"ids": [1, "x"], "nam": "Rex"})
+    assert str(caught.value.message) == (
+        "api.call: argument ids[1]: must be a whole number, not text; "
+        "unknown argument 'nam'; did you mean 'name'?; missing argument 'name'. "
+        "Expected api.call(ids: list[int], name: str)"
+    )
+
+
+async def test_of_several_alternatives_the_one_that_was_meant_is_spoken_of() -> None:
+    def kind(word: str, **properties: Any) -> dict[str, Any]:
+        known = {"kind": {"type": "string", "enum": [word]}, **properties}
+        return {"type": "object", "required": ["kind"], "properties": known}
+
+    card, bank = kind("card", number={"type": "string"}), kind("bank", iban={"type": "string"})
+    document = one({"requestBody": body({"oneOf": [card, bank]})}, method="post")
+    action = await the_action(document)
+    with pytest.raises(ToolRefusedError, match=r"body\.iban: must be text, not a whole number"):
+        action.validate({"body": {"kind": "bank", "iban": 5}})
+    with pytest.raises(ToolRefusedError, match=r"kind: must be one of 'card'; or must be one"):
+        action.validate({"body": {"kind": "cash"}})
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "reason"),
+    [
+        (False, 1, "must be left out"),
+        ({"type": "array", "prefixItems": [{}], "items": False}, [1, 2], r"q\[1\]: must be left"),
+        ({"type": "array", "uniqueItems": True}, [1, 2, 1], "the same item twice"),
+        ({"type": "object", "maxProperties": 1}, {"a": 1, "b": 2}, "at most 1 entries, not 2"),
+        ({"type": "integer", "multipleOf": 5}, 7, "a multiple of 5"),
+    ],
+)
+async def test_further_rules_of_schemas(schema: Any, value: Any, reason: str) -> None:
+    document = one({"parameters": [{"name": "q", "in": "query", "schema": schema}]})
+    action = await the_action({**document, "openapi": "3.1.0"})
+    with pytest.raises(ToolRefusedError, match=reason):
+        action.validate({"q": value})
+
+
+async def test_a_mapping_whose_statuses_are_numbers_can_be_enriched(tmp_path) -> None:
+    document = one({"responses": {200: {"description": "ok"}, "default": {"description": "no"}}})
+    action = await the_action(document, enrich=True, cache_dir=str(tmp_path))
+    assert action.signature == "() -> None"

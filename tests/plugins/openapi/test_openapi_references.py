@@ -1,0 +1,181 @@
+"""References: to other documents, by way of redirects, and where nothing can be found."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import pytest
+
+from delf.actions import Action
+from delf.errors import ConnectionUnavailableError, ToolRefusedError
+from delf_openapi import APITool
+from delf_openapi.failures import SpecError
+from support.openapi_specs import one, param, spec
+from support.raw_http import Reply, Seen, raw_server
+
+GET = {"get": {"operationId": "fine", "responses": {}}}
+
+
+async def loaded(document: Any, **settings: Any) -> tuple[dict[str, Action], list[str]]:
+    """The actions of a specification, and what it warns about."""
+    tool = APITool(document, name="api", **settings)
+    actions = {action.name: action for action in await tool.actions()}
+    return actions, tool.inspect()["warnings"]
+
+
+# -- redirects ----------------------------------------------------------------------------
+
+
+async def test_a_reference_is_not_redirected_to_another_origin() -> None:
+    async with raw_server(lambda seen: Reply(200, b'{"type": "integer"}')) as other:
+        document = one({"parameters": [param("q", schema={"$ref": "s.json"})]})
+
+        def answer(seen: Seen) -> Reply:
+            if seen.path == "/spec.json":
+                return Reply(200, json.dumps(document).encode())
+            return Reply(302, b"", {"Location": f"{other.url}/s.json"})
+
+        async with raw_server(answer) as server:
+            actions, _ = await loaded(f"{server.url}/spec.json")
+        assert actions["call"].parameters[0].type_text == "Any"
+        assert not other.seen
+
+
+async def test_a_specification_is_redirected_within_its_origin_only() -> None:
+    async with raw_server(lambda seen: Reply(200, json.dumps(one({})).encode())) as other:
+
+        def answer(seen: Seen) -> Reply:
+            places = {"/old": "/new", "/away": f"{other.url}/x", "/round": "/round"}
+            if seen.path in places:
+                return Reply(301, b"", {"Location": places[seen.path]})
+            return Reply(200, json.dumps(one({})).encode())
+
+        async with raw_server(answer) as server:
+            actions, _ = await loaded(f"{server.url}/old")
+            assert list(actions) == ["call"]
+            with pytest.raises(ConnectionUnavailableError, match="moved to another origin"):
+                await loaded(f"{server.url}/away")
+            with pytest.raises(ConnectionUnavailableError, match="redirects for ever"):
+                await loaded(f"{server.url}/round")
+        assert not other.seen
+
+
+# -- documents in several files -----------------------------------------------------------
+
+ROOT = """\
+openapi: 3.0.3
+info: {title: T, version: '1'}
+paths:
+  /pets: {$ref: 'paths/pets.yaml'}
+components:
+  schemas: {$ref: 'parts/schemas.yaml'}
+"""
+PATHS = """\
+get:
+  operationId: list
+  parameters:
+    - &limit {name: limit, in: query, schema: {$ref: '../root.yaml#/components/schemas/Limit'}}
+  responses: {'200': {description: ok, content: {application/json: {schema: &pet
+    {$ref: '../parts/schemas.yaml#/Pet'}}}}}
+put:
+  operationId: change
+  parameters: [*limit]
+  responses: {'200': {description: ok, content: {application/json: {schema: *pet}}}}
+"""
+SCHEMAS = "Limit: {type: integer}\nPet: {type: object, properties: {mum: {$ref: '#/Pet'}}}\n"
+
+
+@pytest.mark.parametrize("cache", [False, True])
+async def test_sections_and_paths_in_files_of_their_own_and_aliases_in_them(
+    cache: bool, tmp_path: pathlib.Path
+) -> None:
+    for name, text in (("root", ROOT), ("paths/pets", PATHS), ("parts/schemas", SCHEMAS)):
+        file = tmp_path / f"{name}.yaml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    for _ in range(2):  # with the cache the second time is from it
+        settings = {"cache": cache, "cache_dir": str(tmp_path / "cache")}
+        actions, warnings = await loaded(str(tmp_path / "root.yaml"), **settings)
+        assert warnings == []
+        assert {a.signature for a in actions.values()} == {
+            '(limit: int = ...) -> (Pet := {"mum": Pet})'
+        }
+        with pytest.raises(ToolRefusedError, match="a whole number"):
+            actions["change"].validate({"limit": "x"})
+
+
+async def test_a_section_that_is_nowhere_says_so() -> None:
+    with pytest.raises(SpecError, match=r"leads nowhere \(at #/components/schemas\)"):
+        await loaded(spec({"/a": GET}, components={"schemas": {"$ref": "#/nowhere"}}))
+
+
+# -- beside a reference -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
+async def test_what_stands_beside_the_reference_of_a_parameter_does_not_count(version) -> None:
+    raw = {"$ref": "#/components/parameters/Limit", "required": True, "x-note": 1}
+    parts = {"parameters": {"Limit": param("limit", schema={"type": "integer"})}}
+    actions, warnings = await loaded(
+        spec({"/x": {"get": {"operationId": "call", "parameters": [raw]}}}, version)
+        | {"components": parts}
+    )
+    assert (actions["call"].signature, warnings) == ("(limit: int = ...) -> Any", [])
+
+
+@pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
+async def test_what_stands_beside_the_reference_of_a_path_counts(version) -> None:
+    shared = {"get": {"operationId": "call"}, "parameters": [param("a")]}
+    item = {"$ref": "#/x-items/shared", "parameters": [param("b")], "put": {"operationId": "own"}}
+    document = spec({"/x": item}, version) | {"x-items": {"shared": shared}}
+    actions, _ = await loaded(document)
+    names = {name: [p.name for p in action.parameters] for name, action in actions.items()}
+    assert names == {"call": ["a", "b"], "own": ["a", "b"]}
+
+
+# -- what cannot be followed --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ref", "reason"),
+    [
+        ("http://[bad", "is no address"),
+        ("#/x-list/" + "9" * 5000, "leads nowhere"),
+        ("#/x-list/٣", "leads nowhere"),
+        ("#/nowhere", "leads nowhere"),
+    ],
+)
+async def test_a_path_that_leads_nowhere_does_not_stop_the_rest(ref: str, reason: str) -> None:
+    document = spec({"/bad": {"$ref": ref}, "/fine": GET}) | {"x-list": [GET]}
+    actions, warnings = await loaded(document)
+    assert list(actions) == ["fine"]
+    assert warnings[0].startswith("#/paths/~1bad: $ref ")
+    assert reason in warnings[0]
+
+
+async def test_a_very_long_chain_ends_and_is_told_from_a_circle() -> None:
+    chain = {f"C{n}": {"$ref": f"#/x-chain/C{n + 1}"} for n in range(100_000)}
+    document = spec({"/long": {"$ref": "#/x-chain/C0"}, "/fine": GET}) | {"x-chain": chain}
+    actions, warnings = await loaded(document)
+    assert list(actions) == ["fine"]
+    assert "leads over 50 others" in warnings[0]
+
+
+@pytest.mark.parametrize("path", ["/a%20b/{id}", "/a%2Fb/{id}", "/a~b/{id}", "/a~1b/{id}"])
+async def test_paths_with_signs_that_pointers_use(path: str) -> None:
+    actions, warnings = await loaded(one({}, path))
+    assert (actions["call"].signature, warnings) == ("(id: str) -> None", [])
+
+
+async def test_paths_that_are_none_are_told_of() -> None:
+    document = spec({"pets": GET, "x-note": {}, "/fine": GET, "/line\nbreak": 5}, "3.2.0")
+    document["paths"]["/fine"] = GET | {"additionalOperations": {"COPY IT": {}, "M-SEARCH": {}}}
+    actions, warnings = await loaded(document)
+    assert list(actions) == ["fine", "m_search_fine"]
+    assert warnings == [
+        "#/paths/pets: a path must begin with a slash",
+        "#/paths/~1fine/additionalOperations/COPY IT: not an operation",
+        "#/paths/~1line break: a int stands where a mapping must be",
+    ]
