@@ -17,6 +17,21 @@ from support.server import session_folder
 ACCEPTED_SKIPS: Final = ("needs ../shared", "needs macOS", "needs Windows")
 """Reasons that hold on CI's machine, too; any other skip there is a failure."""
 
+SERVICES: Final = frozenset({"postgres_server", "mariadb_server", "docker_engine"})
+SERVICE_SECONDS: Final = 120
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whichever test is a service's first also waits for its start, on a busy machine."""
+    for item in items:
+        if item.get_closest_marker("timeout") is None and _needs_service(item):
+            item.add_marker(pytest.mark.timeout(SERVICE_SECONDS))
+
+
+def _needs_service(item: pytest.Item) -> bool:
+    fixtures = set(getattr(item, "fixturenames", ()))
+    return item.get_closest_marker("service") is not None or not fixtures.isdisjoint(SERVICES)
+
 
 @pytest.fixture(scope="session", autouse=True)
 def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
