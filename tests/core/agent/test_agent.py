@@ -36,20 +36,6 @@ async def add(a: int, b: int = 1) -> int:
     return a + b
 
 
-@pytest.fixture
-def make_agent(delf_host: TestHost, scripted_model: ScriptedModel) -> Any:
-    made: list[Agent] = []
-
-    def make(*tools: Any, **options: Any) -> Agent:
-        options = {"llm": "scripted", "sandbox": "local", "host": delf_host, **options}
-        made.append(Agent(tools=tools, **options))
-        return made[-1]
-
-    yield make
-    for agent in made:
-        agent.stop()
-
-
 class TestConfiguration:
     def test_needs_a_model(self) -> None:
         with pytest.raises(ModelConfigurationError, match="no language model"):

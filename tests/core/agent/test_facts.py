@@ -24,20 +24,6 @@ async def add(a: int, b: int = 1) -> int:
     return a + b
 
 
-@pytest.fixture
-def make_agent(delf_host: TestHost, scripted_model: ScriptedModel) -> Iterator[MakeAgent]:
-    made: list[Agent] = []
-
-    def make(*tools: Any, **options: Any) -> Agent:
-        options = {"llm": "scripted", "sandbox": "local", "host": delf_host, **options}
-        made.append(Agent(tools=tools, **options))
-        return made[-1]
-
-    yield make
-    for agent in made:
-        agent.stop()
-
-
 def test_the_state_of_an_agent(make_agent: MakeAgent, scripted_model: ScriptedModel) -> None:
     agent = make_agent(add, budget_usd=2.0)
     before = agent.status()

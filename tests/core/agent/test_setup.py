@@ -50,22 +50,6 @@ class Shop(Connection):
         return True
 
 
-@pytest.fixture
-def make_agent(
-    delf_host: TestHost, scripted_model: ScriptedModel
-) -> Iterator[Callable[..., Agent]]:
-    made: list[Agent] = []
-
-    def make(*tools: ConnectionLike, **options: Any) -> Agent:
-        options = {"tools": tools, "llm": "scripted", "sandbox": "local", **options}
-        made.append(Agent(host=delf_host, **options))
-        return made[-1]
-
-    yield make
-    for agent in made:
-        agent.stop()
-
-
 def test_it_is_done_once_before_the_first_task(make_agent, scripted_model: ScriptedModel) -> None:
     shop = Shop()
     assert isinstance(shop, SupportsSetup)
