@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from delf import Agent, LLMConfig, tool
 from delf.messages import ModelReply, Usage
-from delf.testing.hosts import TestHost
 from delf.testing.models import ScriptedModel, script
 
 MakeAgent = Callable[..., Agent]

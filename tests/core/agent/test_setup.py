@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from delf import Agent
 from delf.actions import Action, action_from_function
 from delf.connection import Connection
 from delf.errors import LLMExecutionError
 from delf.events import StepFinished
 from delf.messages import ModelReply, ModelRequest, Usage, user
-from delf.protocols.connection import ConnectionLike, SetupAsk, SupportsSetup
-from delf.testing.hosts import TestHost
+from delf.protocols.connection import SetupAsk, SupportsSetup
 from delf.testing.models import ScriptedModel
 
 USAGE = Usage(input_tokens=10, output_tokens=5)
