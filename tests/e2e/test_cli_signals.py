@@ -73,10 +73,6 @@ def children(process: subprocess.Popen[str]) -> list[int]:
     return [int(p) for t in tasks.iterdir() for p in (t / "children").read_text().split()]
 
 
-def scratch_folders() -> set[str]:
-    return {name for name in os.listdir("/tmp") if name.startswith("delf-scratch-")}
-
-
 @pytest.mark.parametrize("script", list(SCRIPTS))
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_everything(tmp_path, script, number, status):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -49,31 +50,53 @@ class End:
     calls: int = 0
 
 
+class Workers:
+    """Starts one process after the other; a context manager."""
+
+    def __init__(self, journal: Path) -> None:
+        environ = {**os.environ, "DELF_JOURNAL_SQL_URL": f"sqlite:///{journal}"}
+        self._output = journal.with_suffix(".output")
+        self._parent = subprocess.Popen(
+            [sys.executable, str(WORKER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environ,
+        )
+
+    def run(self, url: str, task: str, plan: str) -> tuple[int, list[str]]:
+        """Run one to its end.
+
+        Returns:
+            Its exit status and the lines that it wrote.
+        """
+        order = {"url": url, "task": task, "plan": plan, "output": str(self._output)}
+        print(json.dumps(order), file=self._parent.stdin, flush=True)
+        status = int(self._parent.stdout.readline())
+        return status, self._output.read_text().splitlines()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._parent.communicate(timeout=20)
+
+
 class Runs:
     """One task in one database with one journal, worked on by process after process."""
 
-    def __init__(self, server: PostgresServer, database: str, folder: Path) -> None:
-        self._server, self._database = server, database
-        self._url = server.url(database)
-        journal = f"sqlite:///{folder}/{database}.db"
-        self._environ = {**os.environ, "DELF_JOURNAL_SQL_URL": journal}
+    def __init__(self, server: PostgresServer, database: str, workers: Workers) -> None:
+        self._server, self._database, self._workers = server, database, workers
         server.run("CREATE TABLE steps (n INTEGER, v INTEGER)", database)
 
     def work(self, task: str, deaths: Sequence[Death] = ()) -> End:
         plan = ",".join(map(str, deaths)) or "-"
-        done = subprocess.run(
-            [sys.executable, str(WORKER), self._url, task, plan],
-            capture_output=True,
-            text=True,
-            env=self._environ,
-            timeout=120,
-        )
-        assert done.returncode in (0, -9), done.stderr
-        lines = done.stdout.splitlines()
+        status, lines = self._workers.run(self._server.url(self._database), task, plan)
+        assert status in (0, -9), lines
         names = [line.removeprefix("task ") for line in lines if line.startswith("task ")]
         name, died = names[-1] if names else task, lines.count("death")
-        if done.returncode:
-            return End(done.returncode, name, died)
+        if status:
+            return End(status, name, died)
         return End(0, name, died, *json.loads(lines[-1]))
 
     def survive(self, deaths: Sequence[Death]) -> tuple[End, int, int]:
@@ -105,14 +128,17 @@ def test_sixty_deaths(postgres_server: PostgresServer, tmp_path: Path) -> None:
         ]
         for _ in range(ROUNDS)
     ]
-    with postgres_server.database() as database:
-        runs = Runs(postgres_server, database, tmp_path)
+    with postgres_server.database() as database, Workers(tmp_path / "whole.db") as workers:
+        runs = Runs(postgres_server, database, workers)
         whole, rows = runs.work("new"), runs.rows()
     assert (whole.status, whole.calls, len(rows)) == (0, CALLS, 20)
 
     def live(deaths: Sequence[Death]) -> tuple[str, int, bool]:
-        with postgres_server.database() as database:
-            runs = Runs(postgres_server, database, tmp_path)
+        with (
+            postgres_server.database() as database,
+            Workers(tmp_path / f"{database}.db") as workers,
+        ):
+            runs = Runs(postgres_server, database, workers)
             end, processes, died = runs.survive(deaths)
             ended = {"text": end.text, "rows": runs.rows()}
             wanted = {"text": whole.text, "rows": rows}

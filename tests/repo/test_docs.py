@@ -41,12 +41,14 @@ def test_python_examples_compile(page: Path) -> None:
 
 
 RUNNABLE = [page for page in PAGES if page.parent == ROOT or page.is_relative_to(ROOT / "docs")]
+PROVIDERS = {ROOT / "README.md", ROOT / "docs/models.md"}
+"""Pages that are about real providers."""
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_run(page: Path, tmp_path: Path) -> None:
-    run_page(page, tmp_path)
+    run_page(page, tmp_path, provider=page in PROVIDERS)
 
 
 AGENT = """

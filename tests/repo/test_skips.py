@@ -27,7 +27,7 @@ MODULE = 'import pytest; pytest.skip("no Docker here", allow_module_level=True)'
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "tests/conftest.py", tmp_path)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT / 'tests'}\n")
     (tmp_path / "test_a.py").write_text(TESTS)
     return tmp_path
 

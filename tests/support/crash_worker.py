@@ -1,9 +1,12 @@
-"""A process that does a task, or resumes one, and may be killed on its way.
+"""Processes that do a task, or resume one, and may be killed on their way.
 
-    python crash_worker.py DATABASE_URL TASK_ID|new KILLS
+Each line of the standard input is the start of one process, as JSON::
+
+    {"url": DATABASE_URL, "task": TASK_ID or "new", "plan": KILLS, "output": FILE}
 
 ``KILLS`` is ``-`` or a list ``EVENTS:MICROSECONDS:host|guest,…``: that long after so many further
-events, this process or its sandboxes are killed. The last line of the output is the answer.
+events, the process or its sandboxes are killed. The last line of its output is the answer; its
+exit status is printed here. It is forked from this one, which has imported all that it needs.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -128,4 +132,24 @@ async def main(url: str, task: str, plan: str) -> None:
     print(json.dumps([response.text, len(response.trace.tool_calls)]), flush=True)
 
 
-asyncio.run(main(*sys.argv[1:]))
+def fork(order: dict[str, str]) -> int:
+    """Start a process, wait for it, and return its exit status, negative for a signal."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    output = os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    status = 1
+    try:
+        asyncio.run(main(order["url"], order["task"], order["plan"]))
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(fork(json.loads(line)), flush=True)

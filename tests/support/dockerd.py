@@ -24,7 +24,7 @@ from support.server import Recipe, find_program, session_folder, shared_server
 BASE_IMAGE = "delf-test-python:latest"
 WHEELS = "/opt/wheels"
 _MEMORY = "/dev/shm"
-"""The storage driver vfs copies whole images, which a disk makes slow."""
+"""Without overlays each container is a copy of its whole image, which a disk makes slow."""
 _LEFT_OUT = re.compile(
     r"(^|/)(test|tests|idlelib|tkinter|turtledemo|lib2to3|ensurepip|site-packages|dist-packages"
     r"|config-[^/]+|pydoc_data|distutils|unittest|_test[^/]*|[^/]+\.opt-[12]\.pyc)(/|$)"
@@ -57,7 +57,8 @@ def engine_recipe(dockerd: str) -> Recipe:
     """How to run an engine in a folder of its own."""
     room = os.path.isdir(_MEMORY) and shutil.disk_usage(_MEMORY).free > 4 * 2**30
     folder = tempfile.mkdtemp(prefix="delf-engine-", dir=_MEMORY if room else "/tmp")
-    serve = [dockerd, "--storage-driver=vfs", "--iptables=false", "--ip6tables=false"]
+    driver = "overlay2" if _can_overlay(folder) else "vfs"
+    serve = [dockerd, f"--storage-driver={driver}", "--iptables=false", "--ip6tables=false"]
     serve += ["--bridge=none", f"--data-root={folder}/data", f"--exec-root={folder}/exec"]
     serve += [f"--host=unix://{folder}/docker.sock", f"--pidfile={folder}/docker.pid"]
     return Recipe(
@@ -69,6 +70,21 @@ def engine_recipe(dockerd: str) -> Recipe:
         stop="SIGTERM",
         facts={"url": f"unix://{folder}/docker.sock", "folder": folder},
     )
+
+
+def _can_overlay(folder: str) -> bool:
+    """Whether file systems can be laid over each other here; in some containers they cannot."""
+    probe = pathlib.Path(folder, "probe")
+    places = {name: probe / name for name in ("lower", "upper", "work", "merged")}
+    for place in places.values():
+        place.mkdir(parents=True)
+    options = "lowerdir={lower},upperdir={upper},workdir={work}".format_map(places)
+    mount = ["mount", "-t", "overlay", "overlay", "-o", options, str(places["merged"])]
+    mounted = subprocess.run(mount, check=False, capture_output=True).returncode == 0
+    if mounted:
+        subprocess.run(["umount", str(places["merged"])], check=True, capture_output=True)
+    shutil.rmtree(probe)
+    return mounted
 
 
 @contextlib.contextmanager

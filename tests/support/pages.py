@@ -10,7 +10,8 @@ A page is a project. Its blocks are taken in order:
 - A ``text`` block right after one of these is what it printed; ``…`` stands for anything.
 
 Where code asks a real model, it does: over HTTP, from a server on loopback that answers with
-the page's own comments, in order, none left out and none asked for twice::
+the page's own comments, in order, none left out and none asked for twice. Pages whose topic is
+not the model's provider ask with a plugin that needs no provider's library::
 
     <!-- model answers
     print(await stock("desk"))
@@ -30,9 +31,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from delf.testing import install_plugin, script
+from support.light_model import install_light_model
 from support.openai_server import OpenAIServer
 from support.workspace import ROOT
 
@@ -94,12 +97,13 @@ class PageError(AssertionError):
     """A page does not do what it says."""
 
 
-def run_page(page: Path, folder: Path) -> None:
+def run_page(page: Path, folder: Path, *, provider: bool = False) -> None:
     """Run a page.
 
     Args:
         page: The Markdown file.
         folder: An empty folder to run it in.
+        provider: Whether its models are asked with the provider's own library.
 
     Raises:
         PageError: With the line of the block.
@@ -110,7 +114,10 @@ def run_page(page: Path, folder: Path) -> None:
     answers = answers_of(text)
     with ExitStack() as stack:
         server = stack.enter_context(OpenAIServer(answers))
-        environ = _environ(folder, server)
+        site = Path(stack.enter_context(TemporaryDirectory()))
+        if not provider:
+            install_light_model(site)
+        environ = _environ(folder, site, server)
         blocks = list(blocks_of(text))
         for block in blocks:
             if block.file is not None:
@@ -129,9 +136,10 @@ def run_page(page: Path, folder: Path) -> None:
             raise PageError(f"{name}: {asked}, and the page has {len(answers)} answers")
 
 
-def _environ(folder: Path, server: OpenAIServer) -> dict[str, str]:
+def _environ(folder: Path, site: Path, server: OpenAIServer) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("DELF_", "OPENAI_"))}
-    kept |= {"PYTHONPATH": str(folder / "src"), "HOME": str(folder), "NO_COLOR": "1"}
+    path = os.pathsep.join(map(str, (folder / "src", site)))
+    kept |= {"PYTHONPATH": path, "HOME": str(folder), "NO_COLOR": "1"}
     kept |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"}
     return kept | {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-of-the-docs"}
 

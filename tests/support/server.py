@@ -110,6 +110,7 @@ def _start(recipe: Recipe, state: pathlib.Path, lock: pathlib.Path) -> subproces
         [sys.executable, "-I", str(KEEPER), spec],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": recipe.folder},  # the server's user may enter it
         start_new_session=True,
     )
     assert keeper.stdout is not None

@@ -36,20 +36,6 @@ async def add(a: int, b: int = 1) -> int:
     return a + b
 
 
-@pytest.fixture
-def make_agent(delf_host: TestHost, scripted_model: ScriptedModel) -> Any:
-    made: list[Agent] = []
-
-    def make(*tools: Any, **options: Any) -> Agent:
-        options = {"llm": "scripted", "sandbox": "local", "host": delf_host, **options}
-        made.append(Agent(tools=tools, **options))
-        return made[-1]
-
-    yield make
-    for agent in made:
-        agent.stop()
-
-
 class TestConfiguration:
     def test_needs_a_model(self) -> None:
         with pytest.raises(ModelConfigurationError, match="no language model"):
@@ -245,6 +231,13 @@ class TestRun:
         assert "print(1)" in "".join(pieces)
 
 
+def warmed(agent: Agent, scripted_model: ScriptedModel) -> Agent:
+    """The agent once it has done a task: a short time-out is not spent on its start."""
+    scripted_model.writes("print('warm')")
+    assert agent.run("warm up").text == "warm"
+    return agent
+
+
 class TestTimeout:
     def test_nothing_is_sent_after_the_timeout(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
@@ -256,8 +249,8 @@ class TestTimeout:
             """Send a mail."""
             sent.append(text)
 
+        agent = warmed(make_agent(send), scripted_model)
         scripted_model.writes("print('half')\nawait asyncio.sleep(1.2)\nawait send('late')")
-        agent = make_agent(send)
         response = agent.run("x", timeout=1)
         assert not response.status
         assert (response.error or "").startswith("Timeout")
@@ -282,8 +275,9 @@ class TestTimeout:
                 outcome.append("cancelled")
                 raise
 
+        agent = warmed(make_agent(wait), scripted_model)
         scripted_model.writes("await wait()")
-        response = make_agent(wait).run("x", timeout=0.7)
+        response = agent.run("x", timeout=1)
         assert outcome == ["cancelled"]
         assert response.trace.tool_calls[0].status == "cancelled"
 
@@ -301,8 +295,8 @@ class TestTimeout:
                 except asyncio.CancelledError:
                     continue
 
+        agent = warmed(make_agent(stubborn), scripted_model)
         scripted_model.writes("await stubborn()")
-        agent = make_agent(stubborn)
         response = agent.run("x", timeout=0.5)
         assert (response.error or "").startswith("Timeout")
         release.set()

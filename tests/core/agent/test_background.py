@@ -217,7 +217,7 @@ class TestApprovals:
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("await pay(5)")
-        agent = make_agent(retry_count=0, approval_timeout=0.1)
+        agent = make_agent(retry_count=0, approval_timeout=1)
         task_id = agent.submit("pay")
         request = first_request(agent)
         assert "nobody answered" in (agent.wait(task_id, 30).error or "")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from delf import Agent, LLMConfig, tool
 from delf.messages import ModelReply, Usage
-from delf.testing.hosts import TestHost
 from delf.testing.models import ScriptedModel, script
 
 MakeAgent = Callable[..., Agent]
@@ -22,20 +21,6 @@ MakeAgent = Callable[..., Agent]
 async def add(a: int, b: int = 1) -> int:
     """Add two numbers."""
     return a + b
-
-
-@pytest.fixture
-def make_agent(delf_host: TestHost, scripted_model: ScriptedModel) -> Iterator[MakeAgent]:
-    made: list[Agent] = []
-
-    def make(*tools: Any, **options: Any) -> Agent:
-        options = {"llm": "scripted", "sandbox": "local", "host": delf_host, **options}
-        made.append(Agent(tools=tools, **options))
-        return made[-1]
-
-    yield make
-    for agent in made:
-        agent.stop()
 
 
 def test_the_state_of_an_agent(make_agent: MakeAgent, scripted_model: ScriptedModel) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from delf import Agent, tool
+from delf import tool
 from delf.actions import Action, action_from_function
 from delf.connection import Connection
 from delf.errors import BudgetExceededError, LLMExecutionError
 from delf.events import StepFinished
 from delf.messages import ModelReply, ModelRequest, Usage, user
-from delf.protocols.connection import ConnectionLike, SetupAsk, SupportsSetup
-from delf.testing.hosts import TestHost
+from delf.protocols.connection import SetupAsk, SupportsSetup
 from delf.testing.models import ScriptedModel, script
 
 USAGE = Usage(input_tokens=10, output_tokens=5)
@@ -48,22 +47,6 @@ class Shop(Connection):
         self.found = (await ask([user("What is it called?")], llm=self._llm)).text
         self.done += 1
         return True
-
-
-@pytest.fixture
-def make_agent(
-    delf_host: TestHost, scripted_model: ScriptedModel
-) -> Iterator[Callable[..., Agent]]:
-    made: list[Agent] = []
-
-    def make(*tools: ConnectionLike, **options: Any) -> Agent:
-        options = {"tools": tools, "llm": "scripted", "sandbox": "local", **options}
-        made.append(Agent(host=delf_host, **options))
-        return made[-1]
-
-    yield make
-    for agent in made:
-        agent.stop()
 
 
 def test_it_is_done_once_before_the_first_task(make_agent, scripted_model: ScriptedModel) -> None:

@@ -91,11 +91,11 @@ def test_what_is_cut_says_so_and_is_there_in_whole(shown):
 
 
 def test_a_huge_value_costs_nothing():
-    started = time.perf_counter()
+    started = time.process_time()
     value_lines([{"id": n, "text": "x" * 100} for n in range(200_000)], whole=False)
     value_lines("x\n" * 5_000_000, whole=False)
     value_lines(dict.fromkeys(range(1000000), "x"), whole=False)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_text_and_numbers_look_different(shown):

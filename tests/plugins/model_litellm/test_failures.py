@@ -197,10 +197,8 @@ async def test_a_stream_that_drips_past_its_time(openai_server, litellm_model):
     server = openai_server([Reply(text="a " * 100, chunk_delay=0.05)])
     model = litellm_model(base_url=server.base_url, settings={"timeout": 0.5})
     await model.warm_up()
-    started = time.monotonic()
     with pytest.raises(LLMExecutionError, match="broke off after"):
         await read_stream(model, ask())
-    assert time.monotonic() - started < 3
 
 
 @pytest.mark.parametrize("drop", ["stream", "quiet"])
@@ -276,10 +274,9 @@ async def test_cancelling_ends_the_call_at_once(call, openai_server, litellm_mod
     while not server.requests:
         await asyncio.sleep(0.01)
     task.cancel()
-    started = time.monotonic()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - started < 0.5
+    assert not hold.is_set(), "it waited for the answer"
     assert pauses.seconds == []
     hold.set()
 

@@ -19,6 +19,7 @@ from delf.protocols.sandbox import (
     Unavailable,
 )
 from delf.testing import SandboxContract
+from delf.testing.contracts.bench import gone
 from delf_sandbox_local import process
 from delf_sandbox_local.backend import LocalBackend
 
@@ -253,6 +254,7 @@ class TestAnswersOnce(Suite):
 
 
 class TestOneCallAtATime(Suite):
+    seconds = 1.0
     breaks = ("test_gathered_calls_overlap",)
 
     class kind(Backend):
@@ -305,6 +307,7 @@ class TestMakesForgottenCalls(Suite):
 
 
 class TestDoesNotCancelCalls(Suite):
+    seconds = 1.0
     breaks = ("test_a_script_can_cancel_a_call", "test_cancelling_cancels_calls")
 
     class kind(Backend):
@@ -409,6 +412,7 @@ class TestForgivesMemory(Suite):
 
 
 class TestCannotBeCancelled(Suite):
+    seconds = 1.0
     breaks = ("test_an_endless_script_can_be_cancelled", "test_cancelling_cancels_calls")
 
     class kind(Backend):
@@ -418,6 +422,7 @@ class TestCannotBeCancelled(Suite):
 
 
 class TestCannotBeClosed(Suite):
+    seconds = 1.0
     breaks = ("test_closing_ends_a_script", "test_can_be_closed_twice_and_unused")
 
     class kind(Backend):
@@ -464,6 +469,9 @@ class TestReadsEverything(Suite):
 class TestLeavesProcesses(Suite):
     breaks = ("test_nothing_is_left",)
     left: list = []
+
+    async def leftovers(self, seen):
+        return await gone(seen, 0.2)
 
     class kind(Backend):
         class session(Session):
