@@ -178,9 +178,21 @@ class TestInterrupts:
         assert chat.leave() == 0
         assert "Traceback" not in chat.text
 
-    def test_ctrl_c_while_asked_for_approval(self, talk, here):
-        chat = talk("await send('ada')", "print('still here')")
+    def test_ctrl_c_while_asked_for_approval_rejects(self, talk, here):
+        chat = talk("await send('ada')", "print('another way')")
         chat.say("write", "? help\n> ")
+        chat.send(CTRL_C)
+        chat.expect("rejected\n")
+        chat.expect("another way")
+        assert chat.leave() == 0
+        assert not (here / "sent.txt").exists()
+
+    def test_ctrl_c_at_the_next_question_stops_the_task(self, talk, here):
+        chat = talk("await send('ada')", "await send('bea')", "print('still here')")
+        chat.say("write", "? help\n> ")
+        chat.send(CTRL_C)
+        chat.expect("'bea'")
+        chat.expect("? help\n> ")
         chat.send(CTRL_C)
         chat.expect("stopped\n")
         chat.then("go on", "still here")

@@ -239,7 +239,6 @@ KNOWN: Final = [
 ]
 
 
-@pytest.mark.timeout(60)
 @raises(errors.ConversationCompressionError)
 def _(world: World) -> None:
     chat = Chat(keep=2)
@@ -262,6 +261,7 @@ def _(world: World) -> None:
     world.agent(journal="full").start()
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("cls", [c for c in KNOWN if c not in NOT_YET], ids=lambda c: c.__name__)
 def test_an_error(cls: type[DelfError], world: World) -> None:
     assert cls in CASES, f"{cls.__name__} needs a case here, or a reason in NOT_YET"

@@ -124,6 +124,26 @@ class TestRun:
         assert "Line 2: print(rows[5])" in asked
         assert "rows: list of 2 int" in asked
 
+    def test_a_retry_is_told_what_was_changed_and_what_was_only_read(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        @tool(confirm=False, effect="write")
+        async def put(n: int) -> int:
+            """Put."""
+            if n > 1:
+                raise ValueError(n)
+            return n
+
+        @tool(confirm=False, effect="read")
+        async def get() -> int:
+            """Get."""
+            return 0
+
+        scripted_model.writes("await get()\nfor n in range(3): await put(n)", "print('done')")
+        assert make_agent(put, get).run("x").text == "done"
+        asked = scripted_model.requests[1].messages[-1].text
+        assert "What it changed, and is done:\n- put(n=0)\n- put(n=1)\nWrite" in asked
+
     def test_retries_are_counted(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:

@@ -17,6 +17,7 @@ from delf.engine.prompt import (
     rerun_messages,
     retry_messages,
     system_message,
+    told_call,
 )
 from delf.engine.stubs import render_stubs
 from delf.engine.toolset import check_connection_names, load_toolset
@@ -141,8 +142,19 @@ def test_a_failure_is_told_with_line_variables_and_what_was_printed():
         retry_messages("code", LimitReached(limit="cpu", message="m"), "", fresh=True)[1]
     )
     assert "cpu limit: m" in fresh
-    assert "start from the beginning" in fresh
+    assert "Its variables are lost" in fresh
     assert "rows" not in fresh
+
+
+def test_what_a_failed_script_changed_is_told():
+    done = [told_call("sql.write", {"sql": f"INSERT {n}", "params": None}) for n in range(30)]
+    failed = Failed(kind="E", message="m")
+    text = text_of(retry_messages("code", failed, "", fresh=False, done=done)[1])
+    assert "- … 10 calls\n- sql.write(sql='INSERT 10', params=None)\n" in text
+    assert "- sql.write(sql='INSERT 29', params=None)\n" in text
+    assert "INSERT 9'" not in text
+    assert "changed" not in text_of(retry_messages("code", failed, "", fresh=False)[1])
+    assert len(told_call("sql.write", {"sql": "x\n" * 10_000})) < 300
 
 
 def test_a_script_with_a_fence_is_shown_in_a_longer_one():

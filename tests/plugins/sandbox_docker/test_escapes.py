@@ -196,8 +196,8 @@ for folder in ("/data", "/srv/more"):
     except OSError as error:
         pass
 with b.os.fdopen(b.os.open("/proc/mounts", 0)) as mounts:
-    kinds = [line.split()[1:3] for line in mounts if "/data" in line or "/srv" in line]
-[found, [kind.partition(" ")[0] for _, kind in kinds]]
+    kinds = dict(line.split()[1:3] for line in mounts)
+[found, [kinds.get(folder) for folder in ("/data", "/srv/more")]]
 """
     try:
         async with Bench(backend) as bench:

@@ -500,6 +500,21 @@ async def test_a_warm_process_that_died_is_replaced():
         await backend.aclose()
 
 
+async def test_one_that_is_killed_while_it_starts_ahead_is_no_news(caplog):
+    backend = LocalBackend(pool_size=1)
+    try:
+        await backend.warm_up(session_spec())
+        while not backend._idle:
+            await asyncio.sleep(0)
+        backend._idle[0].process.kill()
+        await backend._filling
+        session = await backend.open(session_spec())
+        assert (await session.execute("1", NotingHost())) == Done(value=1)
+    finally:
+        await backend.aclose()
+    assert caplog.records == []
+
+
 async def test_a_dead_template_is_replaced():
     backend = LocalBackend(pool_size=0)
     try:

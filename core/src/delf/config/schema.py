@@ -208,6 +208,7 @@ def explain(
     """A validation error as one line: place, field, problem, suggestion."""
     known = tuple(model.model_fields)
     problems: list[str] = []
+    hints: dict[str, None] = {}
     kind: type[ConfigurationError] = ConfigurationError
     for item in error.errors(include_url=False, include_input=False):
         path = tuple(str(part) for part in item["loc"])
@@ -215,10 +216,18 @@ def explain(
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             problems.append(f"{where}: unknown key {place!r}{did_you_mean(place, known)}")
+            hints[f"known keys: {', '.join(known)}"] = None
         else:
             problems.append(f"{origin(path) or f'{where}: {place}'}: {message}")
+            hints[_meaning(model, path)] = None
         if place.startswith(("confirm", "approval")):
             kind = AgentConfirmationError
-    unknown = any(item["type"] == "extra_forbidden" for item in error.errors(include_input=False))
-    hint = f"known keys: {', '.join(known)}" if unknown else None
-    return kind("; ".join(problems), hint=hint)
+    return kind("; ".join(problems), hint="; ".join(hints))
+
+
+def _meaning(model: type[BaseModel], path: tuple[str, ...]) -> str:
+    """What a field is, for whoever gave it a value that does not fit."""
+    field = model.model_fields.get(path[0]) if path else None
+    if field is None or not field.description:
+        return "docs/configuration.md lists every key"
+    return f"{path[0]}: {field.description[0].lower()}{field.description[1:].rstrip('.')}"

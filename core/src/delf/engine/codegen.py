@@ -12,7 +12,7 @@ from delf.engine.compose import compose
 from delf.engine.execute import describe_outcome, execute
 from delf.engine.generate import generate
 from delf.engine.preview import preview
-from delf.engine.prompt import crash_messages, rerun_messages, retry_messages
+from delf.engine.prompt import crash_messages, rerun_messages, retry_messages, told_call
 from delf.engine.task import TaskRun
 from delf.errors import (
     ApprovalRejectedError,
@@ -23,7 +23,13 @@ from delf.errors import (
     ToolExecutionError,
     ToolRefusedError,
 )
-from delf.events import RerunRequested, RetryScheduled
+from delf.events import (
+    CallFinished,
+    CallStarted,
+    RerunRequested,
+    RetryScheduled,
+    ScriptGenerated,
+)
 from delf.messages import Message
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome, Rerun
 
@@ -97,9 +103,27 @@ def _give_up(run: TaskRun, printed: str, error: DelfError) -> DelfError:
 def _what_went_wrong(
     run: TaskRun, code: str, outcome: Outcome, printed: str
 ) -> tuple[Message, ...]:
+    done = _changes(run)
     if isinstance(outcome, (Failed, LimitReached)):
-        return retry_messages(code, outcome, printed, fresh=not run.session_alive)
-    return crash_messages(code, describe_outcome(outcome)[1] or "it is gone")
+        return retry_messages(code, outcome, printed, fresh=not run.session_alive, done=done)
+    return crash_messages(code, describe_outcome(outcome)[1] or "it is gone", done)
+
+
+def _changes(run: TaskRun) -> list[str]:
+    """The calls of the last script that changed something, as they are told to the model."""
+    begun: dict[int, CallStarted] = {}
+    ended: set[int] = set()
+    for event in run.log.events:
+        match event:
+            case ScriptGenerated():
+                begun.clear()
+            case CallStarted() if event.effect != "read":
+                begun[event.call_id] = event
+            case CallFinished(status="ok"):
+                ended.add(event.call_id)
+            case _:
+                pass
+    return [told_call(call.action, call.arguments) for key, call in begun.items() if key in ended]
 
 
 async def _record_rerun(run: TaskRun, outcome: Rerun, number: int) -> None:

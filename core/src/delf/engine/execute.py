@@ -11,7 +11,7 @@ from delf.errors import SandboxUnavailableError
 from delf.events import CallFinished, ScriptFinished, ScriptStatus, Warned
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome, Rerun
 
-_MORE_LIVES: Final = 3
+_MORE_LIVES: Final = 5
 """How often a script is run once more whose sandbox died, and that got no further: it may be the
 reason itself."""
 _SETTLE_SECONDS: Final = 10.0

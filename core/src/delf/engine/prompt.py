@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from delf.messages import Message, assistant, system, user
 from delf.protocols.sandbox import Failed, LimitReached, Rerun
@@ -29,6 +30,8 @@ context says what was found, remaining what is left."""
 
 _PYTHON = "3.11+"
 _MAX_PRINTED = 2000
+_MAX_DONE = 20
+_MAX_CALL = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +97,12 @@ def no_code_messages(reply: str) -> tuple[Message, ...]:
 
 
 def retry_messages(
-    code: str, outcome: Failed | LimitReached, printed: str, *, fresh: bool
+    code: str,
+    outcome: Failed | LimitReached,
+    printed: str,
+    *,
+    fresh: bool,
+    done: Sequence[str] = (),
 ) -> tuple[Message, ...]:
     """The follow-up to a script that failed.
 
@@ -103,17 +111,22 @@ def retry_messages(
         outcome: How it failed.
         printed: What it had printed, which the user will not see.
         fresh: Whether the next script starts without its variables.
+        done: Its calls that changed something, in order.
     """
     kind = outcome.kind if isinstance(outcome, Failed) else f"{outcome.limit} limit"
     lines = [f"The script failed: {kind}: {outcome.message}"]
     if outcome.line is not None:
         lines.append(f"Line {outcome.line}: {outcome.source or ''}".rstrip())
     if fresh:
-        lines.append("Its variables are lost; start from the beginning.")
+        lines.append("Its variables are lost; read again what you need.")
     else:
         lines += _alive(outcome.variables)
     if printed.strip():
         lines.append(f"It had printed (the user will not see this):\n{_cap(printed)}")
+    if done:
+        earlier = [f"- … {len(done) - _MAX_DONE:,} calls"] if len(done) > _MAX_DONE else []
+        listed = "\n".join([*earlier, *(f"- {call}" for call in done[-_MAX_DONE:])])
+        lines.append(f"What it changed, and is done:\n{listed}")
     lines.append(
         "Write the script that completes the task now, with the whole answer printed. "
         "Calls that succeeded before have had their effect; do not repeat those that change things."
@@ -121,10 +134,17 @@ def retry_messages(
     return assistant(_fenced(code)), user("\n".join(lines))
 
 
-def crash_messages(code: str, message: str) -> tuple[Message, ...]:
+def crash_messages(code: str, message: str, done: Sequence[str] = ()) -> tuple[Message, ...]:
     """The follow-up to a script that took its sandbox with it."""
     gone = LimitReached(limit="sandbox", message=message)
-    return retry_messages(code, gone, "", fresh=True)
+    return retry_messages(code, gone, "", fresh=True, done=done)
+
+
+def told_call(action: str, arguments: Mapping[str, Any]) -> str:
+    """A call as a line of text, cut where it is long."""
+    given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    text = " ".join(f"{action}({given})".split())
+    return text if len(text) <= _MAX_CALL else f"{text[:_MAX_CALL]}…"
 
 
 def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, ...]:

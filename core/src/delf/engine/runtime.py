@@ -202,9 +202,8 @@ class Runtime:
                 await warm_up(self._spec)
             await self._models.warm_up(self._config.main_llm)
         except DelfError as error:
-            _log.debug(
-                "warming up: %s", self._redactor.text(str(error))
-            )  # the task that needs it will say so
+            told = self._redactor.text(str(error))
+            _log.debug("warming up: %s", told)  # the task that needs it will say so
 
     def _make(self, kind: type[Spec], name: str) -> Any:
         with using_environ(self._parts.environ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import tempfile
@@ -33,6 +34,8 @@ from delf_sandbox_docker.engine import Engine, owner, owner_lives
 from delf_sandbox_docker.image import Recipe, build, is_built, volumes
 
 DEFAULT_BASE = "python:3.12-slim"
+_log = logging.getLogger(__name__)
+
 _START_SECONDS = 30.0
 _LOOK_SECONDS = 10.0
 _FOLDER = "delf-docker-"
@@ -343,10 +346,13 @@ class DockerBackend:
             stale, self._kind = list(self._idle), kind
             self._idle.clear()
             await asyncio.gather(*(session.aclose() for session in stale))
-        while len(self._idle) < self._pool_size and not self._closed:
-            session = await self._start_for_caller(kind)
-            self._idle.append(session)
-            await session.ready(_START_SECONDS)
+        try:
+            while len(self._idle) < self._pool_size and not self._closed:
+                session = await self._start_for_caller(kind)
+                self._idle.append(session)
+                await session.ready(_START_SECONDS)
+        except SandboxUnavailableError as error:
+            _log.debug("no container could be started ahead: %s", error)
 
 
 def _processors(limit: float | str) -> float:

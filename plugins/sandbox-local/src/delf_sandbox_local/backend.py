@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import stat
 import sys
@@ -27,6 +28,8 @@ from delf.types import Isolation
 from delf_sandbox_local import landlock, seccomp
 from delf_sandbox_local.forkserver import ForkServer
 from delf_sandbox_local.process import LocalProcess
+
+_log = logging.getLogger(__name__)
 
 _START_SECONDS = 20.0
 _UNHURRIED_SECONDS = 0.05
@@ -217,10 +220,13 @@ class LocalBackend:
             stale, self._kind = list(self._idle), kind
             self._idle.clear()
             await asyncio.gather(*(guest.aclose() for guest in stale))
-        while len(self._idle) < self._pool_size and not self._closed:
-            guest = await self._start_for_caller(kind)
-            self._idle.append(guest)
-            await guest.ready(_START_SECONDS)
+        try:
+            while len(self._idle) < self._pool_size and not self._closed:
+                guest = await self._start_for_caller(kind)
+                self._idle.append(guest)
+                await guest.ready(_START_SECONDS)
+        except SandboxUnavailableError as error:
+            _log.debug("no process could be started ahead: %s", error)
 
     async def _discard(self, guest: _Guest) -> None:
         self._open.discard(guest)
