@@ -416,6 +416,12 @@ class TestPipes:
         assert left["conversation"] == "b"
         assert conversations("prune", "--older-than", "soon").returncode == 2
 
+    @pytest.mark.parametrize("option", ["--set=agent.timeout=1", "--json", "--last"])
+    def test_options_of_a_chat_are_none_of_its_commands(self, here, option):
+        done = run_delf("chat", option, "list", cwd=here)
+        assert done.returncode == 2
+        assert "delf chat list --help" in done.stderr
+
     def test_nothing_in_a_list_steers_the_terminal(self, chat, conversations):
         chat("on\x1b[31me\n", "print('first')", flags=("--conversation", "a\x1b[2J\nb"))
         listed = conversations("list").stdout

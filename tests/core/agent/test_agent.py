@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gc
+import json
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -143,6 +145,24 @@ class TestRun:
         assert make_agent(put, get).run("x").text == "done"
         asked = scripted_model.requests[1].messages[-1].text
         assert "What it changed, and is done:\n- put(n=0)\n- put(n=1)\nWrite" in asked
+
+    def test_a_secret_in_bytes_or_in_escapes_of_a_result_is_taken_out(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        key = 'Zx9"kfP2\\mQ7w'
+        login = base64.b64encode(f"user:{key}".encode())
+
+        @tool(confirm=False, effect="read")
+        async def look() -> list[Any]:
+            """Look."""
+            return [b"Basic " + login, json.dumps({"log": json.dumps({"p": key})})]
+
+        scripted_model.writes("print(await look())")
+        response = make_agent(look, providers={"openai": key}).run("x")
+        assert response.status
+        told = f"{response.text} {response.trace.tool_calls[0].result}"
+        assert "kfP2" not in told
+        assert login.decode()[8:24] not in told
 
     def test_retries_are_counted(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel

@@ -164,6 +164,20 @@ def test_a_flag_that_a_plugins_command_has_for_itself_stays_its_own(run, monkeyp
     assert run("extra", "--config", "mine", "--debug").stdout == "config: mine\n"
 
 
+@click.command("extra")
+@click.argument("config")
+def own_argument(config: str) -> None:
+    """A command with an argument of the name of an option of the program."""
+    click.echo(f"config: {config}")
+
+
+def test_an_argument_of_a_plugins_command_sets_no_flag(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "extra_command", sys.modules[__name__])
+    host_with(monkeypatch, "extra_command:own_argument")
+    result = run("extra", "prod")
+    assert (result.stdout, result.stderr) == ("config: prod\n", "")
+
+
 @pytest.mark.parametrize("factory", ["no_such_module:extra", "json:dumps"])
 def test_a_broken_command_of_a_plugin(run, monkeypatch, factory):
     host_with(monkeypatch, factory)

@@ -90,6 +90,29 @@ def test_a_model_s_url_and_headers() -> None:
     assert found == {"pa55-w0rd", "a1-b2-c3", "Bearer team-1-key", "team-1-key"}
 
 
+def test_headers_that_only_name_something() -> None:
+    headers = {"X-Environment": "production", "OpenAI-Organization": "org-acme"}
+    assert not worth_hiding(secrets_of_model(LLMConfig("m", headers=headers)))
+    keys = LLMConfig("m", headers={"X-Api-Key": "plainkey", "Authorization": "Bearer plain-one"})
+    found = worth_hiding(secrets_of_model(keys))
+    assert found == {"plainkey", "Bearer plain-one", "plain-one"}
+
+
+@pytest.mark.parametrize(
+    ("address", "secrets"),
+    [
+        ("localhost:6379", set[str]()),
+        ("api.example.com/v1", set[str]()),
+        ("/data/app.db", set[str]()),
+        ("me:s3cr3t-pass@db:5432/x", {"s3cr3t-pass"}),
+        ("host=h password=hunter22x", {"hunter22x"}),
+    ],
+)
+def test_an_address_without_a_scheme(address: str, secrets: set[str]) -> None:
+    assert worth_hiding(secrets_of_environ({"SHOP_URL": address})) == secrets
+    assert worth_hiding(secrets_of_environ({"SHOP_DSN": address})) == secrets
+
+
 def test_a_key_file() -> None:
     pem = "-----BEGIN KEY-----\nMIIabcdef0123456789\nxyzXYZ0123456789abc\n-----END KEY-----\n"
     file = json.dumps(

@@ -65,7 +65,8 @@ def test_in_values(value: Any, expected: Any) -> None:
 def test_what_holds_none_stays_the_same_object(value: Any) -> None:
     redactor = Redactor([TOKEN])
     assert redactor.value(value) is value
-    assert not redactor.is_in(dumps(value))
+    encoded = dumps(value)
+    assert redactor.is_in(encoded) == (b'"bytes"' in encoded), "bytes have to be looked at"
 
 
 @pytest.mark.parametrize("word", ["", "abc", "postgres", "password", "12345678", "        "])

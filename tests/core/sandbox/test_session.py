@@ -361,8 +361,33 @@ async def test_any_number_names_a_call(guest, number):
     running = await guest.start()
     await guest.send(["call", number, "echo", "", [], {}])
     assert (await guest.receive())[1] == number
-    await guest.send(["cancel", "x"], ["cancel", None], ["cancel", [1]], DONE)
+    await guest.send(["cancel", number], ["cancel", number + 1], DONE)
     assert isinstance(await running, Done)
+
+
+@pytest.mark.parametrize("what", ["x", None, [1], [[0] * 1000]])
+async def test_what_is_no_number_names_no_call(guest, what):
+    running = await guest.start()
+    await guest.send(["cancel", what])
+    assert isinstance(await running, Crashed)
+
+
+async def test_calls_that_are_given_up_at_once_are_over(guest, monkeypatch):
+    """Cancelled before their first step, they never say so themselves."""
+    monkeypatch.setattr(budget_module, "_BUSY_CALLS", 10)
+
+    async def wait():
+        await asyncio.Event().wait()
+
+    guest.host.tools["shop.wait"] = wait
+    running = await guest.start()
+    for first in range(0, 100, 20):
+        numbers = range(first, first + 20)
+        calls = [["call", number, "shop", "wait", [], {}] for number in numbers]
+        await guest.send(*calls, *(["cancel", number] for number in numbers))
+    await guest.send(DONE)
+    assert isinstance(await running, Done)
+    assert guest.session._budget._held == 0
 
 
 async def test_too_many_open_calls_end_the_session(guest, monkeypatch):

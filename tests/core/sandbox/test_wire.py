@@ -213,6 +213,14 @@ def test_a_frame_of_more_values_than_memory_is_refused_before_it_is_read(name):
         parse(b'["done",[%b],{}]' % MANY[name])
 
 
+def test_halves_of_pairs_in_much_data_are_replaced_at_once():
+    values = [[n] for n in range(300_000)]
+    frame = parse(dumps(["done", ["a\ud800b", "\\ud800", "\U0001f600", values], {}]))
+    assert frame[1] == ["a\ufffdb", "\\ud800", "\U0001f600", values]
+    with pytest.raises(WireError, match="escaped halves"):
+        parse(b'["done",["%b","\\ud800"],{}]' % (b"x" * 2_000_000))
+
+
 def test_signs_within_texts_are_no_values():
     text = 'a,"b":[{\\,\\"' * 500_000
     assert parse(dumps(["done", [text, "\\", text], {}]))[1] == [text, "\\", text]

@@ -367,6 +367,26 @@ async def test_large_values_cross_both_ways():
     assert host.text == f"True\nü {20 * MB}\n"
 
 
+async def test_more_values_than_the_host_takes_are_an_error_in_the_script():
+    """A call says so, and as the answer they are told by their size."""
+    code = "rows = [[] for _ in range(2_000_000)]\ntry:\n    await echo(rows)\nexcept ToolArgumentError as e:\n    print(e)\nrows"
+    outcome, host = await run_script(code)
+    assert "more than 5,000,000 values" in host.text
+    assert outcome.value == "<list of 2000000 list>"
+
+
+async def test_a_process_that_ended_is_noticed_while_its_calls_are_not_answered():
+    host = NotingHost()
+
+    async def never():
+        await asyncio.Event().wait()
+
+    host.tools["shop.find"] = never
+    code = "import asyncio\nfor n in range(2600): asyncio.ensure_future(shop.find())\nawait asyncio.sleep(0)\nwhile True: pass"
+    outcome, _ = await asyncio.wait_for(run_script(code, host, cpu_seconds=1.0), 15)
+    assert outcome.limit == "cpu"
+
+
 async def test_arguments_that_are_too_large_are_an_error_in_the_script():
     code = "try:\n    await echo('x' * 2_000_000)\nexcept ToolArgumentError as e:\n    print(e)\n(await echo(1))[0]"
     outcome, host = await run_script(code, frame_bytes=MB)

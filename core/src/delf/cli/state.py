@@ -92,8 +92,8 @@ def take_everywhere(command: click.Command) -> click.Command:
     Args:
         command: Of the core or of a plugin.
     """
-    taken = {name for param in command.params for name in param.opts}
-    command.params += [flag for flag in _flags() if taken.isdisjoint(flag.opts)]
+    taken = {name for param in command.params for name in (param.name, *param.opts)}
+    command.params += [flag for flag in _flags() if taken.isdisjoint((flag.name, *flag.opts))]
     if isinstance(command, click.Group):
         for item in command.commands.values():
             take_everywhere(item)

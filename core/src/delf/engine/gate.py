@@ -279,8 +279,10 @@ class Gate:
         except (Exception, SystemExit) as error:
             return await self._fail(call, started, describe_failure(error))
         if self._redactor.is_in(encoded):
-            result = self._redactor.value(loads(encoded))  # every type that crosses, as plain data
-            encoded = self._encode(result)
+            plain = loads(encoded)  # every type that crosses, as plain data
+            clean = self._redactor.value(plain)
+            if clean is not plain:
+                result, encoded = clean, self._encode(clean)
         await self._finish(call, "ok", started, result=result, safe=_CLEAN)
         return Returned(result, encoded)
 

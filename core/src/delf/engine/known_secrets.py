@@ -30,6 +30,10 @@ _PASSWORD: Final = re.compile(
     r"(?:TOKEN|SECRET|PASSWORD|PASSPHRASE|PASSWD|PWD|_PASS|(?:API|ACCESS|PRIVATE|SECRET)_?KEY)$",
     re.IGNORECASE,
 )
+_ADDRESS: Final = re.compile(r"(?:_DSN|_URL)$", re.IGNORECASE)
+"""Names of addresses. One without a scheme may hold a login, and is no secret as a whole."""
+_BARE_LOGIN: Final = re.compile(r"^[^\s:/@]*:([^\s@]+)@")
+_HEADER: Final = re.compile(r"auth|key|token|secret|cookie|password|credential", re.IGNORECASE)
 _FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
 """Variables of every shell, which hold where it stands."""
 
@@ -154,11 +158,18 @@ def secrets_of_model(config: LLMConfig) -> Iterator[str]:
 
 
 def secrets_of_headers(headers: Mapping[str, str]) -> Iterator[str]:
-    """The values of HTTP headers that are sent along, but for those that are no secret."""
+    """The values of HTTP headers that are sent along, but for those that are no secret.
+
+    One whose name or form does not call it a secret may be the name of a team or a place.
+    """
     for name, value in headers.items():
-        if name.lower() not in _PLAIN_HEADERS:
-            yield value
-            yield value.rpartition(" ")[2]  # "Bearer KEY"
+        if name.lower() in _PLAIN_HEADERS:
+            continue
+        scheme, _, credentials = value.rpartition(" ")  # "Bearer KEY"
+        if scheme or _HEADER.search(name):
+            yield from (value, credentials)
+        elif any(map(str.isdigit, value)):
+            yield Guess(value)
 
 
 def secrets_of_settings(settings: Any) -> Iterator[str]:
@@ -207,7 +218,10 @@ def secrets_of_options(options: Mapping[str, Any], *, sure: bool = False) -> Ite
             yield from secrets_of_settings(value)
         elif isinstance(value, str):
             named = bool(_NAME.search(name)) and name not in _FOLDERS
-            if named and "://" not in value:
+            if named and "://" not in value and _ADDRESS.search(name):
+                yield from secrets_in(value)
+                yield from _spelt_all(_BARE_LOGIN.findall(value))
+            elif named and "://" not in value:
                 is_sure = sure and _PASSWORD.search(name)
                 yield from _declared(value) if is_sure else map(Guess, _declared(value))
             elif named or "://" in value:
@@ -266,6 +280,11 @@ def _of_hook(url: str) -> Iterator[str]:
         has_digit = any(map(str.isdigit, part)) and not part.isdigit()
         if has_digit or len(part) >= _LONG_SEGMENT:
             yield from _spelt(part)
+
+
+def _spelt_all(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield from _spelt(text)
 
 
 def _spelt(text: str) -> Iterator[str]:

@@ -117,9 +117,14 @@ class Redactor:
             log.error("%s\n%s", self.text(message), safe)
 
     def is_in(self, encoded: bytes) -> bool:
-        """Whether JSON holds what could be a secret."""
+        """Whether JSON holds what could be a secret.
+
+        Texts with escapes and bytes are written otherwise there: they have to be looked at.
+        """
         if not self._knows_any:
             return False
+        if b"\\" in encoded or b'"$t":"bytes"' in encoded:
+            return True
         return self._matcher.holds(encoded.decode("utf-8", "surrogatepass"))
 
     def value(self, value: Any) -> Any:

@@ -37,8 +37,8 @@ class IncomingFiles:
             WireError: When the frame is not as it should be.
         """
         match frame:
-            case [str(kind), str(name), bool(last), bytes(chunk)]:
-                key = name[:_MAX_NAME]
+            case [str(kind), str(name), bool(last), bytes(chunk)] if len(name) <= _MAX_NAME:
+                key = name
             case _:
                 raise WireError("the sandbox sent a malformed file")
         content = self._open.setdefault(key, bytearray())

@@ -231,8 +231,8 @@ class WireSession(asyncio.BufferedProtocol):
             self._start_call(parse_call(frame), size)
         elif kind == "print":
             self._take_print(frame)
-        elif kind == "cancel" and len(frame) == 2:
-            task = self._calls.get(frame[1]) if isinstance(frame[1], int) else None
+        elif kind == "cancel" and len(frame) == 2 and isinstance(frame[1], int):
+            task = self._calls.get(frame[1])
             if task is not None:
                 task.cancel(GIVEN_UP)
         elif kind in ("file", "rows"):
@@ -296,14 +296,17 @@ class WireSession(asyncio.BufferedProtocol):
         if outcome is not None:
             self._break(outcome)
             return
-        task = start_task(self._loop, self._serve_call(self._host, request, size))
-        if not task.done():
+        task = start_task(self._loop, self._serve_call(self._host, request))
+        if task.done():
+            self._budget.call_ended(size)
+        else:
             self._calls[number] = task
+            task.add_done_callback(lambda task: self._call_over(number, task, size))
         if not self._paused and self._budget.busy(len(self._calls)) and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
 
-    async def _serve_call(self, host: ScriptHost, request: CallRequest, size: int) -> None:
+    async def _serve_call(self, host: ScriptHost, request: CallRequest) -> None:
         try:
             answer = await host.call(request)
         except Exception:
@@ -311,12 +314,22 @@ class WireSession(asyncio.BufferedProtocol):
             answer = Raised("ToolError", "the call failed inside delf; see the log")
         finally:
             self._calls.pop(request.call_id, None)
-            self._budget.call_ended(size)
-            if self._paused and not self._budget.busy(len(self._calls)):
-                self._resume()
         if self._spec is not None:
             data, _ = answer_frame(request.call_id, answer, self._spec.limits.frame_bytes)
             self._write(data)
+
+    def _call_over(self, number: int, task: asyncio.Task[None], size: int) -> None:
+        """A call ended, or was cancelled before its first step."""
+        if self._calls.get(number) is task:
+            del self._calls[number]
+        self._budget.call_ended(size)
+        if self._paused and not self._budget.busy(len(self._calls)):
+            self._resume()
+
+    def process_ended(self) -> None:
+        """The guest's process ended: what it sent last is read, however busy the session is."""
+        if self._paused:
+            self._resume()
 
     def _resume(self) -> None:
         self._paused = False

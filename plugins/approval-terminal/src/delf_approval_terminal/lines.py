@@ -144,8 +144,9 @@ def _ctrl_c_typed(descriptor: int) -> Generator[None]:
     try:
         yield
     finally:
-        with suppress(termios.error):  # the terminal was closed
-            termios.tcsetattr(descriptor, termios.TCSANOW, before)
+        if not _is_in_background(descriptor):  # else its shell has set the mode, and would stop us
+            with suppress(termios.error):  # the terminal was closed
+                termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
 def _is_in_background(descriptor: int) -> bool:

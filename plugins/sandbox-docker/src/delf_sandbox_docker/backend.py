@@ -20,6 +20,7 @@ from delf.sandbox.inputs import WORKSPACE, InputNames
 from delf.types import Isolation
 from delf_sandbox_docker.container import (
     SCRATCH,
+    WIRE,
     AttachedSession,
     Confinement,
     ContainerProcess,
@@ -305,7 +306,7 @@ class DockerBackend:
     def _ensure_image(self, recipe: Recipe) -> tuple[str, ...]:
         if not is_built(self.engine, recipe):
             build(self.engine, recipe)
-        return volumes(self.engine, recipe.tag)
+        return volumes(self.engine, recipe.tag, (SCRATCH, WIRE, WORKSPACE))
 
     # -- files --------------------------------------------------------------------------
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import posixpath
 import re
 import tarfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from delf.errors import ConfigurationError, SandboxUnavailableError
@@ -131,15 +132,26 @@ def is_built(engine: Engine, recipe: Recipe) -> bool:
     return True
 
 
-def volumes(engine: Engine, tag: str) -> tuple[str, ...]:
-    """The folders that an image wants to be volumes. Blocks.
+def volumes(engine: Engine, tag: str, mounted: Collection[str] = ()) -> tuple[str, ...]:
+    """The folders that an image wants to be volumes, and that nothing is mounted on. Blocks.
 
     Args:
         engine: Where it is.
         tag: Which image.
+        mounted: Where something is mounted in any case.
+
+    Raises:
+        ConfigurationError: When one of them would hide the guest's program.
     """
     about: Mapping[str, Any] = engine.client().inspect_image(tag)
-    return tuple(about.get("Config", {}).get("Volumes") or ())
+    wanted = [posixpath.normpath(name) for name in about.get("Config", {}).get("Volumes") or ()]
+    for name in wanted:
+        if name == "/" or PurePosixPath("/opt/delf").is_relative_to(name):
+            raise ConfigurationError(
+                f"the image {tag} makes {name} a volume, which hides the sandbox's program",
+                hint="sandbox_config base_image: choose one without that volume",
+            )
+    return tuple(name for name in wanted if name not in mounted)
 
 
 def build(engine: Engine, recipe: Recipe, *, fresh: bool = False) -> str:

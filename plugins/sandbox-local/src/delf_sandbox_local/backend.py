@@ -204,6 +204,7 @@ class LocalBackend:
         _, guest = await loop.create_connection(
             lambda: _Tracked(process, limits.frame_bytes, self._open), sock=wire
         )
+        process.when_ended(guest.process_ended)
         return guest
 
     def _refill(self, kind: Kind) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
 from delf.sandbox.folders import remove_folder, used_space
@@ -60,6 +61,10 @@ class LocalProcess:
         if not self._ended.done():
             self._ended.set_result(status)
         self._close_handle()
+
+    def when_ended(self, function: Callable[[], None]) -> None:
+        """Have a function called once it has ended."""
+        self._ended.add_done_callback(lambda _: function())
 
     def watch_scratch(self) -> None:
         """End it when its scratch folder, which is on the host's disk, holds too much."""

@@ -8,7 +8,13 @@ from collections.abc import Callable
 from time import perf_counter  # before scripts get another
 from typing import Any
 
-from delf.sandbox.guest.frames import FrameReader, encode
+from delf.sandbox.guest.frames import (
+    MAX_VALUES,
+    FrameReader,
+    FrameTooLargeError,
+    encode,
+    has_too_many_values,
+)
 from delf.sandbox.guest.spin import SPIN_SECONDS, Spin
 from delf.values import loads
 
@@ -48,7 +54,10 @@ class Channel:
 
     def send(self, frame: list[Any], at_once: bool = False) -> None:
         """Send a frame, or queue it for the next flush."""
-        self._pending.append(encode(frame, self.limit))
+        payload = encode(frame, self.limit)
+        if has_too_many_values(payload):
+            raise FrameTooLargeError(f"more than {MAX_VALUES:,} values")
+        self._pending.append(payload)
         if at_once:
             self.flush()
 

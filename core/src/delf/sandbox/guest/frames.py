@@ -31,8 +31,38 @@ _LENGTH = struct.Struct(">I")
 HEADER = _LENGTH.size
 
 
+MAX_VALUES = 5_000_000
+"""Values in one frame of a guest. Two bytes on the wire can become seventy in memory."""
+_WEIGHTS = {b",": 1, b":": 1, b"[": 2, b"{": 6}
+"""What each costs, in values: an empty list takes as much as two numbers, a dict as six."""
+_FEW_BYTES = 4 * 1024 * 1024
+_PIECE = 1024 * 1024
+
+
 class FrameTooLargeError(ValueError):
     """A frame is larger than the session allows."""
+
+
+def has_too_many_values(payload: bytes) -> bool:
+    """Whether a guest's frame holds more than the host takes into its memory."""
+    if len(payload) <= _FEW_BYTES or _cost(payload) <= MAX_VALUES:
+        return False
+    return _cost_of_values(payload) > MAX_VALUES
+
+
+def _cost(payload: bytes) -> int:
+    return sum(payload.count(sign) * weight for sign, weight in _WEIGHTS.items())
+
+
+def _cost_of_values(payload: bytes) -> int:
+    """The same without the signs that stand in texts, which takes longer."""
+    plain = payload.replace(b"\\\\", b"").replace(b'\\"', b"")
+    cost, in_text = 0, 0
+    for start in range(0, len(plain), _PIECE):
+        parts = plain[start : start + _PIECE].split(b'"')
+        cost += _cost(b"".join(parts[in_text::2]))
+        in_text ^= (len(parts) - 1) % 2
+    return cost
 
 
 def encode(frame: list[Any], limit: int) -> bytes:
