@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import json
 import logging
 import traceback
@@ -143,12 +144,15 @@ async def seen_of(host: TestHost, *tools: Any, **options: Any) -> tuple[list[Any
 
 
 def told_by(seen: list[Any]) -> list[str]:
-    """What was printed or called, in order."""
-    return [
-        event.text if isinstance(event, ev.Printed) else event.action
-        for event in seen
-        if isinstance(event, (ev.Printed, ev.CallStarted))
-    ]
+    """What was called, and between that what was printed, in however many pieces."""
+    shown = [event for event in seen if isinstance(event, (ev.Printed, ev.CallStarted))]
+    told: list[str] = []
+    for kind, events in itertools.groupby(shown, type):
+        if kind is ev.Printed:
+            told.append("".join(event.text for event in events))
+        else:
+            told += [event.action for event in events]
+    return told
 
 
 @tool(confirm=False)

@@ -31,6 +31,7 @@ class Budget:
         self._calls = 0
         self._call_bytes = 0
         self._held = 0
+        self._sizes: dict[int, int] = {}
         self.begin_script()
 
     def begin_script(self) -> None:
@@ -66,12 +67,14 @@ class Budget:
         if self._readings > _MAX_READINGS:
             raise WireError("the sandbox sent too many looks at the clock")
 
-    def call_began(self, size: int) -> LimitReached | None:
+    def call_began(self, number: int, size: int) -> LimitReached | None:
         """The script makes a call; why it cannot, if it cannot.
 
         Args:
+            number: The call's.
             size: Bytes of its frame.
         """
+        self._sizes[number] = size
         self._calls += 1
         self._call_bytes += size
         self._held += size
@@ -83,13 +86,13 @@ class Budget:
             return LimitReached(limit="calls", message=message)
         return None
 
-    def call_ended(self, size: int) -> None:
-        """A call has its answer.
+    def call_ended(self, number: int) -> None:
+        """A call has its answer, or will have none. Counts once.
 
         Args:
-            size: Bytes of its frame.
+            number: The call's.
         """
-        self._held -= size
+        self._held -= self._sizes.pop(number, 0)
 
     def busy(self, open_calls: int) -> bool:
         """Whether nothing more should be read before some calls have their answers.

@@ -232,9 +232,12 @@ class WireSession(asyncio.BufferedProtocol):
         elif kind == "print":
             self._take_print(frame)
         elif kind == "cancel" and len(frame) == 2 and isinstance(frame[1], int):
-            task = self._calls.get(frame[1])
+            number = frame[1]
+            task = self._calls.get(number)
             if task is not None:
                 task.cancel(GIVEN_UP)
+                # One that did not take its first step yet will never say itself that it is over.
+                task.add_done_callback(lambda _: self._call_over(number))
         elif kind in ("file", "rows"):
             self._take_chunk(frame)
         elif kind == "clock":
@@ -292,16 +295,13 @@ class WireSession(asyncio.BufferedProtocol):
             return
         if number in self._calls or len(self._calls) >= _MAX_OPEN_CALLS:
             raise WireError("the sandbox reused a call's number or has too many calls open")
-        outcome = self._budget.call_began(size)
+        outcome = self._budget.call_began(number, size)
         if outcome is not None:
             self._break(outcome)
             return
         task = start_task(self._loop, self._serve_call(self._host, request))
-        if task.done():
-            self._budget.call_ended(size)
-        else:
+        if not task.done():
             self._calls[number] = task
-            task.add_done_callback(lambda task: self._call_over(number, task, size))
         if not self._paused and self._budget.busy(len(self._calls)) and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
@@ -313,16 +313,14 @@ class WireSession(asyncio.BufferedProtocol):
             _log.exception("a tool call failed outside of its tool")
             answer = Raised("ToolError", "the call failed inside delf; see the log")
         finally:
-            self._calls.pop(request.call_id, None)
+            self._call_over(request.call_id)
         if self._spec is not None:
             data, _ = answer_frame(request.call_id, answer, self._spec.limits.frame_bytes)
             self._write(data)
 
-    def _call_over(self, number: int, task: asyncio.Task[None], size: int) -> None:
-        """A call ended, or was cancelled before its first step."""
-        if self._calls.get(number) is task:
-            del self._calls[number]
-        self._budget.call_ended(size)
+    def _call_over(self, number: int) -> None:
+        self._calls.pop(number, None)
+        self._budget.call_ended(number)
         if self._paused and not self._budget.busy(len(self._calls)):
             self._resume()
 
@@ -337,8 +335,10 @@ class WireSession(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _cancel_calls(self) -> None:
-        for task in [task for task in self._calls.values() if not task.cancelling()]:
-            task.cancel()
+        for number, task in [*self._calls.items()]:
+            if not task.cancelling():
+                task.cancel()
+            self._budget.call_ended(number)
         self._calls.clear()
 
     def _write(self, data: bytes) -> None:

@@ -239,12 +239,13 @@ class MontySession:
             raise _EXCEPTIONS["ToolError"]("the script is over; no call can be made any more")
         self._numbers += 1
         plain_args, plain_kwargs, size = self._checked(list(args), dict(kwargs))
-        over = self._budget.call_began(size)
+        number = self._numbers
+        over = self._budget.call_began(number, size)
         if over is not None:
             self._over(over.limit, over.message)
             raise _EXCEPTIONS["ToolError"](over.message)
         request = CallRequest(
-            call_id=self._numbers,
+            call_id=number,
             connection=connection,
             method=method,
             args=plain_args,
@@ -253,6 +254,7 @@ class MontySession:
         task = asyncio.ensure_future(host.call(request))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
+        task.add_done_callback(lambda _: self._budget.call_ended(number))
         return self._unpack(await task)
 
     def _checked(
