@@ -136,8 +136,11 @@ class TaskLog:
             self._flushing = asyncio.get_running_loop().create_task(self._flush())
 
     async def _flush(self) -> None:
-        async with self._lock:
-            await self._write_waiting()
+        while True:  # the lock is given up in between: other events need not wait for all prints
+            async with self._lock:
+                await self._write_waiting()
+            if not (self._readings or self._printed or self._waiting):
+                return
 
     async def _write_waiting(self) -> None:
         if self._readings:
