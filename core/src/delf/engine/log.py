@@ -16,9 +16,34 @@ from delf.protocols.journal import Journal
 _log = logging.getLogger(__name__)
 
 SAFE: Final = frozenset(
-    {"at", "call_id", "digest", "duration_ms", "effect", "seq", "status", "step"}
+    {
+        "at",
+        "attempt",
+        "call_id",
+        "cost_usd",
+        "decision",
+        "digest",
+        "duration_ms",
+        "effect",
+        "isolation",
+        "line",
+        "lost",
+        "note",
+        "purpose",
+        "readings",
+        "remember",
+        "seq",
+        "size",
+        "status",
+        "step",
+        "unsettled",
+        "usage",
+    }
 )
-"""Fields that are made here."""
+"""Fields that are made here: numbers and words of the events' own, and digests.
+
+A secret that one of them equals by chance is not told by it.
+"""
 
 Listener = Callable[[Event], None]
 """Sees an event after it was journalled. Must be quick and must not raise."""
