@@ -12,6 +12,7 @@ import pytest
 
 from delf import Agent, ReplayMismatch, tool
 from delf import events as ev
+from delf.engine.claims import Claims
 from delf.engine.journal import MemoryJournal
 from delf.errors import DelfError
 from delf.protocols.journal import Journal
@@ -124,3 +125,40 @@ async def test_a_task_that_an_agent_could_not_resume_is_free(make: Make, journal
         for agent in (one, other, one):
             response = await agent.aresume(task)
             assert isinstance(response.exception, ReplayMismatch)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_a_task_whose_resuming_was_cancelled_is_free(
+    journals: Open, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    """Also while it was being claimed; a claim of somebody else stays."""
+    journal: Any = journals()
+    task = await interrupted(journal)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    claim = journal.claim
+
+    async def slow(task_id: str) -> None:
+        try:
+            await claim(task_id)
+        finally:
+            begun.set()
+            await go_on.wait()
+
+    if refused:
+        await claim(task)
+    claims = Claims()
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "claim", slow)
+        work = asyncio.ensure_future(claims.take_up(journal, task))
+        await begun.wait()
+        for _ in range(2):
+            work.cancel()
+            await asyncio.sleep(0)
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+    if refused:
+        with pytest.raises(DelfError, match="by another agent"):
+            await claims.take_up(journal, task)
+        journal.release(task)
+    assert len(await claims.take_up(journal, task)) == 2

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from delf import Agent, Settled, tool
+from delf import Agent, Chat, Settled, tool
 from delf import events as ev
+from delf.chat.memory import MemoryConversations
 from delf.engine.journal import MemoryJournal
 from delf.errors import AgentStateError
 from delf.specs import JournalSpec
@@ -274,6 +275,39 @@ async def test_a_task_that_is_cancelled_again_while_it_ends_has_its_end(bench: B
     events = await bench.journal.read(task.task_id)
     assert [type(event) for event in events].count(ev.TaskFinished) == 1
     assert isinstance(events[-1], ev.TaskFinished)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_task_that_is_cancelled_while_it_ends_has_the_end_that_it_had(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """Who waits for it is told that it was cancelled, once its end is in the journal."""
+    keeping, go_on = asyncio.Event(), asyncio.Event()
+    append = MemoryConversations.append
+
+    async def slow(*given: Any) -> Any:
+        keeping.set()
+        await go_on.wait()
+        return await append(*given)
+
+    monkeypatch.setattr(MemoryConversations, "append", slow)
+    bench.model.writes("print('done')")
+    chat = Chat()
+    async with bench.agent(chat=chat) as agent:
+        work = asyncio.ensure_future(agent.arun("Look."))
+        await keeping.wait()
+        for _ in range(times):
+            work.cancel()
+            await asyncio.sleep(0)
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        (task,) = await bench.journal.find()
+        events = await bench.journal.read(task.task_id)
+    ends = [event for event in events if isinstance(event, ev.TaskFinished)]
+    assert [(end.status, end.text, end.error) for end in ends] == [(True, "done", None)]
+    assert events[-1] is ends[0]
+    assert [message.content for message in chat] == ["Look.", "done"]
 
 
 async def test_a_request_that_waits_while_its_sandbox_dies_waits_again(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+import typing
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from delf import events as ev
 from delf.engine.journal import MemoryJournal
-from delf.engine.log import TaskLog
+from delf.engine.log import SAFE, TaskLog
 from delf.engine.observers import ObserverFeed
 from delf.engine.redaction import Redactor
 from delf.engine.views.snapshot import snapshot
@@ -84,6 +85,36 @@ async def test_prints_keep_their_place_and_are_gathered():
     assert [e.seq for e in log.events] == [1, 2, 3]
 
 
+async def test_what_is_printed_while_the_journal_writes_is_seen_without_another_event():
+    journal, begun, go_on, seen = Journal(), asyncio.Event(), asyncio.Event(), asyncio.Queue()
+    append = journal.append
+
+    async def slow(event):
+        begun.set()
+        await go_on.wait()
+        await append(event)
+
+    journal.append = slow
+    log = TaskLog("t", journal, [seen.put_nowait])
+    log.say("one ")
+    await begun.wait()
+    log.say("two ")
+    log.clock_read([7])
+    go_on.set()
+    async with asyncio.timeout(10):
+        shown = [await seen.get() for _ in range(3)]
+    assert [getattr(e, "text", None) or e.readings for e in shown] == ["one ", (7,), "two "]
+
+
+async def test_a_script_that_prints_on_and_on_does_not_keep_other_events_back():
+    log = TaskLog("t", Journal(), [lambda event: log.say("more")])
+    log.say("more")
+    async with asyncio.timeout(10):
+        await log.record(ev.Warned, message="x")
+        await log.record(ev.TaskFinished, status=True, text="", duration_ms=1.0)
+    assert any(isinstance(event, ev.Warned) for event in log.events)
+
+
 async def test_an_event_is_kept_although_its_recorder_was_cancelled():
     """Else a call would have a beginning and no end: what happened is told in any case."""
     journal, go_on = Journal(), asyncio.Event()
@@ -107,6 +138,38 @@ async def test_an_event_is_kept_although_its_recorder_was_cancelled():
     await log.record(ev.Warned, message="3")
     assert [e.message for e in journal.kept] == ["1", "2", "3"]
     assert [e.seq for e in log.events] == [1, 2, 3]
+
+
+def is_closed(kind):
+    """Whether values of a type are numbers, truths or words of a closed set."""
+    if kind in (int, float, bool, type(None), Usage):
+        return True
+    if typing.get_origin(kind) is typing.Literal:
+        return True
+    parts = [part for part in typing.get_args(kind) if part is not ...]
+    return kind is not dict and bool(parts) and all(map(is_closed, parts))
+
+
+def test_fields_that_cannot_hold_a_secret_are_left_as_they_are_and_no_others():
+    closed, open_ = {"digest"}, set()
+    for cls in typing.get_args(ev.Event):
+        for name, kind in typing.get_type_hints(cls).items():
+            (closed if is_closed(kind) else open_).add(name)
+    assert closed - SAFE == set()
+    assert SAFE & open_ == {"digest"}
+
+
+async def test_a_secret_that_equals_a_count_does_not_change_an_event():
+    log = TaskLog("t", Journal(), [], Redactor(["204800", "process"]))
+    usage = Usage(input_tokens=204800, output_tokens=1)
+    common = {"model": "m", "purpose": "generate", "duration_ms": 1.0}
+    await log.record(ev.ModelReplied, text="is 204800", usage=usage, cost_usd=0.5, **common)
+    await log.record(ev.FileWritten, label="a", path="/a", size=204800)
+    await log.record(ev.SandboxOpened, backend="b", isolation="process")
+    replied, written, opened = log.events
+    assert (replied.usage, replied.text) == (usage, "is [redacted]")
+    assert (written.size, opened.isolation) == (204800, "process")
+    assert [ev.decode(ev.encode(event)) for event in log.events] == log.events
 
 
 async def test_nothing_is_kept_after_the_end_of_a_task():

@@ -1,7 +1,10 @@
 """Plain functions run in threads, from one line."""
 
 import asyncio
+import functools
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -68,6 +71,24 @@ async def test_a_function_that_was_given_up_before_it_began_is_never_called(thre
     assert await asyncio.gather(*busy) == [True, True]
     assert await threads.run(lambda: 1) == 1
     assert not called
+
+
+async def test_a_function_that_was_given_up_is_let_go_while_all_threads_are_busy(threads):
+    """With what it was to be called with: a hanging tool would hold all that came after it."""
+    held = threading.Event()
+    busy = [asyncio.create_task(threads.run(lambda: held.wait(10))) for _ in range(2)]
+    await asyncio.sleep(0)
+    function = functools.partial(len, "given")
+    left = weakref.ref(function)
+    late = asyncio.create_task(threads.run(function))
+    await asyncio.sleep(0)
+    late.cancel()
+    await asyncio.wait({late})
+    del function, late
+    gc.collect()
+    assert left() is None
+    held.set()
+    assert await asyncio.gather(*busy) == [True, True]
 
 
 async def test_nothing_begins_after_the_end(threads):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Sequence
 
 from delf.errors import DelfError
@@ -48,20 +50,41 @@ class Claims:
         if task_id in self._in_hand:
             raise DelfError(f"task {task_id} is being worked on by this agent", hint="wait for it")
         self._in_hand.add(task_id)
-        claimed = taken = False
+        claiming: asyncio.Future[None] | None = None
+        taken = False
         try:
             events = await journal.read(task_id)
             if is_over(events):
                 return events
             if isinstance(journal, SupportsClaims):
-                await journal.claim(task_id)
-                claimed = True
+                claiming = asyncio.ensure_future(_claim(journal, task_id))
+                await _to_its_end(claiming)
                 events = await journal.read(task_id)
             taken = not is_over(events)
             return events
         finally:
             if not taken:
-                self.leave(journal, task_id, over=not claimed)
+                self.leave(journal, task_id, over=not _has_succeeded(claiming))
+
+
+async def _claim(journal: SupportsClaims, task_id: str) -> None:
+    await journal.claim(task_id)
+
+
+async def _to_its_end(claiming: asyncio.Future[None]) -> None:
+    """Wait for a claim, whoever cancels that: a claim that nobody knows of would stay."""
+    try:
+        await asyncio.wait({claiming})
+    except asyncio.CancelledError:
+        while not claiming.done():
+            with contextlib.suppress(asyncio.CancelledError):  # once more: it is known soon
+                await asyncio.wait({claiming})
+        raise
+    claiming.result()
+
+
+def _has_succeeded(claiming: asyncio.Future[None] | None) -> bool:
+    return claiming is not None and not claiming.cancelled() and claiming.exception() is None
 
 
 def is_over(events: Sequence[Event]) -> bool:

@@ -11,7 +11,9 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from delf.engine.context import load_context
 from delf.engine.conversation import keep_turn
@@ -56,6 +58,10 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
         strategy: How it becomes tool calls.
         timeout: Seconds.
         origin: The agent's id.
+
+    Raises:
+        asyncio.CancelledError: When it was cancelled, once its end is in the journal: that it
+            was cancelled, or the outcome that it had when it was ending already.
     """
     started = time.perf_counter()
     if run.replay:
@@ -78,18 +84,28 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
         await asyncio.wait({work}, timeout=timeout)
         text, error = await _settle(run, work, timeout)
     except asyncio.CancelledError:
-        ending = asyncio.ensure_future(_cancel(run, work, started))
-        while not ending.done():
-            with contextlib.suppress(asyncio.CancelledError):  # once more: it ends soon anyway
-                await asyncio.wait({ending})
-        ending.result()
+        await _to_its_end(_cancel(run, work, started))
         raise
-    return await _finish(run, text, error, started)
+    return await _to_its_end(_finish(run, text, error, started))
 
 
-async def _cancel(run: TaskRun, work: asyncio.Future[str], started: float) -> None:
+async def _to_its_end(ending: Coroutine[Any, Any, TaskResult]) -> TaskResult:
+    """Let a task end, whoever cancels it meanwhile; the cancellation is raised afterwards."""
+    end = asyncio.ensure_future(ending)
+    try:
+        await asyncio.wait({end})
+    except asyncio.CancelledError:
+        while not end.done():
+            with contextlib.suppress(asyncio.CancelledError):  # once more: it ends soon anyway
+                await asyncio.wait({end})
+        end.result()
+        raise
+    return end.result()
+
+
+async def _cancel(run: TaskRun, work: asyncio.Future[str], started: float) -> TaskResult:
     await _abandon(run, work)
-    await _finish(run, "", DelfError("the task was cancelled"), started)
+    return await _finish(run, "", DelfError("the task was cancelled"), started)
 
 
 def _look_at(work: asyncio.Future[str]) -> None:

@@ -9,6 +9,7 @@ journal is done as ever.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -26,6 +27,124 @@ _REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter"})
 
 _OF_SCRIPTS: Final = (ev.FileWritten, "refused")
 
+_ANSWERED: Final = -1
+"""The turn of what comes after all recorded answers."""
+
+_USED_UP: Final = -2
+"""The turn of what comes after all recorded answers and calls."""
+
+
+class _Course:
+    """A script that runs once more: which of its calls are to come, and whose turn it is.
+
+    Only those are woken that can go on: many calls may wait together.
+
+    Args:
+        script: What the journal tells of it; its ``ends`` are used up.
+        patience: Seconds without any recorded step after which it is a mismatch.
+    """
+
+    def __init__(self, script: PastScript, patience: float) -> None:
+        self.script = script
+        self._patience = patience
+        self._by_digest: defaultdict[str, deque[PastCall]] = defaultdict(deque)
+        for call in script.calls:
+            self._by_digest[call.digest].append(call)
+        self._expected = {call.call_id: call for call in script.expected}
+        self._waiting: dict[asyncio.Future[bool], None] = {}
+        self._turns: defaultdict[int, list[asyncio.Future[bool]]] = defaultdict(list)
+        self._moved_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def expected(self) -> Sequence[PastCall]:
+        """The calls that have not come again."""
+        return tuple(self._expected.values())
+
+    def take(self, digest: str) -> PastCall | None:
+        """The first of the recorded calls with a digest that have not come again."""
+        if not self._by_digest.get(digest):
+            return None
+        past = self._by_digest[digest].popleft()
+        self._expected.pop(past.call_id, None)
+        self._move()
+        return past
+
+    async def turn(self, past: PastCall | None, *, alone: bool) -> None:
+        """Wait until it is a call's turn, and let the next one have its turn then.
+
+        Args:
+            past: The call; None when it is a new one.
+            alone: Whether nothing else can happen meanwhile.
+
+        Raises:
+            ReplayMismatch: When its turn does not come.
+        """
+        if not self._is_turn(past) and (alone or not await self._wait(past)):
+            raise self._stuck(past)
+        if past is not None and past.finished is not None:
+            self.script.ends.popleft()
+            self._move()
+
+    def _is_turn(self, past: PastCall | None) -> bool:
+        if past is not None and past.finished is not None:
+            return self.script.ends[0] == past.call_id
+        return not self.script.ends and (past is not None or not self._expected)
+
+    async def _wait(self, past: PastCall | None) -> bool:
+        """Whether its turn came."""
+        loop = asyncio.get_running_loop()
+        turn = _USED_UP if past is None else _ANSWERED if past.finished is None else past.call_id
+        waiter: asyncio.Future[bool] = loop.create_future()
+        self._waiting[waiter] = None
+        self._turns[turn].append(waiter)
+        self._moved_at = loop.time()
+        if self._timer is None:
+            self._timer = loop.call_later(self._patience, self._look)
+        try:
+            return await waiter
+        finally:
+            del self._waiting[waiter]
+            if not self._waiting:
+                self._look_no_more()
+
+    def _move(self) -> None:
+        """A recorded step was made."""
+        self._moved_at = asyncio.get_running_loop().time()
+        if self.script.ends:
+            self._wake(self.script.ends[0])
+            return
+        self._wake(_ANSWERED)
+        if not self._expected:
+            self._wake(_USED_UP)
+
+    def _wake(self, turn: int) -> None:
+        for waiter in self._turns.pop(turn, ()):
+            if not waiter.done():
+                waiter.set_result(True)
+
+    def _look_no_more(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        """Tell those who wait that nothing has happened for long, if that is so."""
+        loop = asyncio.get_running_loop()
+        lapse = self._moved_at + self._patience
+        if loop.time() < lapse:
+            self._timer = loop.call_at(lapse, self._look)
+            return
+        self._timer = None
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(False)
+
+    def _stuck(self, past: PastCall | None) -> ReplayMismatch:
+        expected = ", ".join(_named(call) for call in self.expected[:3]) or "an earlier answer"
+        made = "a call that is not recorded" if past is None else _named(past)
+        return _mismatch(f"the script makes {made} where the journal has {expected}")
+
 
 class Replay:
     """A task's journal, used up as the task is lived once more; empty for a new task.
@@ -40,8 +159,7 @@ class Replay:
         self._stopped: asyncio.Future[ReplayMismatch | LimitReached] | None = None
         self._patience = patience
         self._past = Past(self.events)
-        self._script: PastScript | None = None
-        self._moved = asyncio.Event()
+        self._course: _Course | None = None
 
     def __bool__(self) -> bool:
         """Whether the task is a resumed one."""
@@ -54,7 +172,7 @@ class Replay:
             events: The task's events so far.
         """
         before, self._past = self._past, Past(events)
-        self._script = None
+        self._course = None
         self._past.replies = before.replies
         for key in {*self._past.known, *before.known}:
             if key[0] not in _OF_SCRIPTS:
@@ -93,18 +211,20 @@ class Replay:
 
     def unknown_part(self, text: str) -> str:
         """What of a printed text goes beyond all that the journal has of the script's prints."""
-        script = self._script
-        known = min(script.printed, len(text)) if script is not None else 0
-        if script is not None:
-            script.printed -= known
+        if self._course is None:
+            return text
+        script = self._course.script
+        known = min(script.printed, len(text))
+        script.printed -= known
         return text[known:]
 
     # -- scripts --------------------------------------------------------------------------
 
     def begin_script(self, attempt: int) -> PastScript | None:
         """A script is about to run; what the journal tells of it."""
-        self._script = self._past.scripts.get(attempt)
-        return self._script
+        script = self._past.scripts.get(attempt)
+        self._course = None if script is None else _Course(script, self._patience)
+        return script
 
     def end_script(self, status: ev.ScriptStatus, message: str) -> None:
         """A script ended.
@@ -112,13 +232,14 @@ class Replay:
         Raises:
             ReplayMismatch: When the journal tells otherwise.
         """
-        script, self._script = self._script, None
-        if script is None or status == "crashed":
+        course, self._course = self._course, None
+        if course is None or status == "crashed":
             return
+        script = course.script
         if status == "limit" and script.finished is not None and script.finished.status == "limit":
             return  # how far it comes until then depends on the machine
-        if script.expected:
-            raise _mismatch(f"the script ended without the recorded {_named(script.expected[0])}")
+        if course.expected:
+            raise _mismatch(f"the script ended without the recorded {_named(course.expected[0])}")
         if script.finished is not None and script.finished.status != status:
             raise _mismatch(
                 f"a script that ended as {script.finished.status!r} ended as {status!r} this "
@@ -135,7 +256,7 @@ class Replay:
     @property
     def active(self) -> bool:
         """Whether the script that runs is in the journal."""
-        return self._script is not None
+        return self._course is not None
 
     async def call(self, digest: str, *, alone: bool = False) -> PastCall | None:
         """The recorded call behind a call of the script, when it is its turn.
@@ -155,33 +276,23 @@ class Replay:
         Raises:
             ReplayMismatch: When the script does something else than what is recorded.
         """
-        script = self._script
-        if script is None:
+        course = self._course
+        if course is None:
             return None
-        past = next((call for call in script.calls if call.digest == digest), None)
-        if past is None:
-            await self._until(lambda: not script.ends and not script.expected, None, alone)
-            if script.finished is not None:
-                await self._end(script.finished)
-            return None
-        script.calls.remove(past)
-        self._move()
-        if past.was_given_up:
-            if alone and script.finished is not None:
-                await self._end(script.finished)
+        past, finished = course.take(digest), course.script.finished
+        if past is not None and past.was_given_up:
+            if alone and finished is not None:
+                await self._end(finished)
             await asyncio.get_running_loop().create_future()  # until the script gives it up again
-        elif past.finished is None:
-            await self._until(lambda: not script.ends, past, alone)
-        else:
-            await self._until(lambda: script.ends[0] == past.call_id, past, alone)
-            script.ends.popleft()
-            self._move()
+        await course.turn(past, alone=alone)
+        if past is None and finished is not None:
+            await self._end(finished)
         return past
 
     @property
     def loses_sandbox(self) -> bool:
         """Whether the sandbox went with the script that runs."""
-        finished = None if self._script is None else self._script.finished
+        finished = None if self._course is None else self._course.script.finished
         return finished is not None and finished.lost
 
     async def _end(self, finished: ev.ScriptFinished) -> None:
@@ -192,27 +303,6 @@ class Replay:
         limit = finished.limit or "recorded"
         self._stop(LimitReached(limit=limit, message=message, line=finished.line))
         await asyncio.get_running_loop().create_future()  # until its sandbox is gone
-
-    def _move(self) -> None:
-        self._moved.set()
-        self._moved = asyncio.Event()
-
-    async def _until(self, ready: Callable[[], bool], past: PastCall | None, alone: bool) -> None:
-        while not ready():
-            if alone:
-                raise self._stuck(past)
-            moved = self._moved
-            try:
-                async with asyncio.timeout(self._patience):
-                    await moved.wait()
-            except TimeoutError:
-                raise self._stuck(past) from None
-
-    def _stuck(self, past: PastCall | None) -> ReplayMismatch:
-        calls = [] if self._script is None else self._script.expected
-        expected = ", ".join(_named(call) for call in calls[:3]) or "an earlier answer"
-        made = "a call that is not recorded" if past is None else _named(past)
-        return _mismatch(f"the script makes {made} where the journal has {expected}")
 
     def fail(self, error: ReplayMismatch) -> None:
         """End the task: its script is not the recorded one."""

@@ -18,11 +18,10 @@ _End = tuple[Any, BaseException | None]
 
 @dataclass(slots=True)
 class _Job:
-    function: Callable[[], Any]
+    function: Callable[[], Any] | None
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[_End]
     begun: bool = False
-    withdrawn: bool = False
     end: _End | None = None
 
 
@@ -74,10 +73,11 @@ class ToolThreads:
         return result
 
     def _withdraw(self, job: _Job) -> bool:
-        """Whether a function has not begun, so that it never will."""
+        """Whether a function has not begun, so that it never will; nor does it stay in the line."""
         with self._lock:
-            job.withdrawn = not job.begun
-            return job.withdrawn
+            if not job.begun:
+                job.function = None
+            return not job.begun
 
     def close(self) -> None:
         """Let no function begin any more; those that run are not waited for."""
@@ -92,17 +92,17 @@ class ToolThreads:
                     self._working -= 1
                     return
                 job = self._line.popleft()
-                if job.withdrawn:
+                if job.function is None:  # it was withdrawn
                     continue
-                job.begun = True
+                job.begun, function = True, job.function
             result, error = None, None
             try:
-                result = job.function()
+                result = function()
             except BaseException as failure:
                 error = failure
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
                 job.loop.call_soon_threadsafe(_hand_over, job, (result, error))
-            del job, result, error
+            del job, function, result, error
 
 
 async def _end_of(job: _Job) -> _End:
