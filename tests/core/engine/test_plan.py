@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from delf import Agent, Connection, action, tool
-from delf.engine.approvals import call_digest
+from delf.engine.decisions import call_digest
 from delf.engine.journal import MemoryJournal
 from delf.errors import ApprovalRejectedError, DelfError
 from delf.events import (

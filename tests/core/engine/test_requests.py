@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from delf.engine.approvals import NOBODY, Approvals, NamedChannel, call_digest
+from delf.engine.approvals import NOBODY, Approvals, NamedChannel
+from delf.engine.decisions import call_digest
 from delf.engine.journal import MemoryJournal
 from delf.engine.log import TaskLog
 from delf.engine.order import TaskOrder

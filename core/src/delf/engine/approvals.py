@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -11,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from delf.engine.decisions import recorded, remembered_calls, with_secrets
+from delf.engine.decisions import call_digest, recorded, remembered_calls, with_secrets
 from delf.engine.inbox import Inbox
 from delf.engine.log import TaskLog
 from delf.engine.order import TaskOrder
@@ -33,7 +32,6 @@ from delf.protocols.approval import (
 )
 from delf.protocols.sandbox import GIVEN_UP
 from delf.types import ApprovalMode, Effect
-from delf.values import dumps
 
 _log = logging.getLogger(__name__)
 
@@ -62,12 +60,6 @@ class NamedChannel:
     name: str
     channel: ApprovalChannel
     needs_presence: bool = True
-
-
-def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
-    """SHA-256 over an action's name and its arguments, the identity of a call."""
-    content = dumps([name, dict(sorted(arguments.items()))])
-    return hashlib.sha256(content).hexdigest()
 
 
 class Approvals:

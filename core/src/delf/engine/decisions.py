@@ -1,9 +1,15 @@
-"""Decisions of people as the journal tells of them, and as they are carried out."""
+"""What people decide about: its identity, and decisions as the journal tells of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import datetime as dt
+import decimal
+import hashlib
+import pathlib
+import secrets
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, cast
 
 from delf.engine.redaction import put_back
 from delf.events import ApprovalDecided, ApprovalRequested, Event
@@ -15,6 +21,51 @@ from delf.protocols.approval import (
     Rejected,
     Settled,
 )
+from delf.values import UnsupportedValueError, dumps
+
+_SIMPLE: Final = frozenset(
+    {str, int, float, bool, type(None), complex, bytes, decimal.Decimal, uuid.UUID}
+    | {dt.datetime, dt.date, dt.time, dt.timedelta, type(pathlib.Path())}
+)
+_COLLECTIONS: Final = frozenset({list, tuple, set, frozenset})
+
+
+def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
+    """SHA-256 over an action's name and its arguments, the identity of a call."""
+    content = dumps([name, dict(sorted(arguments.items()))])
+    return hashlib.sha256(content).hexdigest()
+
+
+def identity(name: str, arguments: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """What tells a call from every other one that a person would have to be asked about.
+
+    An object may show less than it holds, as a secret does, a pattern, or a model with fields
+    that it keeps to itself: a call with such arguments is known by what they were made from.
+
+    Args:
+        name: The action.
+        arguments: Its validated arguments.
+        given: The same as the script gave them.
+    """
+    try:
+        if _is_plain(arguments):
+            return call_digest(name, arguments)
+        if _is_plain(given):
+            return call_digest(f"{name} as given", given)
+    except (RecursionError, UnsupportedValueError):
+        pass
+    return secrets.token_hex(32)  # like no other call
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is written down with all that is in it."""
+    kind = cast("type[Any]", type(value))
+    if kind in _SIMPLE:
+        return True
+    if kind is dict:
+        named = cast("dict[Any, Any]", value)
+        return all(_is_plain(key) and _is_plain(item) for key, item in named.items())
+    return kind in _COLLECTIONS and all(map(_is_plain, cast("Iterable[Any]", value)))
 
 
 def remembered_calls(past: Sequence[Event]) -> set[str]:
