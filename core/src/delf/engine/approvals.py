@@ -10,7 +10,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from delf.engine.decisions import call_digest, recorded, remembered_calls, with_secrets
+from delf.engine.decisions import (
+    Question,
+    call_digest,
+    memory_key,
+    question_about,
+    recorded,
+    remembered_calls,
+    with_secrets,
+)
 from delf.engine.inbox import Inbox
 from delf.engine.log import TaskLog
 from delf.engine.order import TaskOrder
@@ -42,8 +50,6 @@ NOBODY: Final = (
 )
 SCRIPT: Final = "script"
 """The action of a request for a whole script."""
-Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
-"""A request and its decision, as far as a journal has them."""
 _EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "irreversible")
 
 
@@ -133,7 +139,8 @@ class TaskApprovals:
             code: The script.
             attempt: Its number.
             actions: Those that it names of the actions that need approval.
-            past: The request and the decision in the journal of a resumed task.
+            past: The request and the decision in the journal of a resumed task; they count
+                only for the same script with the same actions.
 
         Returns:
             Why it must not run; None when it may.
@@ -152,7 +159,7 @@ class TaskApprovals:
             code=safe(code),
             actions=tuple(bound.name for bound in actions),
         )
-        match await self._settle(request, 0, past):
+        match await self._settle(request, 0, question_about(request, past)):
             case Approved():
                 self._plans[attempt] = frozenset(request.actions)
                 return None
@@ -232,10 +239,10 @@ class TaskApprovals:
             arguments: The call's arguments with the secrets that the request does not show.
             lapsed: Whether its sandbox died while it waited.
         """
-        digest, (asked, decided) = request.digest, past
+        key, (asked, decided) = memory_key(request), past
         if decided is not None:
             return with_secrets(recorded(decided), request, arguments)
-        remembered = digest in self._remembered or digest in self._shared.session
+        remembered = key in self._remembered or key in self._shared.session
         if remembered and not request.unsettled:
             return Approved(reason="remembered")
         async with self._watched_inbox(request):
@@ -262,7 +269,7 @@ class TaskApprovals:
         await self._record(request, Answer(decision, answer.by, answer.note))
         if isinstance(decision, Approved) and decision.remember != "no":
             everywhere = decision.remember == "session"
-            (self._shared.session if everywhere else self._remembered).add(digest)
+            (self._shared.session if everywhere else self._remembered).add(key)
         return decision
 
     @asynccontextmanager

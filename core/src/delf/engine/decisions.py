@@ -23,6 +23,8 @@ from delf.protocols.approval import (
 )
 from delf.values import UnsupportedValueError, dumps
 
+Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
+"""A request and its decision, as far as a journal has them."""
 _SIMPLE: Final = frozenset(
     {str, int, float, bool, type(None), complex, bytes, decimal.Decimal, uuid.UUID}
     | {dt.datetime, dt.date, dt.time, dt.timedelta, type(pathlib.Path())}
@@ -68,18 +70,40 @@ def _is_plain(value: Any) -> bool:
     return kind in _COLLECTIONS and all(map(_is_plain, cast("Iterable[Any]", value)))
 
 
+def memory_key(request: ApprovalRequest | ApprovalRequested) -> str:
+    """What an approval is remembered by; for a script, also the actions that pass with it."""
+    if request.code is None:
+        return request.digest
+    return call_digest(request.digest, {"actions": sorted({*request.actions})})
+
+
+def question_about(request: ApprovalRequest, past: Question) -> Question:
+    """What a journal tells of a script's request, unless it was another script or another plan.
+
+    Args:
+        request: The request as it would be made now.
+        past: The request and the decision that are recorded for the same attempt.
+    """
+    asked, decided = past
+    if asked is None or memory_key(asked) != memory_key(request):
+        return None, None
+    if decided is not None and decided.request_id != asked.request_id:
+        return asked, None
+    return asked, decided
+
+
 def remembered_calls(past: Sequence[Event]) -> set[str]:
     """The calls that need no approval any more, as the journal of a resumed task tells.
 
     What was to be remembered for the session counts for the task, too: its session has ended.
     """
-    digests = {e.request_id: e.digest for e in past if isinstance(e, ApprovalRequested)}
+    keys = {e.request_id: memory_key(e) for e in past if isinstance(e, ApprovalRequested)}
     return {
-        digests[event.request_id]
+        keys[event.request_id]
         for event in past
         if isinstance(event, ApprovalDecided)
         and event.remember != "no"
-        and event.request_id in digests
+        and event.request_id in keys
     }
 
 
