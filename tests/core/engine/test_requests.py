@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from delf.engine.approvals import NOBODY, Approvals, NamedChannel
+from delf.engine.callback import CallbackChannel
 from delf.engine.decisions import call_digest
 from delf.engine.journal import MemoryJournal
 from delf.engine.log import TaskLog
@@ -67,6 +68,43 @@ async def test_or_it_waits_for_an_answer(tools):
     assert await work == Approved()
     (decided,) = bench.events(ApprovalDecided)
     assert (decided.request_id, decided.by, decided.note) == (name, "cli", 7)
+
+
+async def await_what_is_cancelled(request):
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+class Broken:
+    decide = staticmethod(await_what_is_cancelled)
+
+
+class Yes:
+    async def decide(self, request):
+        return Approved()
+
+
+async def test_a_channel_that_cancels_itself_is_passed_over(tools, caplog):
+    bench = Bench(tools, [NamedChannel("broken", Broken()), NamedChannel("yes", Yes())])
+    assert await bench.decide(1) == Approved()
+    assert "the approval channel 'broken' failed" in caplog.text
+    (decided,) = bench.events(ApprovalDecided)
+    assert decided.by == "yes"
+
+
+@pytest.mark.parametrize("callback", [await_what_is_cancelled, lambda r: cancel_own_task()])
+async def test_with_nobody_behind_it_that_is_a_no(tools, callback, caplog):
+    bench = Bench(tools, [NamedChannel("on_confirm", CallbackChannel(callback))])
+    assert await asyncio.wait_for(bench.decide(1), 5) == Rejected(reason=NOBODY)
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.decision, decided.by) == ("rejected", "nobody")
+    assert "approval channel" in caplog.text
+
+
+async def cancel_own_task():
+    asyncio.current_task().cancel()
+    await asyncio.Event().wait()
 
 
 async def test_a_channel_that_still_asks_is_told_to_stop(tools):

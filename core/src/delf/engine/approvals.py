@@ -326,7 +326,9 @@ class TaskApprovals:
                 await asyncio.wait({asking, answer}, return_when=asyncio.FIRST_COMPLETED)
                 if answer.done():
                     return answer.result()
-                said = asking.result()
+                if asking.cancelled():
+                    _log.error("an approval channel cancelled the task that asked it")
+                said = None if asking.cancelled() else asking.result()
                 if said is not None:
                     return said
                 if self._order.attended and not self._shared.wait:
@@ -379,6 +381,9 @@ async def _ask_channel(
     """A channel's answer; one that fails is passed over, which can only end in a no."""
     try:
         return await named.channel.decide(request)
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise  # it does not wait any more; a channel can raise the same by itself
         redactor.log_failure(_log, f"the approval channel {named.name!r} failed", error)
         return None
