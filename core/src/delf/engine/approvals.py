@@ -13,16 +13,19 @@ from typing import Any, Final
 from delf.engine.decisions import (
     Question,
     call_digest,
+    fields_of,
+    given_up,
     memory_key,
     question_about,
     recorded,
     remembered_calls,
+    said_by_mode,
     with_secrets,
 )
 from delf.engine.inbox import Inbox
 from delf.engine.log import TaskLog
 from delf.engine.order import TaskOrder
-from delf.engine.past import CUT_OFF, PastCall
+from delf.engine.past import PastCall
 from delf.engine.pending import SCRIPT_HINT, Answer, PendingRequests
 from delf.engine.redaction import Redactor
 from delf.engine.slots import Slot
@@ -38,7 +41,6 @@ from delf.protocols.approval import (
     Rejected,
     Settled,
 )
-from delf.protocols.sandbox import GIVEN_UP
 from delf.types import ApprovalMode, Effect
 
 _log = logging.getLogger(__name__)
@@ -253,24 +255,14 @@ class TaskApprovals:
                     await self._announce(request, call_id)
                 else:
                     self._log.show(asked)
-                answer = await self._ask(request)
             except asyncio.CancelledError as error:
-                await self._log.record(
-                    ApprovalDecided,
-                    request_id=request.request_id,
-                    decision="expired",
-                    by="script" if GIVEN_UP in error.args else CUT_OFF,
-                    reason="the call was given up before anybody answered",
-                )
+                await self._take(request, given_up(error))
                 raise
-        decision = with_secrets(answer.decision, request, arguments)
-        if request.code is not None and isinstance(decision, (Edited, Settled)):
-            decision = Rejected(reason=f"a script cannot be edited; {SCRIPT_HINT}")
-        await self._record(request, Answer(decision, answer.by, answer.note))
-        if isinstance(decision, Approved) and decision.remember != "no":
-            everywhere = decision.remember == "session"
-            (self._shared.session if everywhere else self._remembered).add(key)
-        return decision
+            said = said_by_mode(self._shared.mode, request)
+            if said is not None:
+                return await self._take(request, said, arguments)
+            async with self._slot.given_up():
+                return await self._ask(request, arguments)
 
     @asynccontextmanager
     async def _watched_inbox(self, request: ApprovalRequest) -> AsyncGenerator[None]:
@@ -298,29 +290,39 @@ class TaskApprovals:
             unsettled=request.unsettled,
         )
 
-    async def _ask(self, request: ApprovalRequest) -> Answer:
-        if self._shared.mode == "approve_all" and not request.unsettled:
-            return Answer(Approved(), "mode approve_all")
-        if self._shared.mode == "strict":
-            return Answer(
-                Rejected(reason="every action that needs approval is denied"), "mode strict"
-            )
-        answer = self._shared.pending.open(request)
+    async def _ask(self, request: ApprovalRequest, arguments: Mapping[str, Any] | None) -> Decision:
+        """What is said. Once accepted it counts, also for a call that is cancelled meanwhile."""
+        pending = self._shared.pending
+        answer = pending.open(request)
+        asking = asyncio.ensure_future(self._ask_channels(request))
+        cancelled: asyncio.CancelledError | None = None
         how = "cancelled"
         try:
-            async with self._slot.given_up():
-                settled = await self._first_answer(request, answer)
-                if not self._shared.pending.withdraw(request.request_id):
-                    settled = await answer  # whoever gave it was told that it counts
-            how = type(settled.decision).__name__.lower()
+            try:
+                said = await self._first_answer(asking, answer)
+            except asyncio.CancelledError as error:
+                cancelled = error
+                told = asking.result() if asking.done() and not asking.cancelled() else None
+                said = told or given_up(error)
+            if not pending.withdraw(request.request_id):
+                while not answer.done():  # whoever gave it was told that it counts
+                    try:
+                        await asyncio.wait({answer})
+                    except asyncio.CancelledError as error:
+                        cancelled = error
+                said = answer.result()
+            how = type(said.decision).__name__.lower()
         finally:
-            self._shared.pending.close(request.request_id, how)
-        return settled
+            asking.cancel()
+            pending.close(request.request_id, how)
+        decision = await self._take(request, said, arguments)
+        if cancelled is not None:
+            raise cancelled
+        return decision
 
     async def _first_answer(
-        self, request: ApprovalRequest, answer: asyncio.Future[Answer]
+        self, asking: asyncio.Task[Answer | None], answer: asyncio.Future[Answer]
     ) -> Answer:
-        asking = asyncio.ensure_future(self._ask_channels(request))
         try:
             async with asyncio.timeout(self._shared.timeout):
                 await asyncio.wait({asking, answer}, return_when=asyncio.FIRST_COMPLETED)
@@ -336,8 +338,6 @@ class TaskApprovals:
                 return await asyncio.shield(answer)
         except TimeoutError:
             return Answer(Expired(after_seconds=self._shared.timeout), "clock")
-        finally:
-            asking.cancel()
 
     async def _ask_channels(self, request: ApprovalRequest) -> Answer | None:
         for named in self._shared.channels:
@@ -348,31 +348,27 @@ class TaskApprovals:
                 return Answer(decision, named.name)
         return None
 
-    async def _record(self, request: ApprovalRequest, answer: Answer) -> None:
-        kind, reason, arguments, result = "approved", None, None, None
-        remember = "no"
-        match answer.decision:
-            case Approved(reason=said, remember=remember):
-                reason = said
-            case Edited(arguments=changed):
-                kind, arguments = "edited", dict(changed)
-            case Rejected(reason=said):
-                kind, reason = "rejected", said
-            case Settled(result=result, reason=said):
-                kind, reason = "settled", said
-            case Expired(after_seconds=seconds):
-                kind, reason = "expired", f"nobody answered within {seconds:g} s"
+    async def _take(
+        self,
+        request: ApprovalRequest,
+        said: Answer,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Decision:
+        """Journal an answer, remember it if it says so, and give it as it is carried out."""
+        decision = with_secrets(said.decision, request, arguments)
+        if request.code is not None and isinstance(decision, (Edited, Settled)):
+            decision = Rejected(reason=f"a script cannot be edited; {SCRIPT_HINT}")
         await self._log.record(
             ApprovalDecided,
             request_id=request.request_id,
-            decision=kind,
-            by=answer.by,
-            reason=reason,
-            arguments=arguments,
-            result=result,
-            note=answer.note,
-            remember=remember,
+            by=said.by,
+            note=said.note,
+            **fields_of(decision),
         )
+        if isinstance(decision, Approved) and decision.remember != "no":
+            everywhere = decision.remember == "session"
+            (self._shared.session if everywhere else self._remembered).add(memory_key(request))
+        return decision
 
 
 async def _ask_channel(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import decimal
 import hashlib
@@ -9,8 +10,11 @@ import pathlib
 import secrets
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from delf.engine.past import CUT_OFF
+from delf.engine.pending import Answer
 from delf.engine.redaction import put_back
 from delf.events import ApprovalDecided, ApprovalRequested, Event
 from delf.protocols.approval import (
@@ -18,9 +22,12 @@ from delf.protocols.approval import (
     Approved,
     Decision,
     Edited,
+    Expired,
     Rejected,
     Settled,
 )
+from delf.protocols.sandbox import GIVEN_UP
+from delf.types import ApprovalMode
 from delf.values import UnsupportedValueError, dumps
 
 Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
@@ -30,6 +37,13 @@ _SIMPLE: Final = frozenset(
     | {dt.datetime, dt.date, dt.time, dt.timedelta, type(pathlib.Path())}
 )
 _COLLECTIONS: Final = frozenset({list, tuple, set, frozenset})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled(Expired):
+    """Nobody answered before the call was cancelled."""
+
+    after_seconds: float = 0.0
 
 
 def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
@@ -116,6 +130,21 @@ def with_secrets(
     return Edited(arguments=put_back(decision.arguments, request.arguments, arguments))
 
 
+def said_by_mode(mode: ApprovalMode, request: ApprovalRequest) -> Answer | None:
+    """The answer to a request about which nobody is asked; None where somebody is."""
+    if mode == "approve_all" and not request.unsettled:
+        return Answer(Approved(), "mode approve_all")
+    if mode == "strict":
+        reason = "every action that needs approval is denied"
+        return Answer(Rejected(reason=reason), "mode strict")
+    return None
+
+
+def given_up(error: asyncio.CancelledError) -> Answer:
+    """What counts as the answer where a script gave a call up, or its sandbox died."""
+    return Answer(Cancelled(), "script" if GIVEN_UP in error.args else CUT_OFF)
+
+
 def recorded(event: ApprovalDecided) -> Decision:
     """The decision that an event tells of."""
     match event.decision:
@@ -127,3 +156,21 @@ def recorded(event: ApprovalDecided) -> Decision:
             return Settled(result=event.result, reason=event.reason)
         case "rejected" | "expired":
             return Rejected(reason=event.reason or event.decision)
+
+
+def fields_of(decision: Decision) -> dict[str, Any]:
+    """The fields of the event that tells of a decision."""
+    match decision:
+        case Approved(reason=reason, remember=remember):
+            return {"decision": "approved", "reason": reason, "remember": remember}
+        case Edited(arguments=arguments):
+            return {"decision": "edited", "arguments": dict(arguments)}
+        case Rejected(reason=reason):
+            return {"decision": "rejected", "reason": reason}
+        case Settled(result=result, reason=reason):
+            return {"decision": "settled", "reason": reason, "result": result}
+        case Cancelled():
+            reason = "the call was given up before anybody answered"
+            return {"decision": "expired", "reason": reason}
+        case Expired(after_seconds=seconds):
+            return {"decision": "expired", "reason": f"nobody answered within {seconds:g} s"}
