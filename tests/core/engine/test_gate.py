@@ -1,7 +1,9 @@
 import asyncio
+import re
 import threading
 
 import pytest
+from pydantic import BaseModel, Field, SecretStr
 
 from delf import Connection, action
 from delf.engine.approvals import NamedChannel
@@ -251,6 +253,59 @@ async def test_how_long_an_approval_is_remembered(remember, asked):
     await bench.call("shop.close", 7)
     await bench.call("shop.close", 7)
     assert len(bench.asked) == asked
+
+
+class Reticent(BaseModel):
+    """Shows less than it holds."""
+
+    user: str
+    password: str = Field(exclude=True)
+
+
+class Vault(Connection):
+    """A vault."""
+
+    @action(effect="write")
+    async def hide(self, secret: SecretStr) -> None:
+        """Take a secret."""
+
+    @action(effect="write")
+    async def delete(self, pattern: re.Pattern) -> None:
+        """Take a pattern."""
+
+    @action(effect="write")
+    async def enter(self, who: Reticent) -> None:
+        """Take a model that dumps without one of its fields."""
+
+    @action(effect="write")
+    async def enter_all(self, people: list[Reticent]) -> None:
+        """Take several."""
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("vault.hide", "first", "second"),
+        ("vault.delete", "a" * 250 + "|one", "a" * 250 + "|.*"),
+        ("vault.enter", {"user": "bob", "password": "a"}, {"user": "bob", "password": "b"}),
+        ("vault.enter_all", [{"user": "bob", "password": "a"}], [{"user": "bob", "password": "b"}]),
+    ],
+)
+async def test_what_looks_alike_is_not_the_same_call(name, first, second):
+    bench = await gate_bench(Vault(), decide=lambda request: Approved(remember="session"))
+    for value in (first, second, first, second):
+        assert isinstance(await bench.call(name, value), Returned)
+    assert len(bench.asked) == 2
+    digests = [event.digest for event in bench.events if isinstance(event, CallStarted)]
+    assert digests[:2] == digests[2:]
+
+
+async def test_arguments_that_cannot_be_told_apart_are_asked_about_each_time():
+    """A script cannot give such an object, but a program can that edits a call."""
+    bench = await gate_bench(Vault(), decide=lambda request: Approved(remember="session"))
+    for value in (SecretStr("first"), SecretStr("first")):
+        assert isinstance(await bench.call("vault.hide", value), Returned)
+    assert len(bench.asked) == 2
 
 
 @pytest.mark.parametrize("mode", ["approve_all", "strict"])

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from delf import Agent, Connection, action, tool
-from delf.engine.approvals import call_digest
+from delf.engine.decisions import call_digest
 from delf.engine.journal import MemoryJournal
 from delf.errors import ApprovalRejectedError, DelfError
 from delf.events import (
@@ -175,6 +175,59 @@ async def test_a_script_that_runs_once_more_has_its_own_approval():
         await approvals.decide(refund, {"number": attempt}, str(attempt), attempt, None)
         approvals.script_ended()
     assert asked == ["script", "shop.refund"]
+
+
+FIELDS = {"task_id": "task_1", "seq": 1, "at": 0.0}
+
+
+def asked_before(code, *actions, name="req_1"):
+    return ApprovalRequested(
+        request_id=name,
+        call_id=0,
+        action="script",
+        arguments={},
+        effect="write",
+        digest=call_digest("script", {"code": code}),
+        description=None,
+        code=code,
+        actions=actions,
+        **FIELDS,
+    )
+
+
+SAID_YES = ApprovalDecided(request_id="req_1", decision="approved", by="bob", **FIELDS)
+ONE = "await shop.close(1)"
+
+
+@pytest.mark.parametrize(
+    ("asked", "counts"),
+    [
+        (asked_before(ONE, "shop.close"), True),
+        (asked_before("await shop.close(2)", "shop.close"), False),
+        (asked_before(ONE, "shop.find"), False),
+        (asked_before(ONE), False),
+        (asked_before(ONE, "shop.close", "shop.refund"), False),
+        (asked_before(ONE, "shop.close", name="req_2"), False),
+    ],
+    ids=["it", "another script", "another action", "fewer", "more", "a request after that"],
+)
+async def test_a_recorded_decision_counts_for_the_same_plan_only(asked, counts):
+    bench = await gate_bench(Shop(name="shop"), decide=lambda _: Rejected(reason="no"))
+    close = bench.tools.find("shop", "close")
+    said = await bench.approvals.decide_script(ONE, 1, [close], (asked, SAID_YES))
+    assert said == (None if counts else "no")
+    assert len(bench.asked) == (0 if counts else 1)
+
+
+async def test_a_remembered_plan_is_one_with_the_same_actions():
+    bench = await gate_bench(Shop(name="shop"), decide=lambda _: Approved(remember="task"))
+    close, refund = bench.tools.find("shop", "close"), bench.tools.find("shop", "refund")
+    for named in ([close], [close], [close, refund], [refund, close]):
+        assert await bench.approvals.decide_script(ONE, 1, named) is None
+    assert [request.actions for request in bench.asked] == [
+        ("shop.close",),
+        ("shop.close", "shop.refund"),
+    ]
 
 
 async def test_a_script_cannot_be_edited(bench):

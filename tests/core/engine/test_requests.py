@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
-from delf.engine.approvals import NOBODY, Approvals, NamedChannel, call_digest
+from delf.engine.approvals import NOBODY, Approvals, NamedChannel
+from delf.engine.callback import CallbackChannel
+from delf.engine.decisions import call_digest
 from delf.engine.journal import MemoryJournal
 from delf.engine.log import TaskLog
 from delf.engine.order import TaskOrder
@@ -14,6 +16,7 @@ from delf.engine.toolset import load_toolset
 from delf.errors import DelfError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected
+from delf.protocols.sandbox import GIVEN_UP
 from delf.tools import tool
 
 
@@ -30,15 +33,19 @@ class Bench:
         self.pending = PendingRequests()
         self.log = TaskLog("task_1", MemoryJournal(), [self._seen])
         self.asked: asyncio.Queue[ApprovalRequested] = asyncio.Queue()
+        self.decided: asyncio.Queue[ApprovalDecided] = asyncio.Queue()
+        self.slot = Slot(options.pop("places", None) or asyncio.Semaphore(5))
         timeout = options.pop("timeout", 5.0)
         shared = Approvals("interactive", channels, timeout, self.pending, **options)
         order = TaskOrder(task="a task", timeout=60)
-        self.approvals = shared.for_task(order, self.log, Slot(asyncio.Semaphore(5)))
+        self.approvals = shared.for_task(order, self.log, self.slot)
         (self.bound,) = tools.actions
 
     def _seen(self, event):
         if isinstance(event, ApprovalRequested):
             self.asked.put_nowait(event)
+        elif isinstance(event, ApprovalDecided):
+            self.decided.put_nowait(event)
 
     def decide(self, n: int):
         digest = call_digest("pay", {"n": n})
@@ -66,6 +73,43 @@ async def test_or_it_waits_for_an_answer(tools):
     assert await work == Approved()
     (decided,) = bench.events(ApprovalDecided)
     assert (decided.request_id, decided.by, decided.note) == (name, "cli", 7)
+
+
+async def await_what_is_cancelled(request):
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+class Broken:
+    decide = staticmethod(await_what_is_cancelled)
+
+
+class Yes:
+    async def decide(self, request):
+        return Approved()
+
+
+async def test_a_channel_that_cancels_itself_is_passed_over(tools, caplog):
+    bench = Bench(tools, [NamedChannel("broken", Broken()), NamedChannel("yes", Yes())])
+    assert await bench.decide(1) == Approved()
+    assert "the approval channel 'broken' failed" in caplog.text
+    (decided,) = bench.events(ApprovalDecided)
+    assert decided.by == "yes"
+
+
+@pytest.mark.parametrize("callback", [await_what_is_cancelled, lambda r: cancel_own_task()])
+async def test_with_nobody_behind_it_that_is_a_no(tools, callback, caplog):
+    bench = Bench(tools, [NamedChannel("on_confirm", CallbackChannel(callback))])
+    assert await asyncio.wait_for(bench.decide(1), 5) == Rejected(reason=NOBODY)
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.decision, decided.by) == ("rejected", "nobody")
+    assert "approval channel" in caplog.text
+
+
+async def cancel_own_task():
+    asyncio.current_task().cancel()
+    await asyncio.Event().wait()
 
 
 async def test_a_channel_that_still_asks_is_told_to_stop(tools):
@@ -164,3 +208,79 @@ async def test_nothing_is_taken_once_a_channel_has_said_no(tools):
     bench = Bench(tools, [NamedChannel("quick", Quick())])
     decision = await bench.decide(1)
     assert (decision == Approved()) != bool(refused)
+
+
+# -- an answer that was accepted counts -----------------------------------------------------
+
+
+async def pending_name(bench) -> str:
+    name = (await bench.asked.get()).request_id
+    while bench.pending.find(name) is None:
+        await asyncio.sleep(0)
+    return name
+
+
+async def ended(work) -> None:
+    with pytest.raises(asyncio.CancelledError):
+        await work
+
+
+async def test_it_is_in_the_journal_before_the_task_has_a_place_again(tools):
+    places = asyncio.Semaphore(1)
+    bench = Bench(tools, wait=True, places=places)
+    async with bench.slot.taken():
+        work = bench.decide(1)
+        name = await pending_name(bench)
+        await places.acquire()  # another task runs meanwhile
+        bench.pending.answer(name, Answer(Approved(remember="task"), "bob"))
+        decided = await bench.decided.get()
+        assert (decided.decision, decided.by) == ("approved", "bob")
+        assert not work.done()
+        work.cancel()
+        await ended(work)
+        assert len(bench.events(ApprovalDecided)) == 1
+        assert await bench.decide(1) == Approved(reason="remembered")
+
+
+@pytest.mark.parametrize("why", [(), (GIVEN_UP,)], ids=["sandbox died", "script gave it up"])
+@pytest.mark.parametrize("times", [1, 2])
+async def test_it_counts_when_the_call_is_cancelled_in_the_same_moment(tools, why, times):
+    bench = Bench(tools, wait=True)
+    work = bench.decide(1)
+    name = await pending_name(bench)
+    bench.pending.answer(name, Answer(Approved(), "bob"))
+    work.cancel(*why)
+    if times == 2:
+        asyncio.get_running_loop().call_soon(work.cancel)
+    await ended(work)
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.decision, decided.by) == ("approved", "bob")
+    with pytest.raises(UnknownRequestError, match="it was approved"):
+        bench.pending.answer(name, Answer(Approved()))
+
+
+async def test_so_does_what_a_channel_said(tools):
+    class Quick:
+        async def decide(self, request):
+            asyncio.current_task().add_done_callback(lambda _: work.cancel())
+            return Rejected(reason="no")
+
+    bench = Bench(tools, [NamedChannel("quick", Quick())])
+    work = bench.decide(1)
+    await ended(work)
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.decision, decided.by, decided.reason) == ("rejected", "quick", "no")
+
+
+@pytest.mark.parametrize(("why", "by"), [((), "SandboxDied"), ((GIVEN_UP,), "script")])
+async def test_where_nobody_answered_that_is_told(tools, why, by):
+    bench = Bench(tools, wait=True)
+    work = bench.decide(1)
+    name = await pending_name(bench)
+    work.cancel(*why)
+    await ended(work)
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.decision, decided.by) == ("expired", by)
+    assert decided.reason == "the call was given up before anybody answered"
+    with pytest.raises(UnknownRequestError, match="it was cancelled"):
+        bench.pending.answer(name, Answer(Approved()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -11,11 +10,22 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from delf.engine.decisions import recorded, remembered_calls, with_secrets
+from delf.engine.decisions import (
+    Question,
+    call_digest,
+    fields_of,
+    given_up,
+    memory_key,
+    question_about,
+    recorded,
+    remembered_calls,
+    said_by_mode,
+    with_secrets,
+)
 from delf.engine.inbox import Inbox
 from delf.engine.log import TaskLog
 from delf.engine.order import TaskOrder
-from delf.engine.past import CUT_OFF, PastCall
+from delf.engine.past import PastCall
 from delf.engine.pending import SCRIPT_HINT, Answer, PendingRequests
 from delf.engine.redaction import Redactor
 from delf.engine.slots import Slot
@@ -31,9 +41,7 @@ from delf.protocols.approval import (
     Rejected,
     Settled,
 )
-from delf.protocols.sandbox import GIVEN_UP
 from delf.types import ApprovalMode, Effect
-from delf.values import dumps
 
 _log = logging.getLogger(__name__)
 
@@ -44,8 +52,6 @@ NOBODY: Final = (
 )
 SCRIPT: Final = "script"
 """The action of a request for a whole script."""
-Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
-"""A request and its decision, as far as a journal has them."""
 _EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "irreversible")
 
 
@@ -62,12 +68,6 @@ class NamedChannel:
     name: str
     channel: ApprovalChannel
     needs_presence: bool = True
-
-
-def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
-    """SHA-256 over an action's name and its arguments, the identity of a call."""
-    content = dumps([name, dict(sorted(arguments.items()))])
-    return hashlib.sha256(content).hexdigest()
 
 
 class Approvals:
@@ -141,7 +141,8 @@ class TaskApprovals:
             code: The script.
             attempt: Its number.
             actions: Those that it names of the actions that need approval.
-            past: The request and the decision in the journal of a resumed task.
+            past: The request and the decision in the journal of a resumed task; they count
+                only for the same script with the same actions.
 
         Returns:
             Why it must not run; None when it may.
@@ -160,7 +161,7 @@ class TaskApprovals:
             code=safe(code),
             actions=tuple(bound.name for bound in actions),
         )
-        match await self._settle(request, 0, past):
+        match await self._settle(request, 0, question_about(request, past)):
             case Approved():
                 self._plans[attempt] = frozenset(request.actions)
                 return None
@@ -240,10 +241,10 @@ class TaskApprovals:
             arguments: The call's arguments with the secrets that the request does not show.
             lapsed: Whether its sandbox died while it waited.
         """
-        digest, (asked, decided) = request.digest, past
+        key, (asked, decided) = memory_key(request), past
         if decided is not None:
             return with_secrets(recorded(decided), request, arguments)
-        remembered = digest in self._remembered or digest in self._shared.session
+        remembered = key in self._remembered or key in self._shared.session
         if remembered and not request.unsettled:
             return Approved(reason="remembered")
         async with self._watched_inbox(request):
@@ -254,24 +255,14 @@ class TaskApprovals:
                     await self._announce(request, call_id)
                 else:
                     self._log.show(asked)
-                answer = await self._ask(request)
             except asyncio.CancelledError as error:
-                await self._log.record(
-                    ApprovalDecided,
-                    request_id=request.request_id,
-                    decision="expired",
-                    by="script" if GIVEN_UP in error.args else CUT_OFF,
-                    reason="the call was given up before anybody answered",
-                )
+                await self._take(request, given_up(error))
                 raise
-        decision = with_secrets(answer.decision, request, arguments)
-        if request.code is not None and isinstance(decision, (Edited, Settled)):
-            decision = Rejected(reason=f"a script cannot be edited; {SCRIPT_HINT}")
-        await self._record(request, Answer(decision, answer.by, answer.note))
-        if isinstance(decision, Approved) and decision.remember != "no":
-            everywhere = decision.remember == "session"
-            (self._shared.session if everywhere else self._remembered).add(digest)
-        return decision
+            said = said_by_mode(self._shared.mode, request)
+            if said is not None:
+                return await self._take(request, said, arguments)
+            async with self._slot.given_up():
+                return await self._ask(request, arguments)
 
     @asynccontextmanager
     async def _watched_inbox(self, request: ApprovalRequest) -> AsyncGenerator[None]:
@@ -299,35 +290,47 @@ class TaskApprovals:
             unsettled=request.unsettled,
         )
 
-    async def _ask(self, request: ApprovalRequest) -> Answer:
-        if self._shared.mode == "approve_all" and not request.unsettled:
-            return Answer(Approved(), "mode approve_all")
-        if self._shared.mode == "strict":
-            return Answer(
-                Rejected(reason="every action that needs approval is denied"), "mode strict"
-            )
-        answer = self._shared.pending.open(request)
+    async def _ask(self, request: ApprovalRequest, arguments: Mapping[str, Any] | None) -> Decision:
+        """What is said. Once accepted it counts, also for a call that is cancelled meanwhile."""
+        pending = self._shared.pending
+        answer = pending.open(request)
+        asking = asyncio.ensure_future(self._ask_channels(request))
+        cancelled: asyncio.CancelledError | None = None
         how = "cancelled"
         try:
-            async with self._slot.given_up():
-                settled = await self._first_answer(request, answer)
-                if not self._shared.pending.withdraw(request.request_id):
-                    settled = await answer  # whoever gave it was told that it counts
-            how = type(settled.decision).__name__.lower()
+            try:
+                said = await self._first_answer(asking, answer)
+            except asyncio.CancelledError as error:
+                cancelled = error
+                told = asking.result() if asking.done() and not asking.cancelled() else None
+                said = told or given_up(error)
+            if not pending.withdraw(request.request_id):
+                while not answer.done():  # whoever gave it was told that it counts
+                    try:
+                        await asyncio.wait({answer})
+                    except asyncio.CancelledError as error:
+                        cancelled = error
+                said = answer.result()
+            how = type(said.decision).__name__.lower()
         finally:
-            self._shared.pending.close(request.request_id, how)
-        return settled
+            asking.cancel()
+            pending.close(request.request_id, how)
+        decision = await self._take(request, said, arguments)
+        if cancelled is not None:
+            raise cancelled
+        return decision
 
     async def _first_answer(
-        self, request: ApprovalRequest, answer: asyncio.Future[Answer]
+        self, asking: asyncio.Task[Answer | None], answer: asyncio.Future[Answer]
     ) -> Answer:
-        asking = asyncio.ensure_future(self._ask_channels(request))
         try:
             async with asyncio.timeout(self._shared.timeout):
                 await asyncio.wait({asking, answer}, return_when=asyncio.FIRST_COMPLETED)
                 if answer.done():
                     return answer.result()
-                said = asking.result()
+                if asking.cancelled():
+                    _log.error("an approval channel cancelled the task that asked it")
+                said = None if asking.cancelled() else asking.result()
                 if said is not None:
                     return said
                 if self._order.attended and not self._shared.wait:
@@ -335,8 +338,6 @@ class TaskApprovals:
                 return await asyncio.shield(answer)
         except TimeoutError:
             return Answer(Expired(after_seconds=self._shared.timeout), "clock")
-        finally:
-            asking.cancel()
 
     async def _ask_channels(self, request: ApprovalRequest) -> Answer | None:
         for named in self._shared.channels:
@@ -347,31 +348,27 @@ class TaskApprovals:
                 return Answer(decision, named.name)
         return None
 
-    async def _record(self, request: ApprovalRequest, answer: Answer) -> None:
-        kind, reason, arguments, result = "approved", None, None, None
-        remember = "no"
-        match answer.decision:
-            case Approved(reason=said, remember=remember):
-                reason = said
-            case Edited(arguments=changed):
-                kind, arguments = "edited", dict(changed)
-            case Rejected(reason=said):
-                kind, reason = "rejected", said
-            case Settled(result=result, reason=said):
-                kind, reason = "settled", said
-            case Expired(after_seconds=seconds):
-                kind, reason = "expired", f"nobody answered within {seconds:g} s"
+    async def _take(
+        self,
+        request: ApprovalRequest,
+        said: Answer,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Decision:
+        """Journal an answer, remember it if it says so, and give it as it is carried out."""
+        decision = with_secrets(said.decision, request, arguments)
+        if request.code is not None and isinstance(decision, (Edited, Settled)):
+            decision = Rejected(reason=f"a script cannot be edited; {SCRIPT_HINT}")
         await self._log.record(
             ApprovalDecided,
             request_id=request.request_id,
-            decision=kind,
-            by=answer.by,
-            reason=reason,
-            arguments=arguments,
-            result=result,
-            note=answer.note,
-            remember=remember,
+            by=said.by,
+            note=said.note,
+            **fields_of(decision),
         )
+        if isinstance(decision, Approved) and decision.remember != "no":
+            everywhere = decision.remember == "session"
+            (self._shared.session if everywhere else self._remembered).add(memory_key(request))
+        return decision
 
 
 async def _ask_channel(
@@ -380,6 +377,9 @@ async def _ask_channel(
     """A channel's answer; one that fails is passed over, which can only end in a no."""
     try:
         return await named.channel.decide(request)
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise  # it does not wait any more; a channel can raise the same by itself
         redactor.log_failure(_log, f"the approval channel {named.name!r} failed", error)
         return None

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from delf.actions import Action
-from delf.engine.approvals import TaskApprovals, call_digest
+from delf.engine.approvals import TaskApprovals
+from delf.engine.decisions import identity
 from delf.engine.log import SAFE, TaskLog
 from delf.engine.past import CUT_OFF, NEVER_MADE, PastCall
 from delf.engine.redaction import Redactor
@@ -190,10 +191,7 @@ class Gate:
         self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
     ) -> _Call:
         arguments = bound.action.validate(named)
-        try:
-            digest = call_digest(bound.name, arguments)
-        except UnsupportedValueError:
-            digest = call_digest(bound.name, {name: repr(v) for name, v in arguments.items()})
+        digest = identity(bound.name, arguments, named)
         return _Call(number, bound, arguments, description, digest)
 
     async def _refuse(
