@@ -14,6 +14,7 @@ from delf.engine.journal import MemoryJournal
 from delf.engine.log import TaskLog
 from delf.engine.order import TaskOrder
 from delf.engine.pending import PendingRequests
+from delf.engine.redaction import Redactor
 from delf.engine.slots import Slot
 from delf.engine.threads import ToolThreads
 from delf.engine.toolset import Toolset, load_toolset
@@ -65,6 +66,7 @@ async def gate_bench(
     timeout: float = 5.0,
     max_result_bytes: int = 100_000,
     shared: Approvals | None = None,
+    secrets: Sequence[str] = (),
 ) -> GateBench:
     """A gate before some connections.
 
@@ -76,9 +78,11 @@ async def gate_bench(
         timeout: Seconds until a request expires.
         max_result_bytes: The largest result.
         shared: Approvals of an agent with several tasks.
+        secrets: What must not get to the journal and to scripts.
     """
     tools = await load_toolset(connections)
-    log = TaskLog("task_1", MemoryJournal(), [])
+    redactor = Redactor(secrets)
+    log = TaskLog("task_1", MemoryJournal(), [], redactor)
     asked: list[Any] = []
 
     async def noting(request: Any) -> Any:
@@ -92,5 +96,5 @@ async def gate_bench(
     order = TaskOrder(task="a task", timeout=60)
     slot = Slot(asyncio.Semaphore(10))
     of_task = approvals.for_task(order, log, slot)
-    gate = Gate(tools, of_task, log, ToolThreads(4), max_result_bytes)
+    gate = Gate(tools, of_task, log, ToolThreads(4), max_result_bytes, redactor)
     return GateBench(tools, gate, log, of_task, asked)

@@ -17,7 +17,7 @@ LIMITS = Limits(frame_bytes=100_000, output_bytes=10_000, file_bytes=5_000, tota
 
 
 class FakeProcess:
-    """Implements :class:`delf.sandbox.session.GuestProcess` without a process."""
+    """Implements :class:`delf.sandbox.process.GuestProcess` without a process."""
 
     def __init__(self) -> None:
         self.kills = 0

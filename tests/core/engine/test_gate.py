@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field, SecretStr
 
 from delf import Connection, action
 from delf.engine.approvals import NamedChannel
+from delf.engine.decisions import call_digest
 from delf.errors import ConnectionUnavailableError, ToolException, ToolRefusedError
 from delf.events import ApprovalDecided, ApprovalRequested, CallFinished, CallStarted
 from delf.protocols.approval import Approved, Edited, Expired, Rejected
@@ -586,3 +587,72 @@ async def test_a_thousand_calls_are_all_recorded_with_their_outcome():
     assert {e.call_id for e in started} == set(range(1, 1_001))
     assert [e.seq for e in bench.events] == list(range(1, 2_001))
     assert not any(isinstance(e, ApprovalRequested) for e in bench.events)
+
+
+# -- large arguments ------------------------------------------------------------------------
+
+SECRET = "sk-a-secret-of-the-host-4f1c"
+ROWS = [{"id": i, "name": f"row {i}"} for i in range(10_000)]
+
+
+@read_tool
+def take(rows: list, note: object = None) -> int:
+    """Take many rows."""
+    return len(rows)
+
+
+class Hidden(BaseModel):
+    """Shows less than it holds."""
+
+    key: SecretStr
+
+
+@read_tool
+def take_hidden(rows: list, hidden: Hidden) -> int:
+    """Take rows and something hidden."""
+    return len(rows)
+
+
+async def test_a_call_with_large_arguments_has_the_digest_of_any_other():
+    bench = await gate_bench(take)
+    assert await bench.call("take", ROWS) == Returned(10_000, b"10000")
+    assert bench.events[0].digest == call_digest("take", {"rows": ROWS})
+    assert (bench.events[0].arguments["rows"] == ROWS) is True
+
+
+async def test_secrets_in_large_arguments_are_not_journalled():
+    bench = await gate_bench(take, secrets=[SECRET])
+    note = "y" * 479_990 + SECRET + "y" * 1_000_000
+    await bench.call("take", [*ROWS, {"id": 1, "name": SECRET}], note)
+    assert SECRET not in str(bench.events)
+    assert bench.events[0].arguments["rows"][-1] == {"id": 1, "name": "[redacted]"}
+
+
+async def test_large_arguments_that_hold_more_than_they_show_are_known_by_what_was_given():
+    bench = await gate_bench(take_hidden, secrets=[SECRET])
+    for key in ("one", "two", "one", SECRET):
+        await bench.call("take_hidden", ROWS, {"key": key})
+    started = [event for event in bench.events if isinstance(event, CallStarted)]
+    digests = [event.digest for event in started]
+    assert digests[0] == digests[2] != digests[1]
+    given = {"rows": ROWS, "hidden": {"key": "one"}}
+    assert digests[0] == call_digest("take_hidden as given", given)
+    assert SECRET not in str([event.arguments["hidden"] for event in started])
+
+
+async def test_a_result_of_a_cancelled_call_is_kept_though_it_is_large():
+    done = asyncio.Event()
+
+    @read_tool
+    async def rows() -> list:
+        """Many rows."""
+        asyncio.get_running_loop().call_soon(done.set)
+        return ROWS * 10
+
+    bench = await gate_bench(rows, max_result_bytes=10**8)
+    call = asyncio.create_task(bench.call("rows"))
+    await done.wait()
+    assert not call.done()
+    call.cancel()
+    await asyncio.wait({call})
+    assert bench.calls == [("rows", "ok")]

@@ -121,7 +121,7 @@ def test_no_fields_do_more_than_break_the_protocol(frame):
 
 @pytest.mark.parametrize("value", [object(), lambda: 1, {"a": [object()]}, (i for i in ())])
 def test_a_result_of_an_unknown_type_becomes_an_error(value):
-    data, problem = answer_frame(3, Returned(value), 2**20)
+    (data,), problem = answer_frame(3, Returned(value), 2**20)
     frame = loads(data[4:])
     assert frame[:3] == ["raise", 3, "ToolError"]
     assert frame[3] == problem
@@ -138,7 +138,7 @@ def test_an_encoded_result_is_used_as_it_is():
     value = {"a": [1, dt.date(2020, 1, 2)]}
     plain, _ = answer_frame(3, Returned(value), 2**20)
     encoded, problem = answer_frame(3, Returned(None, dumps(value)), 2**20)
-    assert encoded == plain
+    assert b"".join(encoded) == b"".join(plain)
     assert problem is None
 
 
@@ -146,13 +146,13 @@ def test_an_encoded_result_is_used_as_it_is():
     "answer", [Returned("x" * 5_000), Returned(None, b'"' + b"x" * 5_000 + b'"')]
 )
 def test_a_result_that_is_too_large_becomes_an_error(answer):
-    data, problem = answer_frame(3, answer, 1_000)
+    (data,), problem = answer_frame(3, answer, 1_000)
     assert "too large" in problem
     assert loads(data[4:]) == ["raise", 3, "ToolError", problem]
 
 
 def test_an_error_that_is_too_large_still_answers_the_call():
-    data, problem = answer_frame(3, Raised("ToolError", "x" * 5_000), 1_000)
+    (data,), problem = answer_frame(3, Raised("ToolError", "x" * 5_000), 1_000)
     assert loads(data[4:])[:3] == ["raise", 3, "ToolError"]
     assert problem is not None
 

@@ -174,10 +174,10 @@ async def test_no_object_in_reach_holds_a_secret_of_the_host(monkeypatch):
     assert host_object
 
 
-async def test_it_leads_its_own_session_in_its_own_folder():
+async def test_it_leads_its_own_group_in_its_own_folder():
     code = (
         POSIX
-        + "import pathlib\n[posix.getpid() == posix.getsid(0) == posix.getpgid(0), str(pathlib.Path.cwd()), posix.listdir()]"
+        + "import pathlib\n[posix.getpid() == posix.getpgid(0) != posix.getsid(0), str(pathlib.Path.cwd()), posix.listdir()]"
     )
     async with local_session() as session:
         outcome = await session.execute(code, NotingHost())

@@ -15,24 +15,27 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from delf.actions import Action
+from delf.chunks import is_large
 from delf.engine.approvals import TaskApprovals
-from delf.engine.decisions import identity
+from delf.engine.decisions import identity, identity_of_large
 from delf.engine.log import SAFE, TaskLog
 from delf.engine.past import CUT_OFF, NEVER_MADE, PastCall
 from delf.engine.redaction import Redactor
 from delf.engine.replay import Replay
+from delf.engine.results import Look, Results
 from delf.engine.threads import ToolThreads
 from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import DelfError, ReplayMismatch, ToolException, ToolRefusedError
 from delf.events import CallFinished, CallStarted, CallStatus
 from delf.protocols.approval import Approved, Decision, Edited, Expired, Rejected, Settled
 from delf.protocols.sandbox import GIVEN_UP, CallAnswer, CallRequest, Raised, Returned, Told
-from delf.values import UnsupportedValueError, dumps, loads
+from delf.values import UnsupportedValueError
 
 _MAX_MESSAGE = 4000
 _MAX_NAME = 200
 _CLEAN = SAFE | {"result"}
 """What needs not be looked at once more in the event of a call whose result was."""
+_CLEAN_ARGUMENTS = SAFE | {"arguments"}
 
 
 @dataclass(slots=True)
@@ -44,6 +47,8 @@ class _Call:
     arguments: dict[str, Any]
     description: str | None
     digest: str
+    safe: Collection[str] = SAFE
+    """Fields of its events that hold no secret for sure."""
     ended: bool = False
 
 
@@ -74,8 +79,8 @@ class Gate:
         self._approvals = approvals
         self._log = log
         self._threads = threads
-        self._max_result_bytes = max_result_bytes
         self._redactor = redactor or Redactor()
+        self._results = Results(self._redactor, max_result_bytes)
         self._replay = Replay() if replay is None else replay
         self._numbers = itertools.count(self._replay.last_call + 1)
         self._closed = False
@@ -129,7 +134,7 @@ class Gate:
             return await self._refuse(number, name, "ToolNotAllowed", error, None)
         try:
             named, description = bound.bind(request.args, request.kwargs)
-            call = self._check(number, bound, named, description)
+            call = await self._check(number, bound, named, description)
         except ToolRefusedError as error:
             said = request.kwargs.get("desc")
             return await self._refuse(number, name, "ToolArgumentError", error, said)
@@ -163,7 +168,8 @@ class Gate:
     async def _settle(self, call: _Call, past: PastCall) -> CallAnswer:
         """A call was begun, and its end is not recorded: a person says whether to make it again."""
         if past.decision is not None and past.decision.arguments is not None:
-            call = self._check(call.number, call.bound, past.decision.arguments, call.description)
+            edited = past.decision.arguments
+            call = await self._check(call.number, call.bound, edited, call.description)
         decision = await self._decide(call, past, unsettled=True)
         match decision:
             case Settled(result=result):
@@ -181,18 +187,23 @@ class Gate:
     async def _take_as_made(self, call: _Call, result: Any) -> CallAnswer:
         result = self._redactor.value(result)
         try:
-            encoded = self._encode(result)
+            encoded = self._results.encode(result)
         except UnsupportedValueError as error:
             return await self._reject(call, f"its result cannot be passed on: {error}")
         await self._finish(call, "ok", 0.0, result=result)
         return Returned(result, encoded)
 
-    def _check(
+    async def _check(
         self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
     ) -> _Call:
         arguments = bound.action.validate(named)
-        digest = identity(bound.name, arguments, named)
-        return _Call(number, bound, arguments, description, digest)
+        if not is_large(arguments):
+            digest = identity(bound.name, arguments, named)
+            return _Call(number, bound, arguments, description, digest)
+        look = Look(self._redactor)
+        digest, clean = await identity_of_large(bound.name, arguments, named, look)
+        safe = _CLEAN_ARGUMENTS if clean else SAFE
+        return _Call(number, bound, arguments, description, digest, safe)
 
     async def _refuse(
         self, number: int, name: str, kind: str, error: ToolRefusedError, said: Any
@@ -220,7 +231,7 @@ class Gate:
                 return call
             case Edited(arguments=arguments):
                 try:
-                    return self._check(call.number, call.bound, arguments, call.description)
+                    return await self._check(call.number, call.bound, arguments, call.description)
                 except ToolRefusedError as error:
                     reason = f"the edited arguments do not fit: {error.message}"
             case Settled():
@@ -266,7 +277,7 @@ class Gate:
         started = time.perf_counter()
         try:
             result = await self._invoke(action, call.arguments)
-            encoded = self._encode(result)
+            result, encoded = await self._results.take(result)
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 await self._cancel(call, started, "cancelled", error)
@@ -276,11 +287,6 @@ class Gate:
             return await self._tell(call, started, error)
         except (Exception, SystemExit) as error:
             return await self._fail(call, started, describe_failure(error))
-        if self._redactor.is_in(encoded):
-            plain = loads(encoded)  # every type that crosses, as plain data
-            clean = self._redactor.value(plain)
-            if clean is not plain:
-                result, encoded = clean, self._encode(clean)
         await self._finish(call, "ok", started, result=result, safe=_CLEAN)
         return Returned(result, encoded)
 
@@ -289,6 +295,7 @@ class Gate:
         try:
             await self._log.record(
                 CallStarted,
+                safe=call.safe,
                 call_id=call.number,
                 action=call.bound.name,
                 arguments=call.arguments,
@@ -330,15 +337,6 @@ class Gate:
         call = functools.partial(context.run, action.call, **arguments)
         result = await self._threads.run(call)
         return await result if asyncio.iscoroutine(result) else result
-
-    def _encode(self, result: Any) -> bytes:
-        encoded = dumps(result)
-        if len(encoded) > self._max_result_bytes:
-            raise UnsupportedValueError(
-                f"the result is too large: {len(encoded):,} bytes, and at most "
-                f"{self._max_result_bytes:,} can be passed; ask for less"
-            )
-        return encoded
 
     async def _finish(
         self,

@@ -30,7 +30,7 @@ _LONG: Final = 16
 _KINDS: Final = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
 _OTHER: Final = re.compile(r"[^\w\s]")
 _BEFORE: Final = re.compile(r"(?:(?<!\w)|(?<=\\[abfnrtv])|(?<=%[0-9A-Fa-f]{2}))")
-_CONTEXT: Final = 3
+CONTEXT: Final = 3
 """How many characters before a place decide whether a word begins there."""
 
 
@@ -65,7 +65,8 @@ class Matcher:
             self._heads.setdefault(form[:HEAD], []).append(form)
             self._starts.setdefault(form[0], []).append(form)
         self._characters = frozenset("".join(forms))
-        self._longest = max(map(len, forms), default=0)
+        self.longest = max(map(len, forms), default=0)
+        """How many characters the longest form of a secret has."""
         self.shortest = min(map(len, forms), default=sys.maxsize)
         """How many characters a text with a secret has at least."""
         self._anchors = _anchors_of(forms)
@@ -123,7 +124,7 @@ class Matcher:
         size = len(text)
         if start >= size or text[-1] not in self._characters:
             return size
-        start = max(start, size - self._longest)
+        start = max(start, size - self.longest)
         while found := self._search(text, start):
             at = found.start()
             if self._may_go_on(self._heads[found.group()], text, at):
@@ -190,7 +191,7 @@ class StreamMatcher:
             if at > stop:
                 stop = self._matcher.unfinished(text, at)
         parts.append(text[at:stop])
-        self._before = text[max(0, stop - _CONTEXT) : stop]
+        self._before = text[max(0, stop - CONTEXT) : stop]
         self._held = text[stop:]
         return "".join(parts)
 

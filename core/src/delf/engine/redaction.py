@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from pydantic import BaseModel
 
 from delf.engine.known_secrets import worth_hiding
-from delf.engine.matching import Matcher, StreamMatcher
+from delf.engine.matching import CONTEXT, Matcher, StreamMatcher
 from delf.errors import DelfError
 
 REDACTED: Final = "[redacted]"
@@ -50,6 +50,11 @@ class Redactor:
 
     def __bool__(self) -> bool:
         return self._knows_any
+
+    @property
+    def longest(self) -> int:
+        """How many characters decide at most whether a secret stands somewhere."""
+        return self._matcher.longest + CONTEXT if self else 0
 
     def text(self, text: str) -> str:
         """The text without secrets; the same object when it holds none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from delf.errors import SandboxUnavailableError, WireError
 from delf.protocols.sandbox import (
@@ -23,6 +23,8 @@ from delf.sandbox.budget import Budget
 from delf.sandbox.guest.frames import FrameReader, FrameTooLargeError
 from delf.sandbox.guest.spin import SPIN_SECONDS, Spin
 from delf.sandbox.incoming import IncomingFiles
+from delf.sandbox.outgoing import Outgoing
+from delf.sandbox.process import GuestProcess
 from delf.sandbox.starting import start_task
 from delf.sandbox.wire import (
     answer_frame,
@@ -39,22 +41,6 @@ _log = logging.getLogger(__name__)
 
 _READ_SIZE = 64 * 1024
 _MAX_OPEN_CALLS = 20_000
-
-
-class GuestProcess(Protocol):
-    """What a backend supplies beside the byte streams."""
-
-    def kill(self) -> None:
-        """End the guest and everything it started, at once. Safe to call twice."""
-        ...
-
-    async def how_it_ended(self) -> Outcome:
-        """Why the guest is gone, in words for people; waits for its end."""
-        ...
-
-    async def aclose(self) -> None:
-        """Free what belongs to it. Safe to call twice."""
-        ...
 
 
 class WireSession(asyncio.BufferedProtocol):
@@ -81,7 +67,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._host: ScriptHost | None = None
         self._spec: SessionSpec | None = None
         self._calls: dict[int, asyncio.Task[None]] = {}
-        self._out: list[bytes] = []
+        self._out = Outgoing()
         self._files = IncomingFiles()
         self._budget = Budget(Limits())
         self._scripts = 0
@@ -97,6 +83,15 @@ class WireSession(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The streams are connected."""
         self._transport = cast("asyncio.Transport", transport)
+        self._out.connected(self._transport)
+
+    def pause_writing(self) -> None:
+        """The guest reads more slowly than it is written to."""
+        self._out.pause()
+
+    def resume_writing(self) -> None:
+        """The guest has read."""
+        self._out.resume()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the transport puts what it reads."""
@@ -214,6 +209,7 @@ class WireSession(asyncio.BufferedProtocol):
         """End the guest now; calls in flight are cancelled."""
         self._process.kill()
         self._cancel_calls()
+        self._out.clear()
         if self._transport is not None:
             self._transport.abort()
 
@@ -291,7 +287,7 @@ class WireSession(asyncio.BufferedProtocol):
         number = request.call_id
         if self._host is None:
             refused = Raised("ToolError", "the script is over; no call can be made any more")
-            self._write(answer_frame(number, refused, 2**20)[0])
+            self._write(*answer_frame(number, refused, 2**20)[0])
             return
         if number in self._calls or len(self._calls) >= _MAX_OPEN_CALLS:
             raise WireError("the sandbox reused a call's number or has too many calls open")
@@ -315,8 +311,8 @@ class WireSession(asyncio.BufferedProtocol):
         finally:
             self._call_over(request.call_id)
         if self._spec is not None:
-            data, _ = answer_frame(request.call_id, answer, self._spec.limits.frame_bytes)
-            self._write(data)
+            frame, _ = answer_frame(request.call_id, answer, self._spec.limits.frame_bytes)
+            self._write(*frame)
 
     def _call_over(self, number: int) -> None:
         self._calls.pop(number, None)
@@ -341,20 +337,21 @@ class WireSession(asyncio.BufferedProtocol):
             self._budget.call_ended(number)
         self._calls.clear()
 
-    def _write(self, data: bytes) -> None:
-        """Send bytes: at once where nothing else is going on, else together with the rest.
+    def _write(self, *parts: bytes) -> None:
+        """Send a frame: at once where nothing else is going on, else together with the rest.
 
         While many calls are open, what is answered within one turn of the loop goes out in
         one write; so do the answers to all calls of one read that need not wait.
         """
         if self._lost:
             return
-        self._out.append(data)
+        is_first = not self._out.is_waiting
+        self._out.add(parts)
         if self._reading:
             return
         if not self._calls:
             self._flush()
-        elif len(self._out) == 1:
+        elif is_first:
             self._loop.call_soon(self._flush)
 
     def _look(self) -> None:
@@ -369,19 +366,16 @@ class WireSession(asyncio.BufferedProtocol):
         self._look_until = 0.0
 
     def _flush(self) -> None:
-        if not self._out:
+        if not self._out.is_waiting:
             return
-        data = b"".join(self._out)
-        self._out.clear()
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
-            if not self._calls and self._host is not None and self._spin.pays():
-                if not self._look_until:
-                    self._loop.call_soon(self._look)
-                self._look_until = self._loop.time() + SPIN_SECONDS
-            if self._transport.get_write_buffer_size() > self._budget.unread_bytes:
-                message = "the script left more answers unread than its memory could hold"
-                self._break(LimitReached(limit="memory", message=message))
+        all_written = self._out.flush()
+        if all_written and not self._calls and self._host is not None and self._spin.pays():
+            if not self._look_until:
+                self._loop.call_soon(self._look)
+            self._look_until = self._loop.time() + SPIN_SECONDS
+        if self._out.unread_bytes > self._budget.unread_bytes:
+            message = "the script left more answers unread than its memory could hold"
+            self._break(LimitReached(limit="memory", message=message))
 
 
 def _hand_over(done: asyncio.Task[Outcome], outcome: asyncio.Future[Outcome]) -> None:

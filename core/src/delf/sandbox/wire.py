@@ -49,7 +49,8 @@ def parse(payload: bytes) -> list[Any]:
     """
     if has_too_many_values(payload):
         raise WireError(f"the sandbox sent a frame of more than {MAX_VALUES:,} values")
-    halves = (b"\\u" in payload or b"\xed" in payload) and _SURROGATE.search(payload)
+    may_have_halves = b"\xed" in payload or (b"\\" in payload and b"\\u" in payload)
+    halves = may_have_halves and _SURROGATE.search(payload)
     if halves and len(payload) > _MAX_BYTES_LOOKED_AT:
         # To go through so many values takes seconds. Escapes are not what the guest writes.
         payload, halves = _RAW_HALF.sub(b"\xef\xbf\xbd", payload), False
@@ -215,8 +216,10 @@ def parse_clock(frame: Sequence[Any]) -> list[int]:
     raise WireError("the sandbox sent a malformed clock")
 
 
-def answer_frame(call_id: int, answer: CallAnswer, limit: int) -> tuple[bytes, str | None]:
-    """An answer to a call, and what was wrong with it if it could not be passed as it is.
+def answer_frame(
+    call_id: int, answer: CallAnswer, limit: int
+) -> tuple[Sequence[bytes], str | None]:
+    """An answer to a call in parts, and what was wrong with it if it could not be passed as it is.
 
     A result that cannot cross becomes an error in the script rather than a lost call.
     """
@@ -225,13 +228,13 @@ def answer_frame(call_id: int, answer: CallAnswer, limit: int) -> tuple[bytes, s
             return frame_around(b'["return",%d,' % call_id, answer.encoded, limit), None
         match answer:
             case Returned(value):
-                return encode(["return", call_id, value], limit), None
+                return (encode(["return", call_id, value], limit),), None
             case Told(message):
-                return encode(["told", call_id, message], limit), None
+                return (encode(["told", call_id, message], limit),), None
             case Raised(kind, message):
-                return encode(["raise", call_id, kind, message], limit), None
+                return (encode(["raise", call_id, kind, message], limit),), None
     except FrameTooLargeError as error:
         problem = f"the result is too large: {error}; ask for less"
     except UnsupportedValueError as error:
         problem = f"the result cannot be passed to the script: {error}"
-    return encode(["raise", call_id, "ToolError", problem], limit), problem
+    return (encode(["raise", call_id, "ToolError", problem], limit),), problem

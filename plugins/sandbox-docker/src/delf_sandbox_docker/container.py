@@ -143,7 +143,7 @@ def create(
 
 
 class ContainerProcess:
-    """Implements :class:`delf.sandbox.session.GuestProcess`.
+    """Implements :class:`delf.sandbox.process.GuestProcess`.
 
     Args:
         engine: Where it runs.

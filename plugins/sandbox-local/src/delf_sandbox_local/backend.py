@@ -110,6 +110,7 @@ class LocalBackend:
         try:
             await guest.ready(_START_SECONDS)
             guest.initialise(spec, guest.process.scratch, spec.files)
+            guest.process.watch_priority()
             if self._server is not None and "mounts" not in self._server.namespaces:
                 guest.process.watch_scratch()
         except BaseException:

@@ -10,16 +10,17 @@ from collections.abc import Callable
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
 from delf.sandbox.folders import remove_folder, used_space
 from delf_sandbox_local.cgroup import Group
+from delf_sandbox_local.priority import Priority
 
 _GRACE_SECONDS = 0.2
 _LOOK_SECONDS = 0.25
 
 
 class LocalProcess:
-    """Implements :class:`delf.sandbox.session.GuestProcess`.
+    """Implements :class:`delf.sandbox.process.GuestProcess`.
 
     Args:
-        pid: The process, leader of its own session; a child of the template, not of ours.
+        pid: The process, leader of a group; a child of the template, not of ours.
         scratch: Its working folder.
         limits: For words about how it ended.
         group: Its control group, where it has one.
@@ -40,6 +41,7 @@ class LocalProcess:
         self._limits = limits
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._handle = _open_handle(pid)
+        self._priority = Priority(pid, lambda: self.running)
         self._group = group
         self._owns_scratch = owns_scratch
         self._watching: asyncio.Task[None] | None = None
@@ -60,11 +62,16 @@ class LocalProcess:
         """
         if not self._ended.done():
             self._ended.set_result(status)
+        self._priority.stop()
         self._close_handle()
 
     def when_ended(self, function: Callable[[], None]) -> None:
         """Have a function called once it has ended."""
         self._ended.add_done_callback(lambda _: function())
+
+    def watch_priority(self) -> None:
+        """Make it give way to others once it has calculated for long."""
+        self._priority.watch()
 
     def watch_scratch(self) -> None:
         """End it when its scratch folder, which is on the host's disk, holds too much."""
@@ -145,6 +152,7 @@ class LocalProcess:
     def abandon(self) -> None:
         """Free what is held where nothing can be awaited any more; the process is dead."""
         self._freed = True
+        self._priority.stop()
         self._close_handle()
         self._free()
 

@@ -121,7 +121,7 @@ class _Template:
     def _become_guest(self, request: dict[str, Any], wire: int) -> NoReturn:
         """In the child: leave everything behind, confine, serve."""
         try:
-            os.setsid()
+            os.setpgid(0, 0)  # a session of its own would be scheduled apart, whatever its priority
             die_with_parent(request["template"])
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -76,11 +76,12 @@ def encode(frame: list[Any], limit: int) -> bytes:
         UnsupportedValueError: When a field cannot be passed.
         FrameTooLargeError: When it is over the limit.
     """
-    return _pack(dumps(frame), limit)
+    payload = dumps(frame)
+    return _header(len(payload), limit) + payload
 
 
-def frame_around(head: bytes, value: bytes, limit: int) -> bytes:
-    """A frame whose last field is encoded already.
+def frame_around(head: bytes, value: bytes, limit: int) -> tuple[bytes, bytes, bytes]:
+    """The parts of a frame whose last field is encoded already, which is not copied.
 
     Args:
         head: The frame up to that field, as ``["return",7,``.
@@ -90,13 +91,13 @@ def frame_around(head: bytes, value: bytes, limit: int) -> bytes:
     Raises:
         FrameTooLargeError: When it is over the limit.
     """
-    return _pack(b"%b%b]" % (head, value), limit)
+    return _header(len(head) + len(value) + 1, limit) + head, value, b"]"
 
 
-def _pack(payload: bytes, limit: int) -> bytes:
-    if len(payload) > limit:
-        raise FrameTooLargeError(f"{len(payload):,} bytes, and at most {limit:,} can be passed")
-    return _LENGTH.pack(len(payload)) + payload
+def _header(size: int, limit: int) -> bytes:
+    if size > limit:
+        raise FrameTooLargeError(f"{size:,} bytes, and at most {limit:,} can be passed")
+    return _LENGTH.pack(size)
 
 
 class FrameReader:

@@ -1,0 +1,207 @@
+"""Large values, encoded chunk by chunk, so that an event loop has its turns in between.
+
+To write a value of 60 MB as JSON takes hundreds of milliseconds in which nothing else of the
+process would run. Small values are written whole, which is quicker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, Final, TypeVar, cast
+
+from delf.values import TAG, dumps
+
+_ROOM: Final = 4_000
+"""Values in a chunk: about a millisecond's work."""
+_LETTERS: Final = 120
+"""Letters or bytes that take as long as one value."""
+_SLICE: Final = _ROOM * _LETTERS
+"""A multiple of three, as base64 needs it."""
+_AT_ONCE: Final = 800
+_DEEP: Final = 12
+"""Levels that are looked at; what stands deeper counts as one value."""
+_TURN_SECONDS: Final = 0.002
+_EMPTY_BYTES: Final = dumps(b"")
+_EMPTY_TUPLE: Final = dumps(())
+_SIMPLE: Final = frozenset({int, float, bool, type(None)})
+
+Encode = Callable[[Any], bytes]
+T = TypeVar("T")
+
+
+def is_large(value: Any) -> bool:
+    """Whether to encode a value takes so long that others should have a turn meanwhile."""
+    return _room_left(value, _ROOM, _DEEP) < 0
+
+
+def dump_chunks(value: Any, encode: Encode = dumps, seam: int = 0) -> Iterator[bytes]:
+    """What :func:`delf.values.dumps` makes of a value, in chunks.
+
+    Cut are texts, bytes, lists, tuples and dicts whose keys are texts, however they stand in each
+    other; every other value is one chunk.
+
+    Args:
+        value: Plain data.
+        encode: Makes the bytes of a part that is not cut any further; it can look at it, too.
+        seam: How many letters or bytes on either side of a cut ``encode`` is given once more,
+            together, only to look at.
+
+    Raises:
+        UnsupportedValueError: As ``dumps`` does, when that part's turn comes.
+    """
+    return _Dump(encode, seam).of(value, _DEEP)
+
+
+async def in_turns(chunks: Iterable[T], *, to_its_end: bool = False) -> list[T]:
+    """Go through chunks of work, with a turn for others every other millisecond.
+
+    Args:
+        chunks: The work.
+        to_its_end: Whether a cancellation waits until all is done: it is then raised where the
+            caller waits next.
+    """
+    done: list[T] = []
+    cancelled: asyncio.CancelledError | None = None
+    due = time.perf_counter() + _TURN_SECONDS
+    for chunk in chunks:
+        done.append(chunk)
+        if cancelled is None and time.perf_counter() > due:
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError as error:
+                if not to_its_end:
+                    raise
+                cancelled = error
+            due = time.perf_counter() + _TURN_SECONDS
+    if cancelled is not None:
+        _cancel_again(cancelled)
+    return done
+
+
+def _cancel_again(error: asyncio.CancelledError) -> None:
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()  # it was asked once
+        task.cancel(*error.args)
+
+
+def _room_left(value: Any, room: int, levels: int) -> int:
+    """The room that a value leaves; below zero, without looking further, where there is none."""
+    kind = cast("type[Any]", type(value))
+    if kind in _SIMPLE or not levels:
+        return room - 1
+    if kind is str or kind is bytes:
+        return room - 1 - len(value) // _LETTERS
+    if kind is list or kind is tuple:
+        room -= 1
+        members = cast("Collection[Any]", value)
+    elif kind is dict:
+        room -= 1 + len(value)
+        members = cast("Collection[Any]", value.values())
+    else:
+        return room - 1
+    if room < len(members):
+        return -1
+    for member in members:
+        kind = cast("type[Any]", type(member))
+        if kind in _SIMPLE:
+            room -= 1
+        elif kind is str:
+            room -= 1 + len(member) // _LETTERS
+        else:
+            room = _room_left(member, room, levels - 1)
+        if room < 0:
+            return room
+    return room
+
+
+class _Dump:
+    def __init__(self, encode: Encode, seam: int) -> None:
+        self._encode = encode
+        self._seam = seam
+
+    def of(self, value: Any, levels: int) -> Iterator[bytes]:
+        """The value's chunks, those of its parts down to some level."""
+        kind = cast("type[Any]", type(value))
+        if not levels or _room_left(value, _ROOM, levels) >= 0:
+            yield self._encode(value)
+        elif kind is str:
+            yield from self._slices(value, b'"', b'"')
+        elif kind is bytes:
+            yield from self._slices(value, _EMPTY_BYTES[:-2], _EMPTY_BYTES[-2:])
+        elif kind is list:
+            yield from self._list(value, levels - 1)
+        elif kind is tuple:
+            yield _EMPTY_TUPLE[: -len(b"[]}")]
+            yield from self._list(value, levels - 1)
+            yield b"}"
+        elif kind is dict and set(map(type, value)) == {str} and TAG not in value:
+            yield from self._dict(value, levels - 1)
+        else:
+            yield self._encode(value)
+
+    def _slices(self, value: Any, before: bytes, after: bytes) -> Iterator[bytes]:
+        yield before
+        for start in range(0, len(value), _SLICE):
+            encoded = self._encode(value[start : start + _SLICE])
+            yield encoded[len(before) : -len(after)]
+            if start and self._seam:
+                self._encode(value[max(0, start - self._seam) : start + self._seam])
+        yield after
+
+    def _list(self, items: Iterable[Any], levels: int) -> Iterator[bytes]:
+        opening = b"["
+        for run in _runs([*items], _itself, levels):
+            if len(run) == 1:
+                yield opening
+                yield from self.of(run[0], levels)
+            else:
+                yield opening + self._encode(run)[1:-1]
+            opening = b","
+        yield b"]"
+
+    def _dict(self, items: dict[str, Any], levels: int) -> Iterator[bytes]:
+        opening = b"{"
+        items = items.copy()
+        for keys in _runs([*items], items.__getitem__, levels):
+            if len(keys) == 1:
+                yield opening + self._encode(keys[0]) + b":"
+                yield from self.of(items[keys[0]], levels)
+            else:
+                yield opening + self._encode({key: items[key] for key in keys})[1:-1]
+            opening = b","
+        yield b"}"
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _runs(members: list[T], value_of: Callable[[T], Any], levels: int) -> Iterator[list[T]]:
+    """Members that stand next to each other and have room in a chunk; a larger one is alone."""
+    for start in range(0, len(members), _AT_ONCE):
+        run = members[start : start + _AT_ONCE]
+        if _room_left([value_of(member) for member in run], _ROOM, levels + 1) >= 0:
+            yield run
+        else:
+            yield from _smaller_runs(run, value_of, levels)
+
+
+def _smaller_runs(members: list[T], value_of: Callable[[T], Any], levels: int) -> Iterator[list[T]]:
+    run: list[T] = []
+    room = _ROOM
+    for member in members:
+        room = _room_left(value_of(member), room, levels)
+        if room < 0:
+            if run:
+                yield run
+            run, room = [], _room_left(value_of(member), _ROOM, levels)
+        if room < 0:
+            yield [member]
+            room = _ROOM
+        else:
+            run.append(member)
+    if run:
+        yield run

@@ -1,0 +1,23 @@
+"""What a backend supplies to a session beside the byte streams."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from delf.protocols.sandbox import Outcome
+
+
+class GuestProcess(Protocol):
+    """The guest's process, as its session needs it."""
+
+    def kill(self) -> None:
+        """End the guest and everything it started, at once. Safe to call twice."""
+        ...
+
+    async def how_it_ended(self) -> Outcome:
+        """Why the guest is gone, in words for people; waits for its end."""
+        ...
+
+    async def aclose(self) -> None:
+        """Free what belongs to it. Safe to call twice."""
+        ...
