@@ -118,7 +118,7 @@ def _clean(code: str, indent: int = 0) -> str | None:
         return None
     shorter = re.compile(rf"^[ \t]{{1,{max(indent, 1)}}}", re.MULTILINE)
     ways = (code, textwrap.dedent(code), shorter.sub("", code) if indent else code)
-    return next((way for way in ways if parse_script(way) is not None), code)
+    return next((way for way in dict.fromkeys(ways) if parse_script(way) is not None), code)
 
 
 def _fences(lines: list[str]) -> Iterator[_Fence]:

@@ -79,7 +79,7 @@ class Gate:
         self._approvals = approvals
         self._log = log
         self._threads = threads
-        self._redactor = redactor or Redactor()
+        self._redactor = Redactor() if redactor is None else redactor
         self._results = Results(self._redactor, max_result_bytes)
         self._replay = Replay() if replay is None else replay
         self._numbers = itertools.count(self._replay.last_call + 1)

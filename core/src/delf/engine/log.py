@@ -71,7 +71,7 @@ class TaskLog:
         self.task_id = task_id
         self._journal = journal
         self._listeners = tuple(listeners)
-        self.redactor = redactor or Redactor()
+        self.redactor = Redactor() if redactor is None else redactor
         self._replay = Replay() if replay is None else replay
         self.events: list[Event] = list(self._replay.events)
         self._lock = asyncio.Lock()

@@ -52,7 +52,7 @@ class ModelPool:
         redactor: Redactor | None = None,
     ) -> None:
         self._host = host
-        self._redactor = redactor or Redactor()
+        self._redactor = Redactor() if redactor is None else redactor
         self._context = context
         self._record = record
         self._open: dict[str, Model] = {}

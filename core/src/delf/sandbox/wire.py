@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
@@ -177,7 +176,7 @@ def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> byte
         "tools": [[tool.name, list(tool.methods)] for tool in spec.tools],
         "modules": list(spec.modules),
         "libraries": list(spec.libraries),
-        "limits": dataclasses.asdict(spec.limits),
+        "limits": spec.limits.as_dict(),
         "scratch": scratch,
         "readable": list(readable),
         "row_files": list(spec.row_files),

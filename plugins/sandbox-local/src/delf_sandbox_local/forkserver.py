@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import os
 import socket
@@ -128,7 +127,7 @@ class ForkServer:
         scratch = self._scratch.place() if shared else self._scratch.make()
         host_end, guest_end = socket.socketpair()
         request = {
-            "limits": dataclasses.asdict(limits),
+            "limits": limits.as_dict(),
             "template": self._process.pid,
             "libraries": _library_folders() if libraries else [],
             "scratch": scratch,

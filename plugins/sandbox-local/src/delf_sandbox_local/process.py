@@ -89,7 +89,7 @@ class LocalProcess:
 
     def kill(self) -> None:
         """Kill the whole process group."""
-        if self._ended.done():
+        if self._killed or self._ended.done():
             return
         self._killed = True
         # The handle names this process even after its number was given to another one.
