@@ -326,10 +326,15 @@ _FIELDS: Final = {
 }
 
 
+def content_of(event: Event) -> dict[str, Any]:
+    """An event's own fields, without its task, number and time."""
+    return {name: getattr(event, name) for name in _FIELDS[type(event)]}
+
+
 def encode(event: Event) -> dict[str, Any]:
     """An event as JSON-ready data; values that JSON lacks are tagged."""
     cls = type(event)
-    data = {name: to_jsonable_or_repr(getattr(event, name)) for name in _FIELDS[cls]}
+    data = {name: to_jsonable_or_repr(value) for name, value in content_of(event).items()}
     return {
         "type": cls.__name__,
         "v": EVENT_VERSION,

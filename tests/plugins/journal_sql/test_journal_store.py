@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import os
 import sqlite3
 import subprocess
 import sys
 import threading
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -94,7 +96,7 @@ class TestAppend:
         journal = open_journal(journal_url)
         await journal.append(started("t"))
         for seq in range(2, 12):
-            text = "x" * (200_000 if seq % 3 == 0 else 3)
+            text = "x" * (3, 200_000, 2_000_000)[seq % 3]
             work = asyncio.ensure_future(journal.append(printed("t", seq, text)))
             await asyncio.sleep(0)
             work.cancel()
@@ -112,21 +114,30 @@ class TestAppend:
         await journal.append(started("after"))
         await journal.aclose()
 
-    async def test_a_value_that_cannot_be_written_is_told_as_text(self, sqlite_place, open_journal):
+    @pytest.mark.parametrize("large", ["x", "x" * 2_000_000], ids=["small", "large"])
+    async def test_a_value_that_cannot_be_written_is_told_as_text(
+        self, sqlite_place, open_journal, large
+    ):
         journal = open_journal(sqlite_place)
-        odd = {"plain": 1, "odd": threading.Event}
+        odd = {"plain": 1, "odd": threading.Event, "large": large}
         await journal.append(started("t"))
         call = {"call_id": 1, "action": "a.b", "effect": "read", "digest": "x"}
         await journal.append(CallStarted(task_id="t", seq=2, at=1.0, arguments=odd, **call))
         kept = (await journal.read("t"))[1]
-        assert kept.arguments == {"plain": 1, "odd": "<class 'threading.Event'>"}
+        assert kept.arguments == {"plain": 1, "odd": "<class 'threading.Event'>", "large": large}
 
 
 class TestValues:
     @pytest.mark.parametrize(
         "value",
-        ["x" * 3_000_000, list(range(200_000)), {"a": b"\0\xff" * 100_000, "b": "Ωμέγα" * 50_000}],
-        ids=["text", "numbers", "mixed"],
+        [
+            "x" * 3_000_000,
+            list(range(200_000)),
+            {"a": b"\0\xff" * 100_000, "b": "Ωμέγα" * 50_000},
+            ["half \ud83e, whole 🦊"] * 50_000,
+            [{"at": dt.datetime(2026, 1, 2), "price": Decimal("1.10")}] * 20_000,
+        ],
+        ids=["text", "numbers", "mixed", "halves", "rows"],
     )
     async def test_large_values_come_back_as_they_were(self, journal_url, open_journal, value):
         journal = open_journal(journal_url)

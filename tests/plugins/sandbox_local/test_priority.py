@@ -43,11 +43,7 @@ async def test_a_busy_script_gives_way_and_a_waiting_one_does_not():
 
 
 async def test_its_threads_give_way_with_it():
-    code = (
-        "import asyncio\n"
-        "def work():\n    while True: pass\n"
-        "await asyncio.to_thread(work)"
-    )
+    code = "import asyncio\ndef work():\n    while True: pass\nawait asyncio.to_thread(work)"
     usual = niceness(0)
     async with local_session(session_spec(processes=4)) as session:
         script = asyncio.create_task(session.execute(code, NotingHost()))

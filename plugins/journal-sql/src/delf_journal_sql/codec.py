@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, cast
 
-from delf.events import EVENT_VERSION, Event, decode, encode
-from delf.values import UnsupportedValueError, to_jsonable
+from delf.chunks import dump_chunks, in_turns, is_large
+from delf.events import EVENT_VERSION, Event, content_of, decode, encode
+from delf.values import UnsupportedValueError, dumps, to_jsonable
 from delf_journal_sql.errors import JournalError
 
 _HEAD: Final = ("task_id", "seq", "at")
@@ -66,19 +67,50 @@ def take_out(packed: Packed, limit: int) -> Packed:
     """
     if len(packed.data) <= limit:
         return packed
-    texts = {name: _dumps(value) for name, value in packed.values.items()}
+    texts = {name: _dumps(value).encode() for name, value in packed.values.items()}
+    return put_together(packed.event, texts, limit)
+
+
+async def encode_large(event: Event) -> dict[str, bytes] | None:
+    """The fields of an event with large ones as JSON; others have their turns meanwhile.
+
+    None for an event that is not large, and for one that :func:`pack` has to find words for. A
+    cancellation waits until all is done.
+    """
+    content = content_of(event)
+    if not is_large(content):
+        return None
+    try:
+        return {
+            name: b"".join(await in_turns(dump_chunks(value, _utf8), to_its_end=True))
+            for name, value in content.items()
+        }
+    except UnsupportedValueError:
+        return None
+
+
+def put_together(event: Event, texts: Mapping[str, bytes], limit: int) -> Packed:
+    """The row of an event, without its large fields.
+
+    Args:
+        event: The event.
+        texts: Its fields as JSON.
+        limit: As for :func:`take_out`.
+    """
     blobs: dict[str, str] = {}
     parts: dict[str, Blob] = {}
-    for name in [name for name, text in texts.items() if len(text) > limit // 8]:
-        raw = texts.pop(name).encode()
+    kept: list[str] = []
+    for name, raw in texts.items():
+        if len(raw) <= limit // 8:
+            kept.append(f"{_dumps(name)}:{raw.decode()}")
+            continue
         digest = hashlib.sha256(raw).hexdigest()
         blobs[name] = digest
         parts[digest] = Blob(digest, len(raw), zlib.compress(raw, _LEVEL))
-    data = ",".join(f"{_dumps(name)}:{text}" for name, text in texts.items())
     return Packed(
-        packed.event,
-        packed.type,
-        f"{{{data}}}",
+        event,
+        type(event).__name__,
+        f"{{{','.join(kept)}}}",
         {},
         _dumps(blobs) if blobs else None,
         tuple(parts.values()),
@@ -116,6 +148,16 @@ def unpack(
 def plain_text(text: str) -> str:
     """A text that every database takes: without NUL and halves of characters."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def _utf8(value: Any) -> bytes:
+    raw = dumps(value)
+    try:
+        if b"\xed" in raw:
+            raw.decode()
+    except UnicodeDecodeError:  # halves of characters, which no database takes
+        return json.dumps(to_jsonable(value), separators=(",", ":")).encode()
+    return raw
 
 
 def _dumps(value: Any) -> str:

@@ -12,7 +12,7 @@ from delf.events import Event
 from delf.protocols.journal import Note, RequestRecord
 from delf.values import to_jsonable
 from delf_journal_sql import inbox, store
-from delf_journal_sql.codec import Packed, pack, take_out
+from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
 from delf_journal_sql.conversations import SqlConversations
 from delf_journal_sql.database import Connection, open_database, transaction
 from delf_journal_sql.errors import ConnectionLostError
@@ -73,15 +73,24 @@ class SqlJournal:
             JournalConflictError: When it does not continue its task.
             JournalError: When it cannot be written.
         """
-        packed = pack(event)
-        if len(packed.data) > self._settings.blob_bytes:
-            whole, limit = packed, self._settings.blob_bytes
-            try:
-                packed = await self._in_thread(lambda: take_out(whole, limit))
-            except asyncio.CancelledError:
-                self._append(take_out(whole, limit))  # before those that are appended later
-                raise
+        limit = self._settings.blob_bytes
+        texts = await encode_large(event)
+        if texts is not None:
+            packed = await self._shrink(lambda: put_together(event, texts, limit))
+        else:
+            packed = pack(event)
+            if len(packed.data) > limit:
+                whole = packed
+                packed = await self._shrink(lambda: take_out(whole, limit))
         await self._append(packed)
+
+    async def _shrink(self, shrink: Callable[[], Packed]) -> Packed:
+        """The row that a function makes in a thread. A cancelled one is kept nevertheless."""
+        try:
+            return await self._in_thread(shrink)
+        except asyncio.CancelledError:
+            self._append(shrink())  # before those that are appended later
+            raise
 
     def _append(self, packed: Packed) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
