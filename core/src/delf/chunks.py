@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from delf.values import TAG, dumps
 
@@ -19,7 +19,7 @@ _LETTERS: Final = 120
 """Letters or bytes that take as long as one value."""
 _SLICE: Final = _ROOM * _LETTERS
 """A multiple of three, as base64 needs it."""
-_AT_ONCE: Final = 800
+_AT_ONCE: Final = 400
 _DEEP: Final = 12
 """Levels that are looked at; what stands deeper counts as one value."""
 _TURN_SECONDS: Final = 0.002
@@ -27,6 +27,7 @@ _EMPTY_BYTES: Final = dumps(b"")
 _EMPTY_TUPLE: Final = dumps(())
 _SIMPLE: Final = frozenset({int, float, bool, type(None)})
 
+_type_of: Final[Callable[[Any], Any]] = type
 Encode = Callable[[Any], bytes]
 T = TypeVar("T")
 
@@ -89,23 +90,23 @@ def _cancel_again(error: asyncio.CancelledError) -> None:
 
 def _room_left(value: Any, room: int, levels: int) -> int:
     """The room that a value leaves; below zero, without looking further, where there is none."""
-    kind = cast("type[Any]", type(value))
+    kind = _type_of(value)
     if kind in _SIMPLE or not levels:
         return room - 1
     if kind is str or kind is bytes:
         return room - 1 - len(value) // _LETTERS
     if kind is list or kind is tuple:
         room -= 1
-        members = cast("Collection[Any]", value)
+        members: Collection[Any] = value
     elif kind is dict:
         room -= 1 + len(value)
-        members = cast("Collection[Any]", value.values())
+        members = value.values()
     else:
         return room - 1
     if room < len(members):
         return -1
     for member in members:
-        kind = cast("type[Any]", type(member))
+        kind = _type_of(member)
         if kind in _SIMPLE:
             room -= 1
         elif kind is str:
@@ -124,7 +125,7 @@ class _Dump:
 
     def of(self, value: Any, levels: int) -> Iterator[bytes]:
         """The value's chunks, those of its parts down to some level."""
-        kind = cast("type[Any]", type(value))
+        kind = _type_of(value)
         if not levels or _room_left(value, _ROOM, levels) >= 0:
             yield self._encode(value)
         elif kind is str:

@@ -9,9 +9,9 @@ import hashlib
 import pathlib
 import secrets
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from delf.chunks import Encode, dump_chunks, in_turns
 from delf.engine.past import CUT_OFF
@@ -38,6 +38,7 @@ _SIMPLE: Final = frozenset(
     {str, int, float, bool, type(None), complex, bytes, decimal.Decimal, uuid.UUID}
     | {dt.datetime, dt.date, dt.time, dt.timedelta, type(pathlib.Path())}
 )
+_type_of: Final[Callable[[Any], Any]] = type
 _COLLECTIONS: Final = frozenset({list, tuple, set, frozenset})
 
 
@@ -117,13 +118,16 @@ async def _digest_in_turns(
 
 def _is_plain(value: Any) -> bool:
     """Whether a value is written down with all that is in it."""
-    kind = cast("type[Any]", type(value))
+    kind = _type_of(value)
     if kind in _SIMPLE:
         return True
     if kind is dict:
-        named = cast("dict[Any, Any]", value)
-        return all(_is_plain(key) and _is_plain(item) for key, item in named.items())
-    return kind in _COLLECTIONS and all(map(_is_plain, cast("Iterable[Any]", value)))
+        return _are_plain(value) and _are_plain(value.values())
+    return kind in _COLLECTIONS and _are_plain(value)
+
+
+def _are_plain(values: Iterable[Any]) -> bool:
+    return {*map(type, values)} <= _SIMPLE or all(map(_is_plain, values))
 
 
 def memory_key(request: ApprovalRequest | ApprovalRequested) -> str:
