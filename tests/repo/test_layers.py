@@ -13,6 +13,7 @@ from support.workspace import CORE, PLUGINS, ROOT, Plugin, imports_of, place, tr
 CONTRACTS = frozenset(
     {
         "delf.actions",
+        "delf.commands",
         "delf.connection",
         "delf.errors",
         "delf.events",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -11,6 +10,7 @@ import click
 
 from delf.cli.output import counted, json_text
 from delf.cli.state import state_of
+from delf.commands import Pruning, prune_options
 from delf.errors import DelfError, did_you_mean
 from delf.terminal import visible
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DEFAULT_AGE: Final = 30 * 86_400.0
 _ALL: Final = 2**31 - 1
 
 
@@ -46,18 +44,6 @@ def _shared(command: F) -> F:
     ):
         command = option(command)
     return command
-
-
-def _age(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """A duration as ``30d``, ``12h``, ``90m``, ``45s`` or ``2w``, in seconds."""
-    if value is None:
-        return None
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", value)
-    if found is None:
-        raise click.BadParameter(
-            f"{value!r} is no duration; write 30d, 12h, 90m, 45s or 2w", ctx, param
-        )
-    return float(found[1]) * _UNITS[found[2]]
 
 
 def _open(ctx: click.Context, overrides: Sequence[str], namespace: str) -> Chat:
@@ -141,21 +127,14 @@ def delete(
 
 
 @click.command("prune")
-@click.option(
-    "--older-than",
-    callback=_age,
-    metavar="AGE",
-    help="Forget those in which nothing was said for so long.  [default: 30d, without --keep]",
+@prune_options(
+    older_than="Forget those in which nothing was said for so long.", keep="Keep the newest N."
 )
-@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the newest N.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be forgotten.")
 @_shared
 @click.pass_context
 def prune(
     ctx: click.Context,
-    older_than: float | None,
-    keep: int | None,
-    dry_run: bool,
+    pruning: Pruning,
     overrides: tuple[str, ...],
     namespace: str,
     as_json: bool,
@@ -165,10 +144,9 @@ def prune(
     \b
     delf chat prune --older-than 90d --dry-run
     """  # noqa: D301 - click's mark for lines that stay as they are
-    age = _DEFAULT_AGE if older_than is None and keep is None else older_than
     with _open(ctx, overrides, namespace) as chat:
-        found = chat.prune(age, keep or 0, dry_run=dry_run)
-    _tell(found, as_json=as_json, dry_run=dry_run)
+        found = chat.prune(pruning.older_than, pruning.keep, dry_run=pruning.dry_run)
+    _tell(found, as_json=as_json, dry_run=pruning.dry_run)
 
 
 def _tell(found: Sequence[ConversationRecord], *, as_json: bool, dry_run: bool = False) -> None:
