@@ -1,4 +1,7 @@
+import copy
 import dataclasses
+import pickle
+import pprint
 
 import pytest
 
@@ -22,6 +25,31 @@ def test_a_name_is_enough():
 def test_secrets_are_not_shown():
     shown = repr(LLMConfig("m", api_key="sk-1", headers={"Authorization": "sk-2"}))
     assert "sk-" not in shown
+
+
+@pytest.mark.parametrize(
+    "dump",
+    [dataclasses.asdict, dataclasses.astuple, vars, pprint.pformat],
+    ids=lambda dump: dump.__name__,
+)
+def test_no_dump_shows_secrets(dump):
+    config = LLMConfig("m", "http://host/v1", "sk-1", {"Authorization": "sk-2"})
+    shown = repr(dump(config))
+    assert "sk-" not in shown
+    assert "http://host/v1" in shown
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.copy, copy.deepcopy, dataclasses.replace, lambda c: pickle.loads(pickle.dumps(c))],
+    ids=["copy", "deepcopy", "replace", "pickle"],
+)
+def test_a_copy_has_its_secrets(copied):
+    config = LLMConfig("m", api_key="sk-1", headers={"Authorization": "sk-2"})
+    made = copied(config)
+    assert made == config
+    assert (made.api_key, made.headers) == ("sk-1", {"Authorization": "sk-2"})
+    assert dataclasses.replace(made, api_key="sk-3") != config
 
 
 def test_settings_have_one_spelling():

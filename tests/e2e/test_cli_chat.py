@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from delf import Chat
 from support.program import DELF, environment, write_recording
 from support.program import delf as run_delf
 from support.terminal import TerminalProcess
@@ -410,11 +411,54 @@ class TestPipes:
         assert told.stderr == "2 conversations with 4 messages would be forgotten\n"
         elsewhere = conversations("prune", "--keep", "0", "--namespace", "mine")
         assert elsewhere.stdout == "0 conversations with 0 messages forgotten\n"
+        dry = json.loads(conversations("prune", "--keep", "1", "--dry-run", "--json").stdout)
+        assert dry["dry_run"] is True
+        assert [(k["namespace"], k["conversation"]) for k in dry["conversations"]] == [
+            ("default", "a")
+        ]
         done = conversations("prune", "--keep", "1")
         assert done.stdout == "1 conversation with 2 messages forgotten\n"
         (left,) = json.loads(conversations("list", "--json").stdout)
         assert left["conversation"] == "b"
         assert conversations("prune", "--older-than", "soon").returncode == 2
+
+    def test_those_of_every_program_are_seen_and_forgotten(self, here, conversations):
+        path = here / "data/delf/journal.db"
+        for namespace, name in [("default", "a"), ("shop", "a"), ("shop", "b"), ("desk", "c")]:
+            with Chat(persist=True, path=path, namespace=namespace, conversation_id=name) as chat:
+                chat.append("user", f"{namespace} {name}")
+        listed = conversations("list").stdout.splitlines()
+        assert [line.split()[:2] for line in listed] == [
+            ["desk", "c"],
+            ["shop", "b"],
+            ["shop", "a"],
+            ["default", "a"],
+        ]
+        (newest,) = json.loads(conversations("list", "--limit", "1", "--json").stdout)
+        assert (newest["namespace"], newest["conversation"]) == ("desk", "c")
+        assert len(conversations("list", "--namespace", "shop").stdout.splitlines()) == 2
+
+        several = conversations("delete", "c", "a")
+        assert several.returncode == 1
+        assert "more than one namespace has a conversation 'a': default, shop" in several.stderr
+        assert len(json.loads(conversations("list", "--json").stdout)) == 4
+        assert conversations("delete", "a", "--namespace", "default").returncode == 0
+        assert conversations("delete", "a").stdout == "1 conversation with 1 message forgotten\n"
+
+        told = conversations("prune", "--older-than", "0s", "--dry-run")
+        assert told.stdout == "desk  c\nshop  b\n"
+        kept = conversations("prune", "--keep", "1")
+        assert kept.stdout == "0 conversations with 0 messages forgotten\n"
+        one = conversations("prune", "--older-than", "0s", "--namespace", "desk")
+        assert one.stdout == "1 conversation with 1 message forgotten\n"
+        gone = json.loads(conversations("prune", "--older-than", "0s", "--json").stdout)
+        assert [kept["conversation"] for kept in gone["conversations"]] == ["b"]
+        assert conversations("list").stdout == ""
+
+    def test_a_namespace_that_cannot_be_is_refused(self, conversations):
+        done = conversations("list", "--namespace", " ")
+        assert done.returncode == 2
+        assert "--namespace must be a text" in done.stderr
 
     @pytest.mark.parametrize("option", ["--set=agent.timeout=1", "--json", "--last"])
     def test_options_of_a_chat_are_none_of_its_commands(self, here, option):

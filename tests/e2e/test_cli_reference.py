@@ -289,7 +289,7 @@ def test_json_of_conversations_and_of_the_demo(here):
     name = listed[0]["conversation"]
     deleted = written(here, "chat", "delete", name, "--json")
     checked("delf chat delete", [deleted])
-    assert (deleted["conversations"], deleted["messages"]) == ([name], 4)
+    assert (deleted["conversations"], deleted["messages"]) == (listed, 4)
     lines = delf("demo", "--recorded", "--approve", "all", "--json", cwd=here).stdout.splitlines()
     assert len(lines) == 2
     checked("delf demo", map(json.loads, lines))

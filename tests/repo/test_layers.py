@@ -14,6 +14,7 @@ CONTRACTS = frozenset(
     {
         "delf.actions",
         "delf.chunks",
+        "delf.commands",
         "delf.connection",
         "delf.errors",
         "delf.events",

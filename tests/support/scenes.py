@@ -87,6 +87,7 @@ for product, pieces in (await shop.stock()).items():
         print(product, await shop.order(product, 40))
 """
 ONE_ORDER: Final = 'print("ordered:", await shop.order("Jasmine Pearls", 40))'
+SOLD_OUT: Final = "Which products are nearly sold out?"
 
 
 class Terminal(Protocol):
@@ -120,40 +121,44 @@ def _run(task: str, *flags: str) -> str:
     return " ".join(["delf run", f'"{task}"', "--tools tools.py", *flags, "\n"])
 
 
+def _is_done(terminal: Terminal) -> None:
+    """The task is over, and the shell waits."""
+    terminal.expect("done · ")
+    terminal.expect(PROMPT)
+
+
+def _answer_with(terminal: Terminal, key: str) -> None:
+    """Press a key at the question about a call or a script."""
+    terminal.expect("? help\n> ")
+    terminal.send(f"{key}\n")
+
+
+def _approved(task: str, *flags: str) -> Callable[[Terminal, Path], Iterator[None]]:
+    """A task that asks once, and is allowed to."""
+
+    def play(terminal: Terminal, here: Path) -> Iterator[None]:
+        terminal.send(_run(task, *flags))
+        _answer_with(terminal, "a")
+        _is_done(terminal)
+        yield
+
+    return play
+
+
 def _live(terminal: Terminal, here: Path) -> Iterator[None]:
     os.mkfifo(here / "gate")
-    terminal.send(_run("Which products are nearly sold out?"))
+    terminal.send(_run(SOLD_OUT))
     terminal.expect("how fast Gyokuro Asahi sells")
     yield
     with (here / "gate").open("w") as gate:
         (here / "gate").unlink()
         gate.write("open")
-    terminal.expect("done · ")
-    terminal.expect(PROMPT)
+    _is_done(terminal)
 
 
 def _answer(terminal: Terminal, here: Path) -> Iterator[None]:
-    terminal.send(_run("Which products are nearly sold out?"))
-    terminal.expect("done · ")
-    terminal.expect(PROMPT)
-    yield
-
-
-def _approval(terminal: Terminal, here: Path) -> Iterator[None]:
-    terminal.send(_run("Tell Ada that her tea was sent."))
-    terminal.expect("? help\n> ")
-    terminal.send("a\n")
-    terminal.expect("done · ")
-    terminal.expect(PROMPT)
-    yield
-
-
-def _plan(terminal: Terminal, here: Path) -> Iterator[None]:
-    terminal.send(_run("Order what is nearly sold out.", "--confirm-mode plan"))
-    terminal.expect("? help\n> ")
-    terminal.send("a\n")
-    terminal.expect("done · ")
-    terminal.expect(PROMPT)
+    terminal.send(_run(SOLD_OUT))
+    _is_done(terminal)
     yield
 
 
@@ -164,12 +169,10 @@ def _interrupted(terminal: Terminal, here: Path) -> Iterator[None]:
     (here / "power-cut").unlink()
     (task,) = json.loads(delf("runs", "list", "--json", cwd=here).stdout)
     terminal.send(f"delf resume {task['task_id'][:9]}\n")
-    terminal.expect("? help\n> ")
-    terminal.send("h\n")
+    _answer_with(terminal, "h")
     terminal.expect("empty for null): ")
     terminal.send('"PO-117"\n')
-    terminal.expect("done · ")
-    terminal.expect(PROMPT)
+    _is_done(terminal)
     yield
 
 
@@ -177,7 +180,7 @@ def _chat(terminal: Terminal, here: Path) -> Iterator[None]:
     terminal.send("delf chat --tools tools.py\n")
     terminal.expect("/help")
     terminal.expect(CHAT_PROMPT)
-    terminal.send("Which products are nearly sold out?\r")
+    terminal.send(f"{SOLD_OUT}\r")
     terminal.expect("done · ")
     terminal.expect(CHAT_PROMPT)
     terminal.send("/cost\r")
@@ -189,7 +192,7 @@ def _chat(terminal: Terminal, here: Path) -> Iterator[None]:
 
 
 def _runs(terminal: Terminal, here: Path) -> Iterator[None]:
-    for task in ("Which products are nearly sold out?", "Order what is nearly sold out."):
+    for task in (SOLD_OUT, "Order what is nearly sold out."):
         delf("run", task, "--tools", "tools.py", "--approve", "all", cwd=here)
     terminal.send("delf runs list\n")
     terminal.expect("Which products")
@@ -243,7 +246,7 @@ SCENES: Final[Mapping[str, Scene]] = {
     "live": Scene(_live, ["sandbox local (process)", "running the script · "], [STOCK]),
     "answer": Scene(_answer, ["Product", "Jasmine Pearls", "1.6 weeks", "4 tool calls"], [STOCK]),
     "approval": Scene(
-        _approval,
+        _approved("Tell Ada that her tea was sent."),
         [
             "approval needed · shop.write_to · irreversible, it cannot be undone",
             "the script says: tell Ada",
@@ -253,7 +256,7 @@ SCENES: Final[Mapping[str, Scene]] = {
         [LETTER],
     ),
     "plan": Scene(
-        _plan,
+        _approved("Order what is nearly sold out.", "--confirm-mode plan"),
         ["it may call, as often as it likes: shop.order", "│     if pieces < 20:", "PO-117"],
         [ORDER],
     ),

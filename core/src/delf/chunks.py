@@ -27,7 +27,7 @@ _EMPTY_BYTES: Final = dumps(b"")
 _EMPTY_TUPLE: Final = dumps(())
 _SIMPLE: Final = frozenset({int, float, bool, type(None)})
 
-_type_of: Final[Callable[[Any], Any]] = type
+_type_of: Callable[[Any], Any] = type
 Encode = Callable[[Any], bytes]
 T = TypeVar("T")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from dataclasses import InitVar, dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 from delf.errors import ModelConfigurationError, did_you_mean
 
@@ -24,6 +24,35 @@ SETTINGS: Final = (
 )
 
 
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    _NotShown = Annotated[T, "an attribute like any other, and no field"]
+else:
+    _NotShown = InitVar
+
+HIDDEN: Final = "**********"
+"""What is shown in place of a key."""
+
+
+class _Hidden:
+    """Something that nobody sees who does not ask for it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Hidden) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(_Hidden)
+
+
 @dataclass(frozen=True)
 class LLMConfig:
     """A model with its endpoint and settings; works wherever a model's name does.
@@ -31,7 +60,8 @@ class LLMConfig:
     Args:
         model: The name as the endpoint expects it.
         base_url: Root of an OpenAI-compatible API, with its version (``http://host/v1``).
-        api_key: The key; the provider's environment variable when omitted. Never shown.
+        api_key: The key; the provider's environment variable when omitted. Never shown: neither
+            in a repr nor by ``dataclasses.asdict()`` and other dumps.
         headers: Extra HTTP headers for every request. Never shown.
         settings: Generation settings: ``temperature``, ``top_p``, ``top_k``, ``max_tokens``,
             ``presence_penalty``, ``frequency_penalty``, ``stop``, ``seed`` and ``timeout``
@@ -44,12 +74,17 @@ class LLMConfig:
 
     model: str
     base_url: str | None = None
-    api_key: str | None = field(default=None, repr=False)
-    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    api_key: _NotShown[str | None] = None
+    headers: _NotShown[Mapping[str, str] | None] = None
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     provider: Provider = "auto"
+    _secrets: _Hidden = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(  # pyright: ignore[reportGeneralTypeIssues]
+        self, api_key: str | None, headers: Mapping[str, str] | None
+    ) -> None:
+        hidden = _Hidden({"api_key": api_key, "headers": headers})
+        object.__setattr__(self, "_secrets", hidden)
         model: Any = self.model
         if not isinstance(model, str) or not model.strip():
             raise ModelConfigurationError(f"model must be a name, got {model!r}")
@@ -77,6 +112,15 @@ class LLMConfig:
     def with_settings(self, **settings: Any) -> LLMConfig:
         """A copy with these settings added or changed."""
         return replace(self, settings={**self.settings, **settings})
+
+
+def _secret(name: str) -> property:
+    return property(lambda self: self._secrets.value[name])
+
+
+# After the dataclass was made, which takes what stands in the class for defaults.
+LLMConfig.api_key = _secret("api_key")  # pyright: ignore[reportAttributeAccessIssue]
+LLMConfig.headers = _secret("headers")  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def normalise_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

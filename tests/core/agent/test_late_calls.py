@@ -63,6 +63,8 @@ def bench(delf_host: TestHost, scripted_model: ScriptedModel) -> Bench:
 class Death:
     """Kills the sandbox once, while another call is under way, and knows when it was told."""
 
+    SCRIPT = "print(await asyncio.gather(pay(5), die()))"
+
     def __init__(self) -> None:
         self.lives = 0
         self.loop = asyncio.get_running_loop()
@@ -102,7 +104,7 @@ async def test_a_plain_function_that_outlives_its_sandbox_is_waited_for(bench: B
         paid.append(amount)
         return "receipt"
 
-    bench.model.writes("print(await asyncio.gather(pay(5), die()))")
+    bench.model.writes(death.SCRIPT)
     async with bench.agent(pay, death.die) as agent:
         response = (await agent.arun("Pay.")).raise_for_status()
     assert response.text == "['receipt', 'back']"
@@ -131,7 +133,7 @@ async def test_a_call_that_does_not_end_in_time_is_told_to_a_person(
         ended.set()
         return "late"
 
-    bench.model.writes("print(await asyncio.gather(pay(5), die()))")
+    bench.model.writes(death.SCRIPT)
     bench.answer = Settled(result="looked up")
     async with bench.agent(pay, death.die) as agent:
         response = (await agent.arun("Pay.")).raise_for_status()
@@ -143,49 +145,60 @@ async def test_a_call_that_does_not_end_in_time_is_told_to_a_person(
     assert ends == [("cancelled", "SandboxDied"), ("ok", None)]
 
 
+class GivenUp:
+    """A call that its script gives up, and that ends when a test lets it."""
+
+    SCRIPT = (
+        "given = asyncio.ensure_future(slow())\nawait under_way()\ngiven.cancel()\n"
+        "await noticed()\nprint('end')"
+    )
+
+    def __init__(self, *, ends_at_once: bool = False) -> None:
+        self.begun, self.given_up, self.go_on, self.ended = (asyncio.Event() for _ in range(4))
+        self.cleaned = False
+
+        @tool(effect="write", confirm=False)
+        async def slow() -> None:
+            """Write, and clean up after having been cancelled."""
+            self.begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.given_up.set()
+                try:
+                    await self.go_on.wait()
+                    self.cleaned = True
+                finally:
+                    self.ended.set()
+
+        @tool(effect="read", confirm=False)
+        async def under_way() -> None:
+            """Wait until the other call has begun."""
+            await self.begun.wait()
+
+        @tool(effect="read", confirm=False)
+        async def noticed() -> None:
+            """Wait until the other call was cancelled."""
+            await self.given_up.wait()
+            if ends_at_once:
+                self.go_on.set()
+
+        self.slow = slow
+        self.tools = (slow, under_way, noticed)
+
+
 @pytest.mark.parametrize("quick", [True, False])
 async def test_nothing_is_recorded_after_the_end_of_a_task(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, quick: bool
 ) -> None:
     """A call that the script gave up may take its time to notice: the task waits, not for long."""
     monkeypatch.setattr("delf.engine.pipeline._GRACE_SECONDS", 20 if quick else 0.05)
-    begun, given_up, go_on, ended = (asyncio.Event() for _ in range(4))
-
-    @tool(effect="write", confirm=False)
-    async def slow() -> str:
-        """Write, and clean up after having been cancelled."""
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            given_up.set()
-            try:
-                await go_on.wait()
-            finally:
-                ended.set()
-            raise
-        return "never"
-
-    @tool(effect="read", confirm=False)
-    async def under_way() -> None:
-        """Wait until the other call has begun."""
-        await begun.wait()
-
-    @tool(effect="read", confirm=False)
-    async def noticed() -> None:
-        """Wait until the other call was cancelled."""
-        await given_up.wait()
-        if quick:
-            go_on.set()
-
-    bench.model.writes(
-        "given = asyncio.ensure_future(slow())\nawait under_way()\ngiven.cancel()\n"
-        "await noticed()\nprint('end')"
-    )
-    async with bench.agent(slow, under_way, noticed) as agent:
+    call = GivenUp(ends_at_once=quick)
+    bench.model.writes(call.SCRIPT)
+    async with bench.agent(*call.tools) as agent:
         response = (await agent.arun("Write.")).raise_for_status()
-        go_on.set()
-        await ended.wait()
+        call.go_on.set()
+        await call.ended.wait()
     assert response.text == "end"
     events = await bench.journal.read(response.trace.task_id)
     assert isinstance(events[-1], ev.TaskFinished)
@@ -195,40 +208,16 @@ async def test_nothing_is_recorded_after_the_end_of_a_task(
 
 async def test_the_cleaning_up_of_a_call_is_not_cut_short(bench: Bench) -> None:
     """It was given up, and then its script ended: that is one cancellation."""
-    begun, given_up, over, cleaned = (asyncio.Event() for _ in range(4))
+    call = GivenUp()
 
     def look(event: ev.Event) -> None:
         if isinstance(event, ev.ScriptFinished):
-            over.set()
+            call.go_on.set()
 
-    @tool(effect="write", confirm=False)
-    async def change() -> None:
-        """Change something, or take it back."""
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            given_up.set()
-            await over.wait()
-            cleaned.set()
-
-    @tool(effect="read", confirm=False)
-    async def under_way() -> None:
-        """Wait until the other call has begun."""
-        await begun.wait()
-
-    @tool(effect="read", confirm=False)
-    async def noticed() -> None:
-        """Wait until the other call was cancelled."""
-        await given_up.wait()
-
-    bench.model.writes(
-        "given = asyncio.ensure_future(change())\nawait under_way()\ngiven.cancel()\n"
-        "await noticed()\nprint('end')"
-    )
-    async with bench.agent(change, under_way, noticed) as agent:
-        (await agent.arun("Change.", listeners=[look])).raise_for_status()
-        assert cleaned.is_set()
+    bench.model.writes(call.SCRIPT)
+    async with bench.agent(*call.tools) as agent:
+        (await agent.arun("Write.", listeners=[look])).raise_for_status()
+        assert call.cleaned
 
 
 def test_a_tool_that_stops_its_own_agent_does_not_wait_for_itself(bench: Bench) -> None:
@@ -249,26 +238,15 @@ def test_a_tool_that_stops_its_own_agent_does_not_wait_for_itself(bench: Bench) 
 
 async def test_a_task_that_is_cancelled_again_while_it_ends_has_its_end(bench: Bench) -> None:
     """As by an agent that is stopped right after its task was cancelled."""
-    begun, given_up, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    @tool(effect="read", confirm=False)
-    async def slow() -> None:
-        """Take a while to notice that it was cancelled."""
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            given_up.set()
-            await go_on.wait()
-
+    call = GivenUp()
     bench.model.writes("await slow()")
-    async with bench.agent(slow) as agent:
+    async with bench.agent(call.slow) as agent:
         work = asyncio.ensure_future(agent.arun("Look."))
-        await begun.wait()
+        await call.begun.wait()
         work.cancel()
-        await given_up.wait()
+        await call.given_up.wait()
         work.cancel()
-        go_on.set()
+        call.go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await work
     (task,) = await bench.journal.find()
@@ -327,7 +305,7 @@ async def test_a_request_that_waits_while_its_sandbox_dies_waits_again(bench: Be
                 death.loop.call_soon(agent.approve, requests[0])
 
     requests: list[str] = []
-    bench.model.writes("print(await asyncio.gather(pay(5), die()))")
+    bench.model.writes(death.SCRIPT)
     bench.answer = None
     async with bench.agent(pay, death.die, wait_approvals=True) as agent:
         response = (await agent.arun("Pay.", listeners=[look])).raise_for_status()

@@ -315,11 +315,13 @@ def test_a_task_from_a_closed_input_is_an_empty_one(here):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize("arguments", [["--help"], ["plugins"], ["plugins", "--json"]])
-def test_an_output_that_is_full_is_said_in_one_line(here, arguments):
+def test_an_output_that_is_full_is_said_in_one_line(here, arguments, unbuffered):
+    env = environment(PYTHONUNBUFFERED=unbuffered)
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [DELF, *arguments], cwd=here, env=environment(), stdout=full, stderr=subprocess.PIPE
+            [DELF, *arguments], cwd=here, env=env, stdout=full, stderr=subprocess.PIPE
         )
     assert done.returncode == 1
     assert done.stderr == b"error: the output cannot be written: No space left on device\n"

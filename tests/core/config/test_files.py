@@ -6,6 +6,7 @@ import pytest
 from delf.config.files import find_config
 from delf.config.project import load_project
 from delf.errors import ConfigurationError
+from delf.settings import folder_of
 
 
 def test_the_nearest_file_upwards_is_used(tmp_path):
@@ -138,3 +139,18 @@ def test_paths_in_the_file_are_relative_to_it(tmp_path):
     agent = load_project(below, flags={"files": ["a.csv"], "output_dir": "out"}, environ={}).agent
     assert agent.files == ["a.csv"]
     assert agent.output_dir == "out"
+
+
+def test_a_model_of_the_file_knows_its_folder(tmp_path):
+    below = tmp_path / "below"
+    below.mkdir()
+    (tmp_path / "delf.toml").write_text(
+        "[agent]\nllm = 'recorded:a.jsonl'\nvision_llm.model = '${SEEN}'\n"
+    )
+    variables = {"SEEN": "recorded:b.jsonl"}
+    agent = load_project(below, environ=variables).agent
+    assert (agent.main_llm.model, agent.image_llm.model) == ("recorded:a.jsonl", "recorded:b.jsonl")
+    assert folder_of(agent.main_llm.with_settings(seed=1).model) == tmp_path
+    assert folder_of(agent.image_llm.model) == tmp_path
+    flagged = load_project(below, flags={"llm": "recorded:a.jsonl"}, environ=variables).agent
+    assert folder_of(flagged.main_llm.model) is None

@@ -51,7 +51,10 @@ def test_keys_are_never_shown():
     config = make_config(
         {"providers": {"openai": "sk-1"}, "llm": {"model": "m", "api_key": "sk-2"}}
     )
-    assert "sk-" not in repr(config)
+    for shown in (repr(config), repr(config.model_dump()), config.model_dump_json()):
+        assert "sk-" not in shown
+    assert config.model_dump()["providers"] == {"openai": "**********"}
+    assert (config.providers, config.main_llm.api_key) == ({"openai": "sk-1"}, "sk-2")
     with pytest.raises(ConfigurationError) as caught:
         make_config({"providers": {"openai": ["sk-1"]}})
     assert "sk-" not in caught.value.describe()

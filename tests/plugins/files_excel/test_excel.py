@@ -2,17 +2,20 @@
 
 import datetime as dt
 import io
+import tracemalloc
 import zipfile
 from decimal import Decimal
 
 import pytest
 from openpyxl import Workbook, load_workbook
+from openpyxl.styles import PatternFill
+from openpyxl.worksheet.formula import DataTableFormula
 
 from delf.engine.files.formats import Formats
 from delf.errors import ToolExecutionError
 from delf.plugins.host import PluginHost
 from delf.protocols.formats import SupportsWrite
-from delf_files_excel import ExcelFormat, reading
+from delf_files_excel import ExcelFormat, reading, scan
 
 
 @pytest.fixture
@@ -97,7 +100,7 @@ async def test_a_workbook_that_is_gone(tmp_path):
 
 
 async def test_a_small_archive_with_a_very_large_sheet_is_not_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "MAX_UNPACKED", 1_000_000)
+    monkeypatch.setattr(scan, "MAX_UNPACKED", 1_000_000)
     with zipfile.ZipFile(tmp_path / "a.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("xl/worksheets/sheet1.xml", b" " * 1_000_001)
     assert (tmp_path / "a.xlsx").stat().st_size < 10_000
@@ -109,6 +112,32 @@ async def test_cells_are_limited(workbook, monkeypatch):
     monkeypatch.setattr(reading, "MAX_CELLS", 10)
     path = workbook({"S": [["a", "b"]] * 6})
     with pytest.raises(ToolExecutionError, match="more than 10 cells"):
+        await excel.read(path, None)
+
+
+async def test_cells_that_only_have_a_colour_are_limited_too(tmp_path, monkeypatch):
+    book = Workbook()
+    book.active.append(["n"])
+    for row in book.active["A2:E4"]:
+        for cell in row:
+            cell.fill = PatternFill("solid", fgColor="FF0000")
+    book.active["A5"] = 1
+    book.save(tmp_path / "a.xlsx")
+    assert await excel.read(str(tmp_path / "a.xlsx"), None) == [{"n": 1}]
+    with monkeypatch.context() as patch:
+        patch.setattr(scan, "MAX_RAW_CELLS", 16)
+        with pytest.raises(ToolExecutionError, match="more than 16 cells, empty ones included"):
+            await excel.read(str(tmp_path / "a.xlsx"), None)
+    monkeypatch.setattr(reading, "MAX_AREA", 16)
+    with pytest.raises(ToolExecutionError, match="spans more than 16 cells, empty ones included"):
+        await excel.read(str(tmp_path / "a.xlsx"), None)
+
+
+async def test_a_row_longer_than_excels_is_refused(workbook):
+    whole = await excel.read(workbook({"S": [["n"], [1] * 16_384]}), None)
+    assert (len(whole), len(whole[0])) == (1, 16_384)
+    path = workbook({"S": [["n"], [1] * 16_385]})
+    with pytest.raises(ToolExecutionError, match=r"a row .* more than 16,384 cells; save .* \.csv"):
         await excel.read(path, None)
 
 
@@ -190,22 +219,32 @@ async def test_there_and_back(tmp_path):
 def with_sheet(workbook, tmp_path):
     """Makes a workbook whose only sheet has these rows, as XML."""
 
-    def make(xml):
-        source = workbook({"S": [["n"]]}, name="source.xlsx")
-        with zipfile.ZipFile(source) as old, zipfile.ZipFile(tmp_path / "x.xlsx", "w") as new:
+    def make(xml, *, before="", declared="", texts=None):
+        source, made = workbook({"S": [["n"]]}, name="source.xlsx"), tmp_path / "x.xlsx"
+        sheet = f"{before}<sheetData>{xml}</sheetData>"
+        parts = {
+            "xl/worksheets/sheet1.xml": f"{declared}<worksheet {NAMESPACE}>{sheet}</worksheet>"
+        }
+        with zipfile.ZipFile(source) as old:
             for item in old.namelist():
-                data = old.read(item)
-                if item == "xl/worksheets/sheet1.xml":
-                    data = (
-                        f"<worksheet xmlns='{NAMESPACE}'><sheetData>{xml}</sheetData></worksheet>"
-                    )
+                parts.setdefault(item, old.read(item).decode())
+        if texts is not None:
+            types = parts["[Content_Types].xml"].replace("</Types>", f"{SHARED}</Types>")
+            parts["[Content_Types].xml"] = types
+            parts["xl/sharedStrings.xml"] = f"<sst {NAMESPACE}>{texts}</sst>"
+        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as new:
+            for item, data in parts.items():
                 new.writestr(item, data)
-        return str(tmp_path / "x.xlsx")
+        return str(made)
 
     return make
 
 
-NAMESPACE = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+NAMESPACE = "xmlns='http://schemas.openxmlformats.org/spreadsheetml/2006/main'"
+SHARED = (
+    "<Override PartName='/xl/sharedStrings.xml' ContentType='application/"
+    "vnd.openxmlformats-officedocument.spreadsheetml.sharedStrings+xml'/>"
+)
 HEAD = "<row r='1'><c r='A1' t='inlineStr'><is><t>n</t></is></c></row>"
 
 
@@ -216,7 +255,7 @@ async def test_a_row_with_a_number_that_no_sheet_has_is_not_waited_for(with_shee
 
 
 async def test_a_sheet_longer_than_excels_is_refused(with_sheet, monkeypatch):
-    monkeypatch.setattr(reading, "MAX_ROWS", 3)
+    monkeypatch.setattr(scan, "MAX_ROWS", 3)
     row = "<row><c><v>1</v></c></row>"
     assert len(await excel.read(with_sheet(HEAD + 2 * row), None)) == 2
     with pytest.raises(ToolExecutionError, match="more than 3 rows"):
@@ -234,3 +273,65 @@ async def test_a_formula_that_was_never_computed_gives_its_text(with_sheet, work
     ]
     path = workbook({"S": [["n", "twice"], [2, "=A2*2"]]})
     assert await excel.read(path, None) == [{"n": 2, "twice": "=A2*2"}]
+
+
+async def test_a_what_if_table_gives_what_was_computed_or_nothing(with_sheet, tmp_path):
+    table = "<f t='dataTable' ref='B2:B3' dt2D='0' dtr='0' r1='A1'/>"
+    cells = f"<c r='A2'><v>1</v></c><c r='B2'>{table}<v>2.5</v></c><c r='C2'><f>A2</f></c>"
+    assert await excel.read(with_sheet(f"{HEAD}<row r='2'>{cells}</row>"), None) == [
+        {"n": 1, "column_2": 2.5, "column_3": "=A2"}
+    ]
+    book = Workbook()
+    for row in (["n", "what if"], [1, None]):
+        book.active.append(row)
+    book.active["B2"] = DataTableFormula(ref="B2:B3", r1="A1")
+    book.save(tmp_path / "a.xlsx")
+    assert await excel.read(str(tmp_path / "a.xlsx"), None) == [{"n": 1, "what if": None}]
+
+
+# -- archives that hold more than their size tells ------------------------------------------
+
+
+@pytest.mark.parametrize("size", ["", "<dimension ref='A1:A2'/>"], ids=["unsized", "sized"])
+async def test_a_row_of_millions_of_cells_is_never_in_memory(with_sheet, size):
+    path = with_sheet("<row>" + "<c/>" * 5_000_000 + "</row>", before=size)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ToolExecutionError, match="a row of the sheet has more than 16,384"):
+            await excel.read(path, None)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 30_000_000
+
+
+@pytest.mark.parametrize(
+    ("sheet", "what"),
+    [
+        (f"<row><c t='inlineStr'><is><t>{'x' * 300_000}</t></is></c></row>", "262,136 characters"),
+        ("<row><c>" + "<x/>" * 500_001 + "</c></row>", "500,000 elements"),
+    ],
+    ids=["text", "elements"],
+)
+async def test_what_no_cell_holds_is_refused(with_sheet, sheet, what):
+    path = with_sheet(HEAD + sheet)
+    for work in (excel.read(path, None), excel.parts(path)):
+        with pytest.raises(ToolExecutionError, match=f"more than {what}; save the sheet as .csv"):
+            await work
+
+
+async def test_texts_are_limited(with_sheet, monkeypatch):
+    texts = "".join(f"<si><t>t{n}</t></si>" for n in range(5))
+    path = with_sheet(HEAD + "<row><c t='s'><v>4</v></c></row>", texts=texts)
+    assert await excel.read(path, None) == [{"n": "t4"}]
+    monkeypatch.setattr(scan, "MAX_TEXTS", 4)
+    for work in (excel.read(path, None), excel.parts(path)):
+        with pytest.raises(ToolExecutionError, match="more than 4 different texts"):
+            await work
+
+
+async def test_entities_of_a_document_type_are_not_expanded(with_sheet):
+    declared = "<!DOCTYPE worksheet [<!ENTITY a 'aaaa'><!ENTITY b '&a;&a;'>]>"
+    path = with_sheet(HEAD.replace("<t>n<", "<t>&b;<"), declared=declared)
+    with pytest.raises(ToolExecutionError, match="has a document type"):
+        await excel.read(path, None)

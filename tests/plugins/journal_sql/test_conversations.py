@@ -14,7 +14,7 @@ import pytest
 
 from delf import Agent, Chat
 from delf.events import TaskStarted
-from delf.protocols.conversation import ChatMessage, SupportsConversations
+from delf.protocols.conversation import ChatMessage, SupportsConversations, SupportsNamespaces
 from delf.testing import ConversationContract
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.database import open_database
@@ -329,3 +329,12 @@ async def test_two_hundred_turns_cost_the_same_each(
     assert max(shown) <= 2 + 20
     assert len(set(shown[20:])) == 1
     await chat.aclose()
+
+
+async def test_it_tells_whose_conversations_it_keeps(journal_url, open_journal):
+    journal = open_journal(journal_url)
+    assert isinstance(journal, SupportsNamespaces)
+    assert await journal.namespaces() == []
+    for namespace, name in [("b", "1"), ("a", "1"), ("b", "2")]:
+        await journal.conversations(namespace).append(name, [user("x")])
+    assert await journal.namespaces() == ["a", "b"]

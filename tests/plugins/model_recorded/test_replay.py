@@ -11,6 +11,7 @@ from delf.messages import FilePart, ImagePart, ModelRequest, Usage, system, user
 from delf.protocols.model import ModelContext
 from delf_model_recorded import RecordedModel, recording
 from support.model_fixtures import ask, read_stream
+from support.program import delf, write_recording
 
 
 def replay(tmp_path, *lines):
@@ -210,3 +211,20 @@ async def test_line_ends_blank_lines_and_odd_characters(tmp_path):
     model = replay(tmp_path, "", line + "\r", "", by_hand())
     assert (await model.complete(ask(text))).text == text
     assert repr(model).endswith("1 of 2 unused)")
+
+
+def test_a_recording_named_in_delf_toml_stands_beside_it(tmp_path):
+    write_recording(tmp_path / "answers.jsonl", *["print('done')"] * 2)
+    (tmp_path / "delf.toml").write_text('[agent]\nllm = "recorded:answers.jsonl"\n')
+    below = tmp_path / "below"
+    below.mkdir()
+    done = delf("run", "x", cwd=below)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    (task,) = json.loads(delf("runs", "list", "--json", cwd=below).stdout)
+    events = delf("runs", "events", task["task_id"], "--json", cwd=below).stdout.splitlines()
+    called = [event for event in map(json.loads, events) if event["type"] == "ModelCalled"]
+    assert [event["data"]["model"] for event in called] == ["recorded:answers.jsonl"]
+    typed = delf("run", "x", "--llm", "recorded:answers.jsonl", cwd=below)
+    assert typed.returncode != 0
+    assert "there is no recording at answers.jsonl" in typed.stderr
+    assert delf("run", "x", "--llm", "recorded:../answers.jsonl", cwd=below).returncode == 0

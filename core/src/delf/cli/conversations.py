@@ -1,28 +1,40 @@
-"""``delf chat list | delete | prune``: the conversations that are kept."""
+"""``delf chat list | delete | prune``: the conversations that are kept, of every namespace."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from delf.cli.output import counted, json_text
 from delf.cli.state import state_of
-from delf.errors import DelfError, did_you_mean
+from delf.commands import Pruning, prune_options
+from delf.errors import DelfError, PluginError, did_you_mean
 from delf.terminal import visible
 
 if TYPE_CHECKING:
-    from delf.chat import Chat
-    from delf.protocols.conversation import ConversationRecord
+    from delf.protocols.conversation import ConversationRecord, SupportsConversations
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DEFAULT_AGE: Final = 30 * 86_400.0
 _ALL: Final = 2**31 - 1
+_USUAL: Final = "default"
+"""The namespace of `delf chat`, which a list does not mention where there is no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A conversation, and the namespace that it is in."""
+
+    namespace: str
+    record: ConversationRecord
+
+    def data(self) -> dict[str, Any]:
+        return {"namespace": self.namespace, **asdict(self.record)}
 
 
 def _shared(command: F) -> F:
@@ -31,10 +43,8 @@ def _shared(command: F) -> F:
         click.option("--json", "as_json", is_flag=True, help="Write it as JSON."),
         click.option(
             "--namespace",
-            default="default",
-            show_default=True,
             metavar="NAME",
-            help="Those of Chat(namespace=NAME).",
+            help="Only those of Chat(namespace=NAME).  [default: those of all]",
         ),
         click.option(
             "--set",
@@ -48,34 +58,61 @@ def _shared(command: F) -> F:
     return command
 
 
-def _age(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """A duration as ``30d``, ``12h``, ``90m``, ``45s`` or ``2w``, in seconds."""
-    if value is None:
-        return None
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", value)
-    if found is None:
-        raise click.BadParameter(
-            f"{value!r} is no duration; write 30d, 12h, 90m, 45s or 2w", ctx, param
-        )
-    return float(found[1]) * _UNITS[found[2]]
+def _with(
+    ctx: click.Context,
+    overrides: Sequence[str],
+    work: Callable[[SupportsConversations], Awaitable[T]],
+) -> T:
+    """Work with the journal in which `delf chat` keeps its conversations, then close it."""
+    import asyncio
 
-
-def _open(ctx: click.Context, overrides: Sequence[str], namespace: str) -> Chat:
-    """A chat of a namespace, kept where `delf chat` keeps its own."""
-    from delf.chat import Chat
-    from delf.chat.place import Surroundings
+    from delf.chat.place import Surroundings, open_journal
 
     state = state_of(ctx)
     project = state.load_project(overrides)
-    chat = Chat(persist=True, namespace=namespace)
-    chat.attach(
-        Surroundings(
-            host=state.discover(project.environ),
-            plugin_options=project.plugin_options,
-            environ=project.environ,
-        )
+    surroundings = Surroundings(
+        host=state.discover(project.environ),
+        plugin_options=project.plugin_options,
+        environ=project.environ,
     )
-    return chat
+    journal = open_journal(surroundings, None)
+
+    async def main() -> T:
+        try:
+            return await work(journal)
+        finally:
+            await journal.aclose()
+
+    return asyncio.run(main())
+
+
+async def _namespaces(journal: SupportsConversations, only: str | None) -> Sequence[str]:
+    """The namespaces to look at.
+
+    Raises:
+        PluginError: When the journal cannot tell which it has.
+    """
+    from delf.chat.checks import check_name
+    from delf.protocols.conversation import SupportsNamespaces
+
+    if only is not None:
+        return [check_name("--namespace", only)]
+    if not isinstance(journal, SupportsNamespaces):
+        raise PluginError(
+            f"{type(journal).__name__} cannot tell whose conversations it keeps; upgrade it",
+            hint=f"name a namespace: --namespace {_USUAL}",
+        )
+    return await journal.namespaces()
+
+
+async def _find(journal: SupportsConversations, only: str | None, limit: int) -> list[_Kept]:
+    """Conversations that have messages, the newest first."""
+    found = [
+        _Kept(name, record)
+        for name in await _namespaces(journal, only)
+        for record in await journal.conversations(name).find(limit)
+    ]
+    return sorted(found, key=lambda kept: kept.record.updated_at, reverse=True)[:limit]
 
 
 @click.command("list")
@@ -90,7 +127,7 @@ def _open(ctx: click.Context, overrides: Sequence[str], namespace: str) -> Chat:
 @_shared
 @click.pass_context
 def list_command(
-    ctx: click.Context, limit: int, overrides: tuple[str, ...], namespace: str, as_json: bool
+    ctx: click.Context, limit: int, overrides: tuple[str, ...], namespace: str | None, as_json: bool
 ) -> None:
     """List the conversations, the newest first.
 
@@ -99,13 +136,13 @@ def list_command(
     """  # noqa: D301 - click's mark for lines that stay as they are
     from delf.cli.slash import conversation_lines
 
-    with _open(ctx, overrides, namespace) as chat:
-        found = chat.conversations(limit)
+    found = _with(ctx, overrides, lambda journal: _find(journal, namespace, limit))
     if as_json:
-        click.echo(json_text([asdict(record) for record in found], indent=2))
+        click.echo(json_text([kept.data() for kept in found], indent=2))
         return
-    for line in conversation_lines(found):
-        click.echo(line.removeprefix("  "))
+    lines = [line[2:] for line in conversation_lines([kept.record for kept in found])]
+    for line in _placed(found, lines):
+        click.echo(line)
     if not found:
         click.echo("There is no conversation yet", err=True)
 
@@ -118,7 +155,7 @@ def delete(
     ctx: click.Context,
     ids: tuple[str, ...],
     overrides: tuple[str, ...],
-    namespace: str,
+    namespace: str | None,
     as_json: bool,
 ) -> None:
     """Forget conversations with all their messages, and their summaries.
@@ -126,38 +163,51 @@ def delete(
     \b
     delf chat delete 2026-11-22-8b9797
     """  # noqa: D301 - click's mark for lines that stay as they are
-    with _open(ctx, overrides, namespace) as chat:
-        known = {record.conversation: record for record in chat.conversations(_ALL)}
-        for name in ids:
-            if name not in known:
-                raise DelfError(
-                    f"there is no conversation {name!r}{did_you_mean(name, known)}",
-                    hint="delf chat list shows them; nothing was forgotten",
-                )
-        chosen = [known[name] for name in dict.fromkeys(ids)]
-        for record in chosen:
-            chat.clear(record.conversation)
-    _tell(chosen, as_json=as_json)
+
+    async def work(journal: SupportsConversations) -> list[_Kept]:
+        known = await _find(journal, namespace, _ALL)
+        chosen = [_the_one(name, known) for name in dict.fromkeys(ids)]
+        for kept in chosen:
+            await journal.conversations(kept.namespace).clear(kept.record.conversation)
+        return chosen
+
+    _tell(_with(ctx, overrides, work), as_json=as_json)
+
+
+def _the_one(name: str, known: Sequence[_Kept]) -> _Kept:
+    """The conversation of an id.
+
+    Raises:
+        DelfError: When there is none, or one in each of several namespaces.
+    """
+    found = [kept for kept in known if kept.record.conversation == name]
+    if not found:
+        close = did_you_mean(name, {kept.record.conversation for kept in known})
+        raise DelfError(
+            f"there is no conversation {name!r}{close}",
+            hint="delf chat list shows them; nothing was forgotten",
+        )
+    if len(found) > 1:
+        places = ", ".join(sorted(kept.namespace for kept in found))
+        raise DelfError(
+            f"more than one namespace has a conversation {name!r}: {places}",
+            hint="--namespace says which; nothing was forgotten",
+        )
+    return found[0]
 
 
 @click.command("prune")
-@click.option(
-    "--older-than",
-    callback=_age,
-    metavar="AGE",
-    help="Forget those in which nothing was said for so long.  [default: 30d, without --keep]",
+@prune_options(
+    older_than="Forget those in which nothing was said for so long.",
+    keep="Keep the newest N of each namespace.",
 )
-@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the newest N.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be forgotten.")
 @_shared
 @click.pass_context
 def prune(
     ctx: click.Context,
-    older_than: float | None,
-    keep: int | None,
-    dry_run: bool,
+    pruning: Pruning,
     overrides: tuple[str, ...],
-    namespace: str,
+    namespace: str | None,
     as_json: bool,
 ) -> None:
     """Forget old conversations with all their messages, and their summaries.
@@ -165,23 +215,49 @@ def prune(
     \b
     delf chat prune --older-than 90d --dry-run
     """  # noqa: D301 - click's mark for lines that stay as they are
-    age = _DEFAULT_AGE if older_than is None and keep is None else older_than
-    with _open(ctx, overrides, namespace) as chat:
-        found = chat.prune(age, keep or 0, dry_run=dry_run)
-    _tell(found, as_json=as_json, dry_run=dry_run)
+    before = None if pruning.older_than is None else time.time() - pruning.older_than
+
+    async def work(journal: SupportsConversations) -> list[_Kept]:
+        from delf.protocols.conversation import SupportsRetention
+
+        gone: list[_Kept] = []
+        for name in await _namespaces(journal, namespace):
+            store = journal.conversations(name)
+            if not isinstance(store, SupportsRetention):
+                raise PluginError(
+                    f"{type(store).__name__} cannot forget old conversations; upgrade it"
+                )
+            records = await store.prune(before, pruning.keep, dry_run=pruning.dry_run)
+            gone += [_Kept(name, record) for record in records]
+        return gone
+
+    _tell(_with(ctx, overrides, work), as_json=as_json, dry_run=pruning.dry_run)
 
 
-def _tell(found: Sequence[ConversationRecord], *, as_json: bool, dry_run: bool = False) -> None:
+def _tell(found: Sequence[_Kept], *, as_json: bool, dry_run: bool = False) -> None:
     """Write which conversations were forgotten, or would be."""
-    messages = sum(record.messages for record in found)
+    messages = sum(kept.record.messages for kept in found)
     if as_json:
-        names = [record.conversation for record in found]
-        data = {"dry_run": dry_run, "conversations": names, "messages": messages}
+        data = {
+            "dry_run": dry_run,
+            "conversations": [kept.data() for kept in found],
+            "messages": messages,
+        }
         click.echo(json_text(data, indent=2))
         return
     if dry_run:
-        for record in found:
-            click.echo(visible(" ".join(record.conversation.split())))
+        names = [visible(" ".join(kept.record.conversation.split())) for kept in found]
+        for line in _placed(found, names):
+            click.echo(line)
     verb = "would be forgotten" if dry_run else "forgotten"
     count = counted(len(found), "conversation")
     click.echo(f"{count} with {counted(messages, 'message')} {verb}", err=dry_run)
+
+
+def _placed(found: Sequence[_Kept], lines: Sequence[str]) -> list[str]:
+    """Lines about conversations; with their namespaces if one is not the usual one."""
+    if all(kept.namespace == _USUAL for kept in found):
+        return list(lines)
+    places = [visible(" ".join(kept.namespace.split())) for kept in found]
+    width = max(map(len, places))
+    return [f"{place:<{width}}  {line}" for place, line in zip(places, lines, strict=True)]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import errno
-import os
 import signal
-import sys
 import traceback
 from collections.abc import Callable
 from typing import Final
 
 import click
 
+from delf.cli import streams
 from delf.errors import ConfigurationError, DelfError
 from delf.terminal import visible
 
@@ -57,12 +56,16 @@ def report(error: BaseException, *, debug: bool = False, clean: Callable[[str], 
     Returns:
         The exit status.
     """
-    if debug:
-        click.echo(clean("".join(traceback.format_exception(error))), err=True, nl=False)
     message, hint = _words(error)
-    say("error" if message != "interrupted" else "", clean(message))
-    if hint:
-        say("hint", clean(hint))
+    try:
+        if debug:
+            click.echo(clean("".join(traceback.format_exception(error))), err=True, nl=False)
+        say("error" if message != "interrupted" else "", clean(message))
+        if hint:
+            say("hint", clean(hint))
+    except BrokenPipeError:
+        streams.hush()
+        return BROKEN_PIPE
     return exit_status(error)
 
 
@@ -92,13 +95,3 @@ def say(label: str, message: str) -> None:
     colours = {"error": "red", "warning": "yellow", "hint": "cyan"}
     head = click.style(f"{label}:", fg=colours.get(label), bold=True) + " " if label else ""
     click.echo(head + visible(message), err=True)
-
-
-def hush_stdout() -> None:
-    """After a broken pipe: let nothing be written to stdout any more, not even at the end."""
-    try:
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, sys.stdout.fileno())
-        os.close(devnull)
-    except (OSError, ValueError, AttributeError):  # a stdout that is no file
-        return

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 import delf
-from delf.cli import errors
+from delf.cli import errors, streams
 from delf.cli.lazy import LazyGroup
 from delf.cli.state import State, state_of, take_everywhere
 from delf.errors import DelfError
@@ -67,6 +67,14 @@ class Program(LazyGroup):
             raise PluginError(f"{host.origin(spec)}: {spec.factory} is no click command")
         return command
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the program's own flags; ``--help`` and ``--version`` are answered here."""
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError:
+            streams.hush()
+            raise click.exceptions.Exit(errors.BROKEN_PIPE) from None
+
     def invoke(self, ctx: click.Context) -> None:
         """Run the command; only ``ctx.exit`` sets another status than 0."""
         try:
@@ -75,7 +83,7 @@ class Program(LazyGroup):
             finally:
                 sys.stdout.flush()
         except BrokenPipeError:
-            errors.hush_stdout()
+            streams.hush()
             ctx.exit(errors.BROKEN_PIPE)
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
@@ -137,27 +145,10 @@ def run_program() -> int:
     Returns:
         The exit status.
     """
-    _open_standard_streams()
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
+    streams.prepare()
     status: int = cli.main(standalone_mode=False)
+    streams.finish()
     return status
-
-
-def _open_standard_streams() -> None:
-    """Put /dev/null where a shell closed a stream: else a file that is opened takes its place."""
-    import os
-
-    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
-        if getattr(sys, name) is None:
-            stream = os.fdopen(number, mode, encoding="utf-8", closefd=False)
-            setattr(sys, name, stream)
 
 
 def _leave_stuck_tools(status: int) -> None:

@@ -13,7 +13,7 @@ from delf.config import texts
 from delf.config.files import find_config, read_config
 from delf.config.schema import LLM_FIELDS, AgentConfig, make_config
 from delf.config.values import Values
-from delf.environment import ENV_FILE, beside, read_env_file
+from delf.environment import ENV_FILE, FileText, beside, read_env_file
 from delf.errors import ConfigurationError, did_you_mean
 from delf.types import Permission
 
@@ -128,9 +128,19 @@ class Project:
             ConfigurationError: When a value does not fit, naming where it was given.
         """
         values = self.agent_values.resolve(self.environ, placed=False)
+        self._place_models(values)
         where = f"{self.file} [agent]" if self.file else "configuration"
         config = make_config(values, where=where, origin=self.agent_values.origin)
         return self._with_paths(config)
+
+    def _place_models(self, values: Mapping[str, Any]) -> None:
+        """Let names of models know the folder of their file: some plugins' are paths."""
+        for path, given in self.agent_values.leaves():
+            if given.folder is None or path[0] not in LLM_FIELDS or path[1:] != ("model",):
+                continue
+            table = values[path[0]]
+            if isinstance(table["model"], str):
+                table["model"] = FileText(table["model"], given.folder)
 
     def _with_paths(self, config: AgentConfig) -> AgentConfig:
         """Paths in ``delf.toml`` are relative to it, wherever the command runs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -12,6 +12,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    field_serializer,
     field_validator,
     model_validator,
 )
@@ -22,13 +23,13 @@ from delf.errors import (
     ModelConfigurationError,
     did_you_mean,
 )
-from delf.llm import SETTINGS, LLMConfig, as_llm_config
+from delf.llm import HIDDEN, SETTINGS, LLMConfig, as_llm_config
 from delf.types import ApprovalMode, ConfirmMode, Isolation
 
 LLM_FIELDS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
 """The fields that hold a model."""
 
-LLM_KEYS: Final = tuple(item.name for item in dataclasses.fields(LLMConfig))
+LLM_KEYS: Final = tuple(inspect.signature(LLMConfig).parameters)
 """What a model's table may hold."""
 
 
@@ -132,6 +133,10 @@ class AgentConfig(BaseModel):
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+    @field_serializer("providers")
+    def _without_keys(self, providers: dict[str, str]) -> dict[str, str]:
+        return dict.fromkeys(providers, HIDDEN)
 
     @model_validator(mode="after")
     def _models_agree(self) -> AgentConfig:

@@ -38,7 +38,7 @@ _SIMPLE: Final = frozenset(
     {str, int, float, bool, type(None), complex, bytes, decimal.Decimal, uuid.UUID}
     | {dt.datetime, dt.date, dt.time, dt.timedelta, type(pathlib.Path())}
 )
-_type_of: Final[Callable[[Any], Any]] = type
+_type_of: Callable[[Any], Any] = type
 _COLLECTIONS: Final = frozenset({list, tuple, set, frozenset})
 
 

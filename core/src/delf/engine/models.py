@@ -148,7 +148,9 @@ def _clean_reply(reply: ModelReply, redactor: Redactor) -> ModelReply:
 
 
 def _key(config: LLMConfig) -> str:
-    return repr((config, config.base_url, config.api_key, sorted((config.headers or {}).items())))
+    folder = getattr(config.model, "folder", None)  # of its delf.toml: see FileText
+    headers = sorted((config.headers or {}).items())
+    return repr((config, folder, config.base_url, config.api_key, headers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

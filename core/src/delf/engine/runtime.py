@@ -22,6 +22,7 @@ from delf.engine.files.inputs import InputFile, find_inputs, input_files, paths_
 from delf.engine.gate import Gate
 from delf.engine.inbox import Inbox, open_journal
 from delf.engine.known_secrets import secrets_of_agent
+from delf.engine.libraries import applying
 from delf.engine.log import TaskLog
 from delf.engine.models import Asker, ModelPool
 from delf.engine.observers import ObserverFeed
@@ -151,6 +152,7 @@ class Runtime:
 
     async def _start(self) -> None:
         parts, config = self._parts, self._config
+        libraries = applying(config.allowed_libs)
         self._pricing = load_pricing(parts.pricing_files)
         self._limits = make_limits(config.sandbox_config)
         check_output_folder(config.output_dir)
@@ -175,8 +177,8 @@ class Runtime:
         everything = await self._set_up.tools.with_builtins([LLM()])
         self._spec = SessionSpec(
             tools=everything.names_for_sandbox(),
-            modules=allowed_modules(config.allowed_libs),
-            libraries=tuple(config.allowed_libs),
+            modules=allowed_modules(libraries),
+            libraries=libraries,
             limits=self._limits,
             files=tuple(inputs),
             row_files=self._formats.writable,

@@ -121,7 +121,7 @@ class TaskRun:
     async def begin(self) -> tuple[Message, ...]:
         """The conversation's start: rules and tools, then context and task."""
         stubs = render_stubs(self.tools.actions)
-        return first_messages(self.task, self.context, stubs, self.config.allowed_libs)
+        return first_messages(self.task, self.context, stubs, self.session_spec.libraries)
 
     async def ask(self, messages: Sequence[Message]) -> ModelReply:
         """Ask the main model."""

@@ -144,3 +144,15 @@ class SupportsConversations(Protocol):
     async def aclose(self) -> None:
         """Free what is held. Safe to call twice; it can be used again."""
         ...
+
+
+@runtime_checkable
+class SupportsNamespaces(Protocol):
+    """A journal that can tell whose conversations it keeps."""
+
+    async def namespaces(self) -> Sequence[str]:
+        """The namespaces that have conversations, by their names.
+
+        One whose conversations were all forgotten may be among them.
+        """
+        ...

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import re
 import warnings
-import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 from delf.errors import ToolExecutionError
+from delf_files_excel.scan import MAX_ROWS, check_archive, check_sheet
 
-MAX_UNPACKED: Final = 256 * 1024 * 1024
 MAX_CELLS: Final = 2_000_000
-MAX_ROWS: Final = 1_048_576
-"""As many as Excel has; without it, a row could claim a number that is never reached."""
-_FORMULA: Final = re.compile(rb"<(?:\w+:)?f[\s/>]")
-_PIECE: Final = 1024 * 1024
+MAX_AREA: Final = 50_000_000
+"""Cells up to each row's last one, though nothing is in them: a row is made before it is cut."""
 
 
 def sheet_names(path: str) -> list[str]:
@@ -43,45 +39,31 @@ def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
     Raises:
         ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
     """
-    with _opened(path) as book, _formulas(path) as formulas:
+    with _opened(path) as book:
         sheet = _sheet(book, name)
-        rows = list(_filled_rows(sheet, formulas and formulas[sheet.title]))
+        has_formulas = check_sheet(path, sheet._worksheet_path)  # noqa: SLF001 - no public one
+        with _opened(path, values=False) if has_formulas else nullcontext() as formulas:
+            rows = list(_filled_rows(sheet, formulas and formulas[sheet.title]))
     if not rows:
         return []
     width = max(map(len, rows))
-    columns = _columns(rows[0], width)
-    return [
-        dict(zip(columns, [*row, *[None] * (width - len(row))], strict=True)) for row in rows[1:]
-    ]
-
-
-def _formulas(path: str) -> Any:
-    """The workbook once more, with formulas in place of their values, if it has any."""
-    return _opened(path, values=False) if _has_formulas(path) else nullcontext()
-
-
-def _has_formulas(path: str) -> bool:
-    with zipfile.ZipFile(path) as archive:
-        for item in archive.namelist():
-            if item.startswith("xl/worksheets/") and item.endswith(".xml"):
-                with archive.open(item) as part:
-                    before = b""
-                    while piece := part.read(_PIECE):
-                        if _FORMULA.search(before + piece):
-                            return True
-                        before = piece[-80:]
-    return False
+    columns = _columns(rows.pop(0), width)
+    records: list[Any] = rows
+    for index, row in enumerate(rows):  # in its place, so that both are never there as a whole
+        row.extend([None] * (width - len(row)))
+        records[index] = dict(zip(columns, row, strict=True))
+    return records
 
 
 @contextmanager
-def _opened(path: str, *, values: bool = True) -> Iterator[Any]:
+def _opened(path: str, *, values: bool = True) -> Generator[Any]:
     from openpyxl import load_workbook
 
     try:
-        _check_size(path)
+        check_archive(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles and extensions, which are not read
-            book = load_workbook(path, read_only=True, data_only=values)
+            book = load_workbook(path, read_only=True, data_only=values, keep_links=False)
             try:
                 yield book
             finally:
@@ -95,16 +77,6 @@ def _opened(path: str, *, values: bool = True) -> Iterator[Any]:
             "the workbook is damaged, has a password, or is no .xlsx file "
             f"({type(error).__name__}: {error})"[:400]
         ) from error
-
-
-def _check_size(path: str) -> None:
-    with zipfile.ZipFile(path) as archive:
-        unpacked = sum(item.file_size for item in archive.infolist())
-    if unpacked > MAX_UNPACKED:
-        raise ToolExecutionError(
-            f"the workbook has {unpacked:,} bytes unpacked, and at most {MAX_UNPACKED:,} are "
-            "read; save the sheet as .csv and open() that in the script"
-        )
 
 
 def _sheet(book: Any, name: str | None) -> Any:
@@ -125,13 +97,20 @@ def _rows(sheet: Any) -> Iterator[Sequence[Any]]:
 
 def _filled_rows(sheet: Any, formulas: Any) -> Iterator[list[Any]]:
     """The rows with any value, cut after their last one."""
-    cells = 0
+    cells = area = 0
     written = itertools.repeat(()) if formulas is None else _rows(formulas)
     for number, (row, texts) in enumerate(zip(_rows(sheet), written, strict=False), 1):
         values = list(row)
-        for index, text in enumerate(texts):
+        for index, formula in enumerate(texts):
             if values[index] is None:
-                values[index] = getattr(text, "text", text)  # of an array's formula
+                text = getattr(formula, "text", formula)  # of an array's formula
+                values[index] = text if isinstance(text, str) else None  # of a what-if table
+        area += len(values)
+        if area > MAX_AREA:
+            raise ToolExecutionError(
+                f"the sheet spans more than {MAX_AREA:,} cells, empty ones included; save it as "
+                ".csv and open() that in the script"
+            )
         while values and values[-1] is None:
             values.pop()
         cells += len(values)

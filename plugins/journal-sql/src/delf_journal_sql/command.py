@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -12,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from delf.commands import DURATION, Pruning, prune_options
 from delf.errors import DelfError
 from delf.events import Event, ScriptGenerated, TaskFinished, encode
 from delf_journal_sql import render
@@ -23,24 +23,10 @@ T = TypeVar("T")
 
 _PLUGIN: Final = "journal-sql"
 _STATES: Final = ("running", "interrupted", "done", "error")
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DEFAULT_AGE: Final = 30 * 86_400.0
 _LOOK_SECONDS: Final = 5.0
 _CALLS_SHOWN: Final = 30
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
-
-
-def _age(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """A duration as ``30d``, ``12h``, ``90m``, ``45s`` or ``2w``, in seconds."""
-    if value is None:
-        return None
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", value)
-    if found is None:
-        raise click.BadParameter(
-            f"{value!r} is no duration; write 30d, 12h, 90m, 45s or 2w", ctx, param
-        )
-    return float(found[1]) * _UNITS[found[2]]
 
 
 @click.group("runs")
@@ -57,7 +43,7 @@ def runs() -> None:
 @runs.command("list")
 @click.option("--state", type=click.Choice(_STATES), help="Only tasks in this state.")
 @click.option("--text", metavar="TEXT", help="Only tasks that hold this text.")
-@click.option("--since", callback=_age, metavar="AGE", help="Only tasks of the last 2h, 7d, …")
+@click.option("--since", type=DURATION, metavar="AGE", help="Only tasks of the last 2h, 7d, …")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -211,22 +197,13 @@ def export(ctx: click.Context, task_id: str, out: Path | None) -> None:
 
 
 @runs.command("prune")
-@click.option(
-    "--older-than",
-    callback=_age,
-    metavar="AGE",
-    help="Remove tasks that ended so long ago.  [default: 30d, without --keep]",
-)
-@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the newest N tasks.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@prune_options(older_than="Remove tasks that ended so long ago.", keep="Keep the newest N tasks.")
 @as_json_option
 @click.pass_context
-def prune(
-    ctx: click.Context, older_than: float | None, keep: int | None, dry_run: bool, as_json: bool
-) -> None:
+def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
     """Remove old tasks with all their events; never one that runs."""
-    age = _DEFAULT_AGE if older_than is None and keep is None else older_than
-    done = _with(_journal(ctx), lambda j: j.prune(age, keep or 0, dry_run=dry_run))
+    age, keep, dry_run = pruning.older_than, pruning.keep, pruning.dry_run
+    done = _with(_journal(ctx), lambda j: j.prune(age, keep, dry_run=dry_run))
     if as_json:
         data = {"dry_run": dry_run, "tasks": list(done.tasks), "events": done.events}
         click.echo(render.json_text(data, indent=2))

@@ -168,6 +168,12 @@ class SqlConversations:
         return gone
 
 
+def namespaces(connection: Connection) -> list[str]:
+    """The namespaces that have conversations, also forgotten ones that are still known."""
+    rows = connection.execute("SELECT DISTINCT namespace FROM delf_conversations")
+    return sorted(name for (name,) in rows)
+
+
 def _find(
     connection: Connection, namespace: str, limit: int
 ) -> list[tuple[int, ConversationRecord]]:

@@ -13,7 +13,7 @@ from delf.protocols.journal import Note, RequestRecord
 from delf.values import to_jsonable
 from delf_journal_sql import inbox, store
 from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
-from delf_journal_sql.conversations import SqlConversations
+from delf_journal_sql.conversations import SqlConversations, namespaces
 from delf_journal_sql.database import Connection, open_database, transaction
 from delf_journal_sql.errors import ConnectionLostError
 from delf_journal_sql.schema import migrate
@@ -307,6 +307,10 @@ class SqlJournal:
     def conversations(self, namespace: str) -> SqlConversations:
         """The conversations of a namespace, kept beside the events."""
         return SqlConversations(namespace, self._read, self._write, self._reclaim)
+
+    async def namespaces(self) -> Sequence[str]:
+        """The namespaces that have conversations, by their names."""
+        return await self._read(namespaces)
 
     async def _reclaim(self) -> None:
         await self._in_thread(self._database.reclaim)

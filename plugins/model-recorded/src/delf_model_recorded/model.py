@@ -11,6 +11,7 @@ from delf.errors import ModelConfigurationError, RecordingMismatch
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest
 from delf.protocols.model import Model, ModelContext
+from delf.settings import beside, folder_of
 from delf_model_recorded import difference, recording
 from delf_model_recorded.recorder import RecordingModel
 
@@ -39,7 +40,8 @@ class RecordedModel:
                 "recorded: needs the path of a recording",
                 hint="recorded:PATH, as in recorded:a.jsonl",
             )
-        self._path = Path(name).expanduser()
+        # one that stands in delf.toml counts from there
+        self._path = Path(beside(folder_of(config.model) or Path(), name))
         self._model = config.model
         entries = recording.read(self._path)
         self._count = len(entries)

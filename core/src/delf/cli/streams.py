@@ -1,0 +1,73 @@
+"""The standard streams of the program: open, whole in what they write, quiet once nobody reads."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Any
+
+
+def prepare() -> None:
+    """Let the standard streams be there, and take every character and every write as a whole."""
+    _open_closed()
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        raw = getattr(stream, "buffer", None)
+        if isinstance(raw, io.RawIOBase):  # PYTHONUNBUFFERED, as in many containers
+            whole = io.TextIOWrapper(_WholeWriter(raw), stream.encoding, write_through=True)
+            setattr(sys, name, whole)
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+class _WholeWriter(io.BufferedWriter):
+    """Writes at once, and all of it.
+
+    A text stream that Python was told not to buffer forgets what a pipe did not take, so that
+    nobody learns that a reader went away in the middle of a long text.
+    """
+
+    def write(self, data: Any, /) -> int:
+        """Write everything now."""
+        count = super().write(data)
+        self.flush()
+        return count
+
+
+def _open_closed() -> None:
+    """Put /dev/null where a shell closed a stream: else a file that is opened takes its place."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            stream = os.fdopen(number, mode, encoding="utf-8", closefd=False)
+            setattr(sys, name, stream)
+
+
+def hush() -> None:
+    """After a broken pipe: nothing more is written to it, not even at the end of the process."""
+    _to_nowhere(sys.stdout)
+    finish()
+
+
+def finish() -> None:
+    """Give up what a stream does not take (a full disk): Python would fail of it at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            _to_nowhere(stream)
+
+
+def _to_nowhere(stream: Any) -> None:
+    try:
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, stream.fileno())
+        os.close(devnull)
+    except (OSError, ValueError, AttributeError):  # a stream that is no file
+        return

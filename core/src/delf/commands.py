@@ -1,0 +1,121 @@
+"""What commands of the core and of plugins share: durations, and the options of ``prune``."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    _Type = click.ParamType[float]
+else:
+    _Type = click.ParamType  # takes no arguments before click 8.2
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION: Final = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
+_LONGEST: Final = 1000 * 365 * 86_400.0
+_EXAMPLES: Final = "write 30d, 12h, 90m, 45s or 2w"
+_DEFAULT_AGE: Final = "30d"
+
+
+class Duration(_Type):
+    """The type of a parameter that is a duration: ``30d``, ``12h``, ``90m``, ``45s`` or ``2w``.
+
+    A command gets seconds, as a float.
+    """
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The seconds of a duration.
+
+        Args:
+            value: A text, or the seconds themselves, as a default may have them.
+            param: Where it was given.
+            ctx: Where it was given.
+
+        Raises:
+            click.BadParameter: When it is no duration, or one of over a thousand years.
+        """
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        text = str(value)
+        found = _DURATION.fullmatch(text.strip())
+        if found is None:
+            self.fail(f"{text!r} is no duration; {_EXAMPLES}", param, ctx)
+        if not found["unit"]:
+            self.fail(f"{text!r} has no unit; {_EXAMPLES}", param, ctx)
+        unit = _UNITS.get(found["unit"].lower())
+        if unit is None:
+            self.fail(f"{text!r} has an unknown unit {found['unit']!r}; {_EXAMPLES}", param, ctx)
+        seconds = float(found["number"]) * unit
+        if not math.isfinite(seconds) or seconds > _LONGEST:
+            self.fail(f"{text[:40]!r} is over a thousand years", param, ctx)
+        return seconds
+
+
+DURATION: Final = Duration()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruning:
+    """What to forget, as the options of a ``prune`` say.
+
+    Args:
+        older_than: Only what is older than so many seconds; None for any age.
+        keep: How many of the newest stay in any case.
+        dry_run: Only show what would be forgotten.
+    """
+
+    older_than: float | None
+    keep: int
+    dry_run: bool
+
+
+def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]], Any]:
+    """Give a command the options ``--older-than``, ``--keep`` and ``--dry-run``.
+
+    The command gets them as one keyword argument, ``pruning``: a :class:`Pruning`. Without
+    ``--older-than`` and without ``--keep`` it is what is older than 30 days.
+
+    Args:
+        older_than: What ``--help`` says of that option, without its default.
+        keep: What ``--help`` says of that option.
+
+    Returns:
+        A decorator, to be put below ``@click.command``.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Any:
+        @functools.wraps(command)
+        def pruned(
+            *args: Any, older_than: float | None, keep: int | None, dry_run: bool, **more: Any
+        ) -> Any:
+            age = older_than
+            if age is None and keep is None:
+                age = DURATION.convert(_DEFAULT_AGE, None, None)
+            what = Pruning(older_than=age, keep=keep or 0, dry_run=dry_run)
+            return command(*args, pruning=what, **more)
+
+        decorated: Any = pruned
+        for option in (
+            click.option("--dry-run", is_flag=True, help="Show what would go; change nothing."),
+            click.option("--keep", type=click.IntRange(min=0), metavar="N", help=keep),
+            click.option(
+                "--older-than",
+                type=DURATION,
+                metavar="AGE",
+                help=f"{older_than}  [default: {_DEFAULT_AGE}, without --keep]",
+            ),
+        ):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate

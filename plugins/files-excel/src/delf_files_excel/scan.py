@@ -1,0 +1,155 @@
+"""Looks through a workbook's XML before openpyxl does, which holds a row or a text as a whole.
+
+A small archive can hold a sheet with tens of millions of cells in one row. What is read here is
+forgotten at once, and ends at the first thing that no workbook of Excel has.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from typing import IO, Any, Final, NoReturn
+from xml.parsers import expat
+
+from delf.errors import ToolExecutionError
+
+MAX_UNPACKED: Final = 256 * 1024 * 1024
+MAX_ROWS: Final = 1_048_576
+MAX_COLUMNS: Final = 16_384
+MAX_RAW_CELLS: Final = 8_000_000
+"""Cells of a sheet with those that hold nothing, as where whole rows have a colour."""
+MAX_TEXTS: Final = 2_000_000
+"""Different texts of all sheets; they are in memory together."""
+MAX_TEXT: Final = 8 * 32_767
+"""Characters of one text: those of a cell, each of which may be written as ``_x000D_``."""
+MAX_ELEMENTS: Final = 500_000
+"""Elements that are held at once: of a row or a text, or of all styles."""
+_PIECE: Final = 256 * 1024
+_CELL, _ROW, _TEXT, _FORMULA, _SIZE, _OTHER = range(6)
+_KINDS: Final = {"c": _CELL, "row": _ROW, "si": _TEXT, "f": _FORMULA, "dimension": _SIZE}
+_HELD: Final = frozenset({"sst", "styleSheet", "workbook", "Types", "Relationships", "Properties"})
+"""Parts by their outermost element that are read as a whole when a workbook is opened."""
+_CSV: Final = "save the sheet as .csv and open() that in the script"
+
+
+class _Enough(Exception):  # noqa: N818 - no error: the rest of a part does not matter
+    """What was looked for is known."""
+
+
+def check_archive(path: str) -> None:
+    """Refuse a workbook whose opening alone would take much memory.
+
+    Raises:
+        ToolExecutionError: Naming what is too large.
+    """
+    with zipfile.ZipFile(path) as archive:
+        items = archive.infolist()
+        unpacked = sum(item.file_size for item in items)
+        if unpacked > MAX_UNPACKED:
+            raise ToolExecutionError(
+                f"the workbook has {unpacked:,} bytes unpacked, and at most {MAX_UNPACKED:,} are "
+                f"read; {_CSV}"
+            )
+        for item in items:
+            if item.filename.endswith((".xml", ".rels")):
+                with archive.open(item) as part:
+                    _Part(only_opening=True).read(part)
+
+
+def check_sheet(path: str, part: str) -> bool:
+    """Refuse a sheet that would take much memory.
+
+    Args:
+        path: The workbook.
+        part: The sheet's name in the archive.
+
+    Returns:
+        Whether it has formulas.
+
+    Raises:
+        ToolExecutionError: Naming what is too large.
+    """
+    with zipfile.ZipFile(path) as archive, archive.open(part) as stream:
+        looked = _Part(only_opening=False)
+        looked.read(stream)
+        return looked.formulas
+
+
+class _Part:
+    """Counts what a part would have in memory at once.
+
+    Args:
+        only_opening: Look only at what is read when the workbook is opened: a sheet up to where
+            it says how large it is, which some do not.
+    """
+
+    def __init__(self, *, only_opening: bool) -> None:
+        self.formulas = False
+        self._only_opening = only_opening
+        self._kinds: dict[str, int] = {}
+        self._cells = self._in_row = self._rows = self._texts = self._held = self._length = 0
+        self._parser = expat.ParserCreate()
+        self._parser.buffer_text = True
+        self._parser.StartElementHandler = self._root
+        self._parser.CharacterDataHandler = self._characters
+        self._parser.StartDoctypeDeclHandler = self._declaration
+
+    def read(self, stream: IO[bytes]) -> None:
+        """Look through a part."""
+        try:
+            while piece := stream.read(_PIECE):
+                self._parser.Parse(piece, False)
+            self._parser.Parse(b"", True)
+        except _Enough:
+            return
+        finally:  # its handlers hold this object
+            self._parser.StartElementHandler = None
+            self._parser.CharacterDataHandler = None
+            self._parser.StartDoctypeDeclHandler = None
+
+    def _root(self, name: str, attributes: Any) -> None:
+        root = name.rpartition(":")[2]
+        if self._only_opening and root not in _HELD and root != "worksheet":
+            raise _Enough
+        self._parser.StartElementHandler = self._start
+
+    def _start(self, name: str, attributes: Any) -> None:
+        kind = self._kinds.get(name)
+        if kind is None:
+            kind = self._kinds[name] = _KINDS.get(name.rpartition(":")[2], _OTHER)
+        self._length = 0
+        self._held += 1
+        if kind == _CELL:
+            self._cells += 1
+            self._in_row += 1
+            if self._in_row > MAX_COLUMNS:
+                _refuse(f"a row of the sheet has more than {MAX_COLUMNS:,} cells")
+            if self._cells > MAX_RAW_CELLS:
+                _refuse(f"the sheet has more than {MAX_RAW_CELLS:,} cells, empty ones included")
+        elif kind == _ROW:
+            self._rows += 1
+            self._in_row = self._held = 0
+            if self._rows > MAX_ROWS:
+                _refuse(f"the sheet has more than {MAX_ROWS:,} rows")
+        elif kind == _TEXT:
+            self._texts += 1
+            self._held = 0
+            if self._texts > MAX_TEXTS:
+                _refuse(f"the workbook has more than {MAX_TEXTS:,} different texts")
+        elif kind == _FORMULA:
+            self.formulas = True
+        elif kind == _SIZE and self._only_opening:
+            raise _Enough
+        if self._held > MAX_ELEMENTS:
+            _refuse(f"a part of the workbook has more than {MAX_ELEMENTS:,} elements")
+
+    def _characters(self, text: str) -> None:
+        self._length += len(text)
+        if self._length > MAX_TEXT:
+            _refuse(f"a text of the workbook has more than {MAX_TEXT:,} characters")
+
+    def _declaration(self, *_given: Any) -> None:
+        raise ToolExecutionError("the workbook has a document type, which no workbook of Excel has")
+
+
+def _refuse(what: str) -> NoReturn:
+    raise ToolExecutionError(f"{what}; {_CSV}")
