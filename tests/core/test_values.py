@@ -51,6 +51,8 @@ EXACT = [
     dt.timedelta(days=-1, microseconds=3),
     decimal.Decimal("1.10"),
     decimal.Decimal("-Infinity"),
+    decimal.Decimal("9.99E+6144"),
+    decimal.Decimal("-1E-6144"),
     uuid.UUID(int=7),
     pathlib.Path("a/b"),
     complex(1, -2),
@@ -215,6 +217,25 @@ def test_a_hostile_sender_gets_a_value_error_and_nothing_else(text):
     except ValueError:
         return
     assert value == {"a": "b"}
+
+
+@pytest.mark.parametrize("text", ["1E6145", "-1E100000000", "1E-6145", "0E+999999999", "9" * 6_146])
+def test_a_decimal_of_gigabytes_crosses_neither_way(text):
+    """To make an ``int`` of it, as arguments of that type are, would take minutes."""
+    with pytest.raises(ValueError, match="malformed decimal"):
+        loads(json.dumps({"$t": "decimal", "v": text}).encode())
+    with pytest.raises(UnsupportedValueError, match="beyond 1E±6144"):
+        dumps(decimal.Decimal(text))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [5, 1.5, "1." + "0" * 10_000, {"$t": "tuple", "v": [0, {"$t": "tuple", "v": [1]}, 99_999_999]}],
+    ids=["int", "float", "long", "parts"],
+)
+def test_a_decimal_is_a_short_text(parts):
+    with pytest.raises(ValueError, match="malformed decimal"):
+        from_jsonable({"$t": "decimal", "v": parts})
 
 
 def test_bytes_that_are_no_text():

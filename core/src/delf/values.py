@@ -40,6 +40,7 @@ TAG = "$t"
 _MAX_REPR = 1000
 _MAX_ALIKE = 1000
 _MAX_SHORT = 10_000
+_MAX_POWER = 6144  # of ten, as in IEEE 754's decimal128
 _FEW_LEVELS = 3
 _TAG_BYTES = b'"$t"'
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -203,6 +204,15 @@ def kind_name(value: Any) -> str:
     return type(value).__name__
 
 
+def _encode_decimal(value: decimal.Decimal) -> dict[str, str]:
+    text = str(value)
+    if abs(value.adjusted()) > _MAX_POWER or len(text) > _MAX_SHORT:
+        raise UnsupportedValueError(
+            f"a Decimal beyond 1E±{_MAX_POWER} cannot be passed; round it, or pass it as text"
+        )
+    return {TAG: "decimal", "v": text}
+
+
 def _tagged_items(tag: str, items: Any) -> dict[str, Any]:
     return {TAG: tag, "v": [_encode(item) for item in items]}
 
@@ -221,7 +231,7 @@ _ENCODERS: dict[type, Callable[[Any], Any]] = {
     dt.date: lambda v: {TAG: "date", "v": v.isoformat()},
     dt.time: lambda v: {TAG: "time", "v": v.isoformat()},
     dt.timedelta: lambda v: {TAG: "timedelta", "v": v.total_seconds()},
-    decimal.Decimal: lambda v: {TAG: "decimal", "v": str(v)},
+    decimal.Decimal: _encode_decimal,
     bytes: lambda v: {TAG: "bytes", "v": base64.b64encode(v).decode("ascii")},
     bytearray: lambda v: {TAG: "bytes", "v": base64.b64encode(v).decode("ascii")},
     memoryview: lambda v: {TAG: "bytes", "v": base64.b64encode(v).decode("ascii")},
@@ -246,6 +256,16 @@ def _short(value: Any) -> Any:
     return value
 
 
+def _decimal_of(value: Any) -> decimal.Decimal:
+    """A number that can be made an ``int`` at once: a few letters can say one of gigabytes."""
+    if type(value) is not str:
+        raise ValueError("not a text")
+    number = decimal.Decimal(_short(value))
+    if abs(number.adjusted()) > _MAX_POWER:
+        raise ValueError("too large or too small")
+    return number
+
+
 def _spread(keys: list[Any]) -> list[Any]:
     """The keys, unless they were chosen to have one hash: a set of n of those takes n² steps."""
     if len(keys) > _MAX_ALIKE and len(keys) - len({hash(key) for key in keys}) > _MAX_ALIKE:
@@ -265,7 +285,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "date": lambda v: dt.date.fromisoformat(_short(v)),
     "time": lambda v: dt.time.fromisoformat(_short(v)),
     "timedelta": lambda v: dt.timedelta(seconds=v),
-    "decimal": decimal.Decimal,
+    "decimal": _decimal_of,
     "bytes": base64.b64decode,
     "set": lambda v: set(_spread(_items(v))),
     "frozenset": lambda v: frozenset(_spread(_items(v))),
