@@ -17,7 +17,6 @@ from delf.protocols.sandbox import (
     Told,
 )
 from delf.sandbox import budget as budget_module
-from delf.sandbox import session as session_module
 from delf.sandbox.budget import Budget
 from delf.sandbox.guest.output import MAX_FILES
 from delf.sandbox.session import WireSession
@@ -143,43 +142,6 @@ async def test_prints_keep_their_order_relative_to_calls(guest):
     assert guest.host.order.index("echo") < guest.host.order.index("add")
 
 
-async def test_a_cancelled_call_is_cancelled_on_the_host(guest):
-    cancelled = asyncio.Event()
-
-    async def wait():
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
-    guest.host.tools["shop.wait"] = wait
-    running = await guest.start()
-    await guest.send(["call", 1, "shop", "wait", [], {}])
-    await guest.host.called.wait()
-    await guest.send(["cancel", 1], ["cancel", 1], ["cancel", 77])
-    await cancelled.wait()
-    await guest.send(DONE)
-    assert isinstance(await running, Done)
-
-
-async def test_calls_in_flight_end_with_the_script(guest):
-    cancelled = asyncio.Event()
-
-    async def wait():
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
-    guest.host.tools["shop.wait"] = wait
-    running = await guest.start()
-    await guest.send(["call", 1, "shop", "wait", [], {}])
-    await guest.host.called.wait()
-    await guest.send(DONE)
-    await running
-    await cancelled.wait()
-
-
 async def test_cancelling_a_script_kills_the_guest(guest):
     running = await guest.start()
     running.cancel()
@@ -222,37 +184,6 @@ async def test_output_is_counted_for_each_script(guest):
         running = await guest.start()
         await guest.send(["print", "x" * 9_000], DONE)
         assert isinstance(await running, Done)
-
-
-async def test_a_busy_guest_is_read_no_further_until_calls_end(guest):
-    release = asyncio.Event()
-    open_calls = most = 0
-
-    async def wait():
-        nonlocal open_calls, most
-        open_calls += 1
-        most = max(most, open_calls)
-        if open_calls > budget_module._BUSY_CALLS:
-            release.set()
-        await release.wait()
-        open_calls -= 1
-
-    guest.host.tools["shop.wait"] = wait
-    running = await guest.start()
-
-    async def answers():
-        return [await guest.receive() for _ in range(12_000)]
-
-    async def calls():
-        for number in range(12_000):
-            await guest.send(["call", number, "shop", "wait", [], {}])
-        await asyncio.sleep(0)
-
-    received, _ = await asyncio.gather(answers(), calls())
-    assert {frame[1] for frame in received} == set(range(12_000))
-    assert most < 12_000
-    await guest.send(DONE)
-    assert isinstance(await running, Done)
 
 
 # -- a guest that does not ----------------------------------------------------------------
@@ -336,26 +267,6 @@ async def test_a_frame_that_stops_in_the_middle(guest, count):
     assert await running == Crashed(message="it ended")
 
 
-async def test_a_call_number_that_is_still_in_use(guest):
-    async def wait():
-        await asyncio.Event().wait()
-
-    guest.host.tools["shop.wait"] = wait
-    running = await guest.start()
-    await guest.send(["call", 1, "shop", "wait", [], {}], ["call", 1, "shop", "find", [], {}])
-    assert isinstance(await running, Crashed)
-    assert [call.method for call in guest.host.calls] in ([], ["wait"])
-
-
-async def test_a_call_number_that_was_used_before_is_a_new_call(guest):
-    running = await guest.start()
-    for value in ("a", "b"):
-        await guest.send(["call", 1, "echo", "", [value], {}])
-        assert await guest.receive() == ["return", 1, [value, {}]]
-    await guest.send(DONE)
-    await running
-
-
 @pytest.mark.parametrize("number", [-1, 0, 2**70])
 async def test_any_number_names_a_call(guest, number):
     running = await guest.start()
@@ -369,36 +280,6 @@ async def test_any_number_names_a_call(guest, number):
 async def test_what_is_no_number_names_no_call(guest, what):
     running = await guest.start()
     await guest.send(["cancel", what])
-    assert isinstance(await running, Crashed)
-
-
-async def test_calls_that_are_given_up_at_once_are_over(guest, monkeypatch):
-    """Cancelled before their first step, they never say so themselves."""
-    monkeypatch.setattr(budget_module, "_BUSY_CALLS", 10)
-
-    async def wait():
-        await asyncio.Event().wait()
-
-    guest.host.tools["shop.wait"] = wait
-    running = await guest.start()
-    for first in range(0, 100, 20):
-        numbers = range(first, first + 20)
-        calls = [["call", number, "shop", "wait", [], {}] for number in numbers]
-        await guest.send(*calls, *(["cancel", number] for number in numbers))
-    await guest.send(DONE)
-    assert isinstance(await running, Done)
-    assert guest.session._budget._held == 0
-
-
-async def test_too_many_open_calls_end_the_session(guest, monkeypatch):
-    monkeypatch.setattr(session_module, "_MAX_OPEN_CALLS", 50)
-
-    async def wait():
-        await asyncio.Event().wait()
-
-    guest.host.tools["shop.wait"] = wait
-    running = await guest.start()
-    await guest.send(*(["call", n, "shop", "wait", [], {}] for n in range(51)))
     assert isinstance(await running, Crashed)
 
 
@@ -613,30 +494,6 @@ async def test_the_arguments_of_all_calls_together_are_limited(guest, monkeypatc
             await guest.receive()
     outcome = await running
     assert (outcome.limit, "200,000 bytes" in outcome.message) == ("calls", True)
-
-
-async def test_calls_that_wait_cannot_fill_the_hosts_memory_with_their_arguments(guest):
-    release = asyncio.Event()
-    guest.host.tools["shop.wait"] = lambda _: release.wait()
-    running = await guest.start()
-    guest.session._budget = Budget(
-        replace(guest.session._spec.limits, memory_bytes=10**6, frame_bytes=10**5)
-    )
-
-    async def calls():
-        for number in range(60):
-            await guest.send(["call", number, "shop", "wait", ["x" * 90_000], {}])
-
-    sending = asyncio.create_task(calls())
-    while not guest.session._paused:
-        await asyncio.sleep(0)
-    assert 11 <= len(guest.host.calls) <= 14
-    release.set()
-    answers = [await guest.receive() for _ in range(60)]
-    await sending
-    assert {answer[1] for answer in answers} == set(range(60))
-    await guest.send(DONE)
-    assert isinstance(await running, Done)
 
 
 COSTLY = {

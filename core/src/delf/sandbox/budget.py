@@ -14,7 +14,6 @@ _SPARE_FRAMES: Final = 1_000_000
 _FRAMES_OF_A_CALL: Final = 4
 _CALL_BYTES: Final = 2**30
 """How much the arguments of all calls of a task may be together: all are kept in its journal."""
-_BUSY_CALLS: Final = 2_000
 _SLACK: Final = 1.25
 """The guest enforces limits on output itself; the host ends the session a little above."""
 
@@ -30,8 +29,8 @@ class Budget:
         self._limits = limits
         self._calls = 0
         self._call_bytes = 0
-        self._held = 0
-        self._sizes: dict[int, int] = {}
+        self.unread_bytes: Final = max(limits.memory_bytes, 2 * limits.frame_bytes)
+        """How much may wait in the host's memory for the guest, and how much of its calls."""
         self.begin_script()
 
     def begin_script(self) -> None:
@@ -67,17 +66,14 @@ class Budget:
         if self._readings > _MAX_READINGS:
             raise WireError("the sandbox sent too many looks at the clock")
 
-    def call_began(self, number: int, size: int) -> LimitReached | None:
+    def call_began(self, size: int) -> LimitReached | None:
         """The script makes a call; why it cannot, if it cannot.
 
         Args:
-            number: The call's.
             size: Bytes of its frame.
         """
-        self._sizes[number] = size
         self._calls += 1
         self._call_bytes += size
-        self._held += size
         if self._calls > self._limits.calls:
             message = f"a task can make {self._limits.calls:,} tool calls"
             return LimitReached(limit="calls", message=message)
@@ -85,24 +81,3 @@ class Budget:
             message = f"the arguments of all tool calls of a task pass {_CALL_BYTES:,} bytes"
             return LimitReached(limit="calls", message=message)
         return None
-
-    def call_ended(self, number: int) -> None:
-        """A call has its answer, or will have none. Counts once.
-
-        Args:
-            number: The call's.
-        """
-        self._held -= self._sizes.pop(number, 0)
-
-    def busy(self, open_calls: int) -> bool:
-        """Whether nothing more should be read before some calls have their answers.
-
-        Args:
-            open_calls: How many have none.
-        """
-        return open_calls > _BUSY_CALLS or (open_calls > 0 and self._held > self.unread_bytes)
-
-    @property
-    def unread_bytes(self) -> int:
-        """How much may wait in the host's memory for the guest, and how much of its calls."""
-        return max(self._limits.memory_bytes, 2 * self._limits.frame_bytes)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from delf.errors import SandboxUnavailableError, WireError
 from delf.protocols.sandbox import (
-    GIVEN_UP,
+    CallAnswer,
     CallRequest,
     Crashed,
     LimitReached,
@@ -20,12 +20,12 @@ from delf.protocols.sandbox import (
     SessionSpec,
 )
 from delf.sandbox.budget import Budget
+from delf.sandbox.calls import OpenCalls
 from delf.sandbox.guest.frames import FrameReader, FrameTooLargeError
 from delf.sandbox.guest.spin import SPIN_SECONDS, Spin
 from delf.sandbox.incoming import IncomingFiles
 from delf.sandbox.outgoing import Outgoing
 from delf.sandbox.process import GuestProcess
-from delf.sandbox.starting import start_task
 from delf.sandbox.wire import (
     answer_frame,
     cut_frame,
@@ -40,7 +40,6 @@ from delf.sandbox.wire import (
 _log = logging.getLogger(__name__)
 
 _READ_SIZE = 64 * 1024
-_MAX_OPEN_CALLS = 20_000
 
 
 class WireSession(asyncio.BufferedProtocol):
@@ -66,7 +65,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._outcome: asyncio.Future[Outcome] | None = None
         self._host: ScriptHost | None = None
         self._spec: SessionSpec | None = None
-        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._calls = OpenCalls(loop, self._answer)
         self._out = Outgoing()
         self._files = IncomingFiles()
         self._budget = Budget(Limits())
@@ -126,7 +125,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._lost = True
         if not self._booted.done():
             self._booted.set_result(None)
-        self._cancel_calls()
+        self._calls.clear()
         if self._outcome is not None and not self._outcome.done():
             outcome = self._outcome
             task = self._loop.create_task(self._process.how_it_ended())
@@ -198,7 +197,7 @@ class WireSession(asyncio.BufferedProtocol):
         finally:
             self._host = None
             self._outcome = None
-            self._cancel_calls()
+            self._calls.clear()
 
     def cut(self, limit: str, message: str) -> None:
         """End the script that runs where it waits for a call; see the protocol."""
@@ -208,7 +207,7 @@ class WireSession(asyncio.BufferedProtocol):
     def kill(self) -> None:
         """End the guest now; calls in flight are cancelled."""
         self._process.kill()
-        self._cancel_calls()
+        self._calls.clear()
         self._out.clear()
         if self._transport is not None:
             self._transport.abort()
@@ -228,12 +227,7 @@ class WireSession(asyncio.BufferedProtocol):
         elif kind == "print":
             self._take_print(frame)
         elif kind == "cancel" and len(frame) == 2 and isinstance(frame[1], int):
-            number = frame[1]
-            task = self._calls.get(number)
-            if task is not None:
-                task.cancel(GIVEN_UP)
-                # One that did not take its first step yet will never say itself that it is over.
-                task.add_done_callback(lambda _: self._call_over(number))
+            self._calls.give_up(frame[1])
         elif kind in ("file", "rows"):
             self._take_chunk(frame)
         elif kind == "clock":
@@ -248,6 +242,7 @@ class WireSession(asyncio.BufferedProtocol):
 
     def _finish(self, outcome: Outcome) -> None:
         self._host = None  # whatever comes after the end is not of the script any more
+        self._calls.drop_waiting()
         if self._outcome is not None and not self._outcome.done():
             self._outcome.set_result(outcome)
 
@@ -284,58 +279,44 @@ class WireSession(asyncio.BufferedProtocol):
     # -- calls --------------------------------------------------------------------------
 
     def _start_call(self, request: CallRequest, size: int) -> None:
-        number = request.call_id
         if self._host is None:
             refused = Raised("ToolError", "the script is over; no call can be made any more")
-            self._write(*answer_frame(number, refused, 2**20)[0])
+            self._write(*answer_frame(request.call_id, refused, 2**20)[0])
             return
-        if number in self._calls or len(self._calls) >= _MAX_OPEN_CALLS:
-            raise WireError("the sandbox reused a call's number or has too many calls open")
-        outcome = self._budget.call_began(number, size)
+        outcome = self._budget.call_began(size)
         if outcome is not None:
             self._break(outcome)
             return
-        task = start_task(self._loop, self._serve_call(self._host, request))
-        if not task.done():
-            self._calls[number] = task
-        if not self._paused and self._budget.busy(len(self._calls)) and self._transport is not None:
-            self._paused = True
-            self._transport.pause_reading()
+        self._calls.begin(self._host, request, size)
+        if self._calls.held > self._budget.unread_bytes:
+            self._pause()
 
-    async def _serve_call(self, host: ScriptHost, request: CallRequest) -> None:
-        try:
-            answer = await host.call(request)
-        except Exception:
-            _log.exception("a tool call failed outside of its tool")
-            answer = Raised("ToolError", "the call failed inside delf; see the log")
-        finally:
-            self._call_over(request.call_id)
+    def _answer(self, number: int, answer: CallAnswer) -> None:
         if self._spec is not None:
-            frame, _ = answer_frame(request.call_id, answer, self._spec.limits.frame_bytes)
+            frame, _ = answer_frame(number, answer, self._spec.limits.frame_bytes)
             self._write(*frame)
-
-    def _call_over(self, number: int) -> None:
-        self._calls.pop(number, None)
-        self._budget.call_ended(number)
-        if self._paused and not self._budget.busy(len(self._calls)):
-            self._resume()
 
     def process_ended(self) -> None:
         """The guest's process ended: what it sent last is read, however busy the session is."""
         if self._paused:
             self._resume()
 
+    def _pause(self) -> None:
+        """Read nothing more until the calls that are open take less memory."""
+        if not self._paused and self._transport is not None:
+            self._paused = True
+            self._calls.when_less = self._read_on
+            self._transport.pause_reading()
+
+    def _read_on(self) -> None:
+        if self._calls.held <= self._budget.unread_bytes:
+            self._resume()
+
     def _resume(self) -> None:
         self._paused = False
+        self._calls.when_less = None
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
-
-    def _cancel_calls(self) -> None:
-        for number, task in [*self._calls.items()]:
-            if not task.cancelling():
-                task.cancel()
-            self._budget.call_ended(number)
-        self._calls.clear()
 
     def _write(self, *parts: bytes) -> None:
         """Send a frame: at once where nothing else is going on, else together with the rest.
@@ -349,14 +330,14 @@ class WireSession(asyncio.BufferedProtocol):
         self._out.add(parts)
         if self._reading:
             return
-        if not self._calls:
+        if not self._calls.served:
             self._flush()
         elif is_first:
             self._loop.call_soon(self._flush)
 
     def _look(self) -> None:
         """Keep the loop awake for the script's next call, which may come at once."""
-        if self._calls or self._host is None:
+        if self._calls.served or self._host is None:
             self._spin.paid()
         elif self._loop.time() < self._look_until:
             self._loop.call_soon(self._look)
@@ -369,7 +350,7 @@ class WireSession(asyncio.BufferedProtocol):
         if not self._out.is_waiting:
             return
         all_written = self._out.flush()
-        if all_written and not self._calls and self._host is not None and self._spin.pays():
+        if all_written and not self._calls.served and self._host is not None and self._spin.pays():
             if not self._look_until:
                 self._loop.call_soon(self._look)
             self._look_until = self._loop.time() + SPIN_SECONDS

@@ -240,7 +240,7 @@ class MontySession:
         self._numbers += 1
         plain_args, plain_kwargs, size = self._checked(list(args), dict(kwargs))
         number = self._numbers
-        over = self._budget.call_began(number, size)
+        over = self._budget.call_began(size)
         if over is not None:
             self._over(over.limit, over.message)
             raise _EXCEPTIONS["ToolError"](over.message)
@@ -254,7 +254,6 @@ class MontySession:
         task = asyncio.ensure_future(host.call(request))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
-        task.add_done_callback(lambda _: self._budget.call_ended(number))
         return self._unpack(await task)
 
     def _checked(
