@@ -295,6 +295,6 @@ def test_large_sets_and_dicts_are_fine():
 def test_keys_that_share_a_hash_by_chance_are_fine():
     """-1 and -2 have one hash, so of a grid around them many points do, but few the same."""
     cells = set(itertools.product(range(-30, 30), repeat=2))
-    corners = {cell: 0 for cell in itertools.product(range(-2, 2), repeat=4)}
+    corners = dict.fromkeys(itertools.product(range(-2, 2), repeat=4), 0)
     assert len(cells) - len({hash(cell) for cell in cells}) > 100
     assert loads(dumps([cells, corners])) == [cells, corners]

@@ -485,6 +485,64 @@ async def test_a_flood_between_scripts_ends_the_session(guest, monkeypatch):
     assert not guest.session.alive
 
 
+PADDED = {
+    "cancel": b'["cancel",1%b]',
+    "print": b'["print",""%b]',
+    "clock": b'["clock",[]%b]',
+    "ready": b'["ready"%b]',
+    "file": b'["file","a",false,{"$t":"bytes","v":""}%b]',
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+async def test_a_flood_of_bytes_that_say_nothing_ends_the_session(guest, name, monkeypatch):
+    monkeypatch.setattr(budget_module, "_SPARE_BYTES", 100_000)
+    running = await guest.start()
+    guest.session._budget = Budget(replace(guest.session._spec.limits, calls=10))
+    guest.session._budget.begin_script()
+    with suppress(OSError):
+        for _ in range(20):
+            await guest.send_payload(PADDED[name] % (b" " * 90_000))
+    async with asyncio.timeout(10):
+        assert isinstance(await running, Crashed)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'["file",[%b0]]' % (b'{"$t":"uuid","v":"00000000-0000-0000-0000-000000000000"},' * 1_500),
+        b'["call",1,"echo","",["%b"],{}]' % (b"x" * 90_000),
+        b'["done","%b",{}]' % (b"x" * 90_000),
+    ],
+    ids=["file", "call", "done"],
+)
+async def test_a_flood_of_bytes_after_the_end_ends_the_session(guest, payload):
+    running = await guest.start()
+    await guest.send(DONE)
+    await running
+    with suppress(OSError):
+        for _ in range(30):
+            await guest.send_payload(payload)
+    async with asyncio.timeout(10):
+        while guest.session.alive:
+            await asyncio.sleep(0)
+
+
+async def test_all_that_a_script_may_send_is_within_its_bytes(guest, monkeypatch):
+    monkeypatch.setattr(budget_module, "_SPARE_BYTES", 5_000)
+    for _ in range(2):
+        running = await guest.start()
+        guest.session._budget = Budget(guest.session._spec.limits)
+        guest.session._budget.begin_script()
+        for number in range(100):
+            await guest.send(["print", "\x01" * 100])
+            await guest.send(["call", number, "echo", "", ["x" * 50_000], {}])
+            await guest.receive()
+        await guest.send(*(["file", "a", part == 3, b"x" * 1_000] for part in range(4)))
+        await guest.send(["done", "x" * 99_000, {}])
+        assert isinstance(await running, Done)
+
+
 async def test_the_arguments_of_all_calls_together_are_limited(guest, monkeypatch):
     monkeypatch.setattr(budget_module, "_CALL_BYTES", 200_000)
     running = await guest.start()
@@ -494,6 +552,19 @@ async def test_the_arguments_of_all_calls_together_are_limited(guest, monkeypatc
             await guest.receive()
     outcome = await running
     assert (outcome.limit, "200,000 bytes" in outcome.message) == ("calls", True)
+
+
+async def test_arguments_that_grow_in_the_hosts_memory_count_as_what_they_become(
+    guest, monkeypatch
+):
+    monkeypatch.setattr(budget_module, "_CALL_BYTES", 20_000_000)
+    running = await guest.start()
+    with suppress(OSError):  # the session is over before everything is sent
+        for number in range(10):
+            await guest.send(["call", number, "echo", "", [[{}] * 30_000], {}])
+    outcome = await running
+    assert outcome.limit == "calls"
+    assert len(guest.host.calls) <= 4
 
 
 COSTLY = {

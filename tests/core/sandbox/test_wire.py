@@ -2,6 +2,7 @@ import contextlib
 import datetime as dt
 import decimal
 import json
+import tracemalloc
 import uuid
 from pathlib import PurePath
 
@@ -19,7 +20,15 @@ from delf.protocols.sandbox import (
     ToolNames,
 )
 from delf.sandbox.guest.frames import FrameReader, FrameTooLargeError, encode, frame_around
-from delf.sandbox.wire import answer_frame, exec_frame, init_frame, parse, parse_call, parse_outcome
+from delf.sandbox.wire import (
+    answer_frame,
+    exec_frame,
+    init_frame,
+    parse,
+    parse_call,
+    parse_outcome,
+    size_in_memory,
+)
 from delf.values import dumps, loads, to_jsonable_or_repr
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
@@ -219,6 +228,39 @@ def test_halves_of_pairs_in_much_data_are_replaced_at_once():
     assert frame[1] == ["a\ufffdb", "\\ud800", "\U0001f600", values]
     with pytest.raises(WireError, match="escaped halves"):
         parse(b'["done",["%b","\\ud800"],{}]' % (b"x" * 2_000_000))
+
+
+GROWING = {
+    "empty dicts": [{}] * 20_000,
+    "small dicts": [{"a": 1}] * 20_000,
+    "records": [{"id": n, "name": "some name", "price": n / 7} for n in range(5_000)],
+    "empty lists": [[]] * 20_000,
+    "rows": [[n, "some name", n / 7] for n in range(5_000)],
+    "numbers": [n + 1_000 for n in range(50_000)],
+    "short texts": ["ab"] * 50_000,
+    "wide texts": ["\ud55c"] * 50_000,
+    "dates": [dt.date(2026, 3, 1)] * 20_000,
+    "sets": [{1}] * 20_000,
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_what_a_frame_takes_in_memory_is_known_about(name):
+    payload = dumps(["call", 1, "keep", "", [GROWING[name]], {}])
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        frame = parse(payload)
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert taken / 3 < size_in_memory(payload) < taken * 5, len(frame)
+
+
+@pytest.mark.parametrize("text", ["1,2,{},[]\\n" * 100_000, "It was, as they say, late. " * 100])
+def test_a_text_takes_in_memory_what_it_takes_on_the_wire(text):
+    payload = dumps(["call", 1, "keep", "", [text], {}])
+    assert len(payload) <= size_in_memory(payload) < 4 * len(payload)
 
 
 def test_signs_within_texts_are_no_values():

@@ -13,7 +13,14 @@ _SPARE_FRAMES: Final = 1_000_000
 """Frames of one script beside those of its calls. Each takes the host some microseconds."""
 _FRAMES_OF_A_CALL: Final = 4
 _CALL_BYTES: Final = 2**30
-"""How much the arguments of all calls of a task may be together: all are kept in its journal."""
+"""How much memory the arguments of all calls of a task may take: all are kept in its trace."""
+_IDLE_BYTES: Final = 2_000_000
+"""What a guest may send while no script runs: it has next to nothing to say."""
+_SPARE_BYTES: Final = 8_000_000
+"""Of the frames of one script, for names and other small things."""
+_BYTES_OF_A_CANCEL: Final = 64
+_BYTES_OF_A_LETTER: Final = 6
+_BYTES_OF_A_BYTE: Final = 1.4
 _SLACK: Final = 1.25
 """The guest enforces limits on output itself; the host ends the session a little above."""
 
@@ -29,22 +36,41 @@ class Budget:
         self._limits = limits
         self._calls = 0
         self._call_bytes = 0
+        self._frames = self._printed = self._readings = self._bytes = 0
+        self._most_frames = _SPARE_FRAMES + _FRAMES_OF_A_CALL * limits.calls
+        self._most_bytes = _IDLE_BYTES
+        self._script_bytes = (
+            _SPARE_BYTES
+            + _BYTES_OF_A_CANCEL * limits.calls
+            + _BYTES_OF_A_LETTER * _SLACK * limits.output_bytes
+            + _BYTES_OF_A_BYTE * limits.total_file_bytes
+            + limits.frame_bytes
+        )
         self.unread_bytes: Final = max(limits.memory_bytes, 2 * limits.frame_bytes)
         """How much may wait in the host's memory for the guest, and how much of its calls."""
-        self.begin_script()
 
     def begin_script(self) -> None:
         """What is counted for each script is counted anew."""
-        self._frames = self._printed = self._readings = 0
+        self._frames = self._printed = self._readings = self._bytes = 0
+        self._most_bytes = self._script_bytes
 
-    def frame(self) -> None:
-        """A frame arrived, of any kind.
+    def end_script(self) -> None:
+        """Nothing is expected until the next one."""
+        self._bytes = 0
+        self._most_bytes = _IDLE_BYTES
+
+    def frame(self, length: int) -> None:
+        """A frame arrived, of any kind. Those of calls are counted apart, by :meth:`call_began`.
+
+        Args:
+            length: Its bytes.
 
         Raises:
-            WireError: When there were too many.
+            WireError: When there were too many, or too many bytes.
         """
         self._frames += 1
-        if self._frames > _SPARE_FRAMES + _FRAMES_OF_A_CALL * self._limits.calls:
+        self._bytes += length
+        if self._frames > self._most_frames or self._bytes > self._most_bytes:
             raise WireError("the sandbox sends one message after another that says nothing")
 
     def printed(self, text: str) -> LimitReached | None:
@@ -66,12 +92,14 @@ class Budget:
         if self._readings > _MAX_READINGS:
             raise WireError("the sandbox sent too many looks at the clock")
 
-    def call_began(self, size: int) -> LimitReached | None:
+    def call_began(self, length: int, size: int) -> LimitReached | None:
         """The script makes a call; why it cannot, if it cannot.
 
         Args:
-            size: Bytes of its frame.
+            length: Bytes of its frame.
+            size: What it takes in memory, in bytes.
         """
+        self._bytes -= length
         self._calls += 1
         self._call_bytes += size
         if self._calls > self._limits.calls:

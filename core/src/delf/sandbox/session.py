@@ -35,6 +35,7 @@ from delf.sandbox.wire import (
     parse_call,
     parse_clock,
     parse_outcome,
+    size_in_memory,
 )
 
 _log = logging.getLogger(__name__)
@@ -107,8 +108,8 @@ class WireSession(asyncio.BufferedProtocol):
             for payload in self._reader.feed(data):
                 if not self.alive:
                     break
-                self._budget.frame()
-                self._handle(parse(payload), len(payload))
+                self._budget.frame(len(payload))
+                self._handle(parse(payload), payload)
         except FrameTooLargeError as error:
             self._break(LimitReached(limit="frame", message=f"the sandbox sent {error}"))
         except WireError as error:
@@ -197,6 +198,7 @@ class WireSession(asyncio.BufferedProtocol):
         finally:
             self._host = None
             self._outcome = None
+            self._budget.end_script()
             self._calls.clear()
 
     def cut(self, limit: str, message: str) -> None:
@@ -220,10 +222,10 @@ class WireSession(asyncio.BufferedProtocol):
 
     # -- frames -------------------------------------------------------------------------
 
-    def _handle(self, frame: list[Any], size: int) -> None:
+    def _handle(self, frame: list[Any], payload: bytes) -> None:
         kind = frame[0]
         if kind == "call":
-            self._start_call(parse_call(frame), size)
+            self._start_call(parse_call(frame), payload)
         elif kind == "print":
             self._take_print(frame)
         elif kind == "cancel" and len(frame) == 2 and isinstance(frame[1], int):
@@ -241,8 +243,10 @@ class WireSession(asyncio.BufferedProtocol):
             raise WireError(f"the sandbox sent an unknown frame {kind[:40]!r}")
 
     def _finish(self, outcome: Outcome) -> None:
-        self._host = None  # whatever comes after the end is not of the script any more
-        self._calls.drop_waiting()
+        if self._host is not None:
+            self._host = None  # whatever comes after the end is not of the script any more
+            self._budget.end_script()
+            self._calls.drop_waiting()
         if self._outcome is not None and not self._outcome.done():
             self._outcome.set_result(outcome)
 
@@ -278,12 +282,13 @@ class WireSession(asyncio.BufferedProtocol):
 
     # -- calls --------------------------------------------------------------------------
 
-    def _start_call(self, request: CallRequest, size: int) -> None:
+    def _start_call(self, request: CallRequest, payload: bytes) -> None:
         if self._host is None:
             refused = Raised("ToolError", "the script is over; no call can be made any more")
             self._write(*answer_frame(request.call_id, refused, 2**20)[0])
             return
-        outcome = self._budget.call_began(size)
+        size = size_in_memory(payload)
+        outcome = self._budget.call_began(len(payload), size)
         if outcome is not None:
             self._break(outcome)
             return

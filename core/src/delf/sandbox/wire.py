@@ -24,6 +24,8 @@ from delf.protocols.sandbox import (
 from delf.sandbox.guest.frames import (
     MAX_VALUES,
     FrameTooLargeError,
+    cost,
+    cost_of_values,
     encode,
     frame_around,
     has_too_many_values,
@@ -34,6 +36,11 @@ _MAX_TEXT = 20_000
 _MAX_BYTES_LOOKED_AT = 1024 * 1024
 _MAX_MOMENT = 2**63
 _MANY_HALVES = 10_000
+_SMALL = 128
+_LARGE = 64 * 1024
+_VALUE_BYTES = 32
+_TAGGED = b'{"$t"'
+_COST_OF_A_DICT = 6
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf]|\\u[dD][89a-fA-F]")
 _RAW_HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _ESCAPED_HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
@@ -64,6 +71,20 @@ def parse(payload: bytes) -> list[Any]:
     if not isinstance(frame, list) or not frame or not isinstance(frame[0], str):
         raise WireError("the sandbox sent something that is no frame")
     return cast("list[Any]", frame)
+
+
+def size_in_memory(payload: bytes) -> int:
+    """About how many bytes a payload takes as values: ``{},`` becomes seventy.
+
+    Of a small one, of which there cannot be enough to matter, its own size.
+    """
+    size = len(payload)
+    if size < _SMALL:
+        return size
+    values = cost(payload)
+    if size > _LARGE and _VALUE_BYTES * values > size:  # of what stands in a text, perhaps
+        values = cost_of_values(payload)
+    return size + _VALUE_BYTES * (values - _COST_OF_A_DICT * payload.count(_TAGGED))
 
 
 def _clean(value: Any) -> Any:

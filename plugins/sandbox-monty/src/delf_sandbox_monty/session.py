@@ -26,6 +26,7 @@ from delf.protocols.sandbox import (
 from delf.sandbox.budget import Budget
 from delf.sandbox.folders import remove_folder, used_space
 from delf.sandbox.guest.output import FileSender, LimitReachedError
+from delf.sandbox.wire import size_in_memory
 from delf.values import UnsupportedValueError, dumps, loads
 from delf_sandbox_monty.script import prepare
 from delf_sandbox_monty.values import for_monty, plain, shown
@@ -240,7 +241,7 @@ class MontySession:
         self._numbers += 1
         plain_args, plain_kwargs, size = self._checked(list(args), dict(kwargs))
         number = self._numbers
-        over = self._budget.call_began(size)
+        over = self._budget.call_began(0, size)
         if over is not None:
             self._over(over.limit, over.message)
             raise _EXCEPTIONS["ToolError"](over.message)
@@ -259,12 +260,12 @@ class MontySession:
     def _checked(
         self, args: list[Any], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any], int]:
-        """The arguments as plain values, if they may be passed, and how many bytes they are."""
+        """The arguments as plain values, if they may be passed, and what memory they take."""
         limit = self._spec.limits.frame_bytes
         try:
             data = dumps([plain(args), plain(kwargs)])
             if len(data) <= limit:
-                return (*loads(data), len(data))
+                return (*loads(data), size_in_memory(data))
             problem = f"the arguments are too large: {len(data):,} bytes of at most {limit:,}"
         except UnsupportedValueError as error:
             problem = str(error)

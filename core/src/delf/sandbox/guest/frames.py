@@ -45,24 +45,25 @@ class FrameTooLargeError(ValueError):
 
 def has_too_many_values(payload: bytes) -> bool:
     """Whether a guest's frame holds more than the host takes into its memory."""
-    if len(payload) <= _FEW_BYTES or _cost(payload) <= MAX_VALUES:
+    if len(payload) <= _FEW_BYTES or cost(payload) <= MAX_VALUES:
         return False
-    return _cost_of_values(payload) > MAX_VALUES
+    return cost_of_values(payload) > MAX_VALUES
 
 
-def _cost(payload: bytes) -> int:
+def cost(payload: bytes) -> int:
+    """About how many values are in a payload, weighted by what they take in memory."""
     return sum(payload.count(sign) * weight for sign, weight in _WEIGHTS.items())
 
 
-def _cost_of_values(payload: bytes) -> int:
+def cost_of_values(payload: bytes) -> int:
     """The same without the signs that stand in texts, which takes longer."""
     plain = payload.replace(b"\\\\", b"").replace(b'\\"', b"")
-    cost, in_text = 0, 0
+    total, in_text = 0, 0
     for start in range(0, len(plain), _PIECE):
         parts = plain[start : start + _PIECE].split(b'"')
-        cost += _cost(b"".join(parts[in_text::2]))
+        total += cost(b"".join(parts[in_text::2]))
         in_text ^= (len(parts) - 1) % 2
-    return cost
+    return total
 
 
 def encode(frame: list[Any], limit: int) -> bytes:
