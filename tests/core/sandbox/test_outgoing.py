@@ -86,6 +86,26 @@ async def test_large_answers_that_nobody_reads_count_as_unread(roomy):
     assert not roomy.session._out.unread_bytes
 
 
+async def test_many_small_answers_that_nobody_reads_are_not_left_to_the_transport(roomy):
+    """It would add up the lengths of all of them at each further one."""
+    running = await roomy.start()
+    await roomy.send(call(0, "large", MEGABYTES))
+    await until_held(roomy)
+    for number in range(1, 3_001):
+        await roomy.send(call(number, "large", 300))
+        if number % 100 == 0:
+            await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        while roomy.session._out.unread_bytes < 900_000:
+            await asyncio.sleep(0)
+    assert roomy.session._transport.get_write_buffer_size() < 300_000
+    for number in range(3_001):
+        assert (await roomy.receive())[1] == number
+    assert not roomy.session._out.unread_bytes
+    await roomy.send(["done", None, {}])
+    await running
+
+
 async def test_nothing_is_held_for_a_guest_that_was_ended(roomy):
     running = await roomy.start()
     await roomy.send(call(1, "large", 50 * MEGABYTES))

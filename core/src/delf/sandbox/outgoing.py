@@ -16,14 +16,14 @@ class Outgoing:
     """Holds back what the transport has no room for, and what is behind it.
 
     To hand a large frame to a transport at once would copy it, and keep the event loop for as
-    long as that takes.
+    long as that takes. To hand it many small ones would make each write count all before it.
     """
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._next: list[bytes] = []
         self._next_size = 0
-        self._held: deque[memoryview] = deque()
+        self._held: deque[bytes | memoryview] = deque()
         self._held_size = 0
         self._paused = False
         self._pump_soon: asyncio.Handle | None = None
@@ -31,6 +31,8 @@ class Outgoing:
     def connected(self, transport: asyncio.Transport) -> None:
         """Where to write to from now on."""
         self._transport = transport
+        # It has no room as soon as something is left over, so that the rest is held here.
+        transport.set_write_buffer_limits(high=0)
 
     def add(self, parts: Iterable[bytes]) -> None:
         """Have the parts of a frame written with the next :meth:`flush`."""
@@ -45,9 +47,8 @@ class Outgoing:
 
     @property
     def unread_bytes(self) -> int:
-        """How much the guest has not taken yet."""
-        buffered = self._transport.get_write_buffer_size() if self._transport is not None else 0
-        return buffered + self._held_size
+        """How much is held that the guest has no room for."""
+        return self._held_size
 
     def flush(self) -> bool:
         """Write what was added, or as much of it as there is room for.
@@ -60,10 +61,11 @@ class Outgoing:
         if self._transport is None or self._transport.is_closing():
             self.clear()
             return False
-        if size < _LARGE and not self._held:
+        if size < _LARGE and not self._held and not self._paused:
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
             return True
-        self._hold(parts)
+        self._held.extend(parts)
+        self._held_size += size
         self._pump()
         return not self._held
 
@@ -83,22 +85,6 @@ class Outgoing:
         self._held.clear()
         self._next_size = self._held_size = 0
 
-    def _hold(self, parts: Iterable[bytes]) -> None:
-        small: list[bytes] = []
-        for part in parts:
-            if len(part) < _LARGE:
-                small.append(part)
-            else:
-                self._hold_one(b"".join(small))
-                self._hold_one(part)
-                small.clear()
-        self._hold_one(b"".join(small))
-
-    def _hold_one(self, data: bytes) -> None:
-        if data:
-            self._held.append(memoryview(data))
-            self._held_size += len(data)
-
     def _pump(self) -> None:
         self._pump_soon = None
         transport = self._transport
@@ -108,12 +94,21 @@ class Outgoing:
         for _ in range(_SLICES):
             if not self._held or self._paused:
                 return
-            first = self._held[0]
-            self._held_size -= len(first[:_LARGE])
-            if len(first) > _LARGE:
-                self._held[0] = first[_LARGE:]
-            else:
-                self._held.popleft()
-            transport.write(first[:_LARGE])
+            piece = self._next_slice()
+            self._held_size -= len(piece)
+            transport.write(piece)
         if self._held and self._pump_soon is None:
             self._pump_soon = asyncio.get_running_loop().call_soon(self._pump)
+
+    def _next_slice(self) -> bytes | memoryview:
+        """Small parts together, or some of a large one."""
+        first = self._held.popleft()
+        if len(first) > _LARGE:
+            rest = memoryview(first)
+            self._held.appendleft(rest[_LARGE:])
+            return rest[:_LARGE]
+        small, size = [first], len(first)
+        while self._held and size + len(self._held[0]) <= _LARGE:
+            small.append(self._held.popleft())
+            size += len(small[-1])
+        return first if len(small) == 1 else b"".join(small)
