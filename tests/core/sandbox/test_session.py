@@ -2,6 +2,7 @@ import asyncio
 import json
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -383,13 +384,16 @@ async def test_a_flood_of_unfinished_files_ends_the_session(guest):
 async def test_halves_of_surrogate_pairs_do_not_reach_the_host(guest):
     running = await guest.start()
     await guest.send_payload(b'["print","a\\ud800b"]')
-    await guest.send(["call", 1, "echo", "", ["\udc80", {"\ud83d": ("\ude00",)}], {}])
+    await guest.send(
+        ["call", 1, "echo", "", ["\udc80", {"\ud83d": ("\ude00",)}, Path("\udc00")], {}]
+    )
     await guest.receive()
     await guest.send_payload('["print","\\ud83d\\ude00 한국"]'.encode())
     await guest.send(["done", "\ud800", {"\ud800": "\ud800"}])
     outcome = await running
     everything = repr([guest.host.text, guest.host.calls, outcome])
     everything.encode()
+    assert str(guest.host.calls[0].args[2]) == "\ufffd"
     json.dumps(guest.host.text, ensure_ascii=False).encode()
     assert guest.host.text.endswith("\U0001f600 한국")
 

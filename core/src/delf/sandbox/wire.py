@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, cast
 
 from delf.errors import WireError
@@ -97,6 +98,8 @@ def _clean(value: Any) -> Any:
             if halves > _MANY_HALVES:
                 return whole  # to look which of them make a pair would take seconds
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case PurePath():
+            return type(value)(_clean(str(value)))
         case list() | tuple() | set() | frozenset():
             items = cast("Collection[Any]", value)
             return type(items)(_clean(item) for item in items)  # pyright: ignore[reportCallIssue]
