@@ -140,3 +140,24 @@ async def test_text_of_a_script_that_never_waits_arrives_while_it_runs(run):
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+async def test_a_script_gives_thousands_of_calls_up_at_once(run):
+    """More of them than are served at a time, of which none ever ends by itself."""
+    code = """
+try:
+    async with asyncio.timeout(0.2):
+        await asyncio.gather(*(never() for _ in range(2500)))
+except TimeoutError:
+    pass
+await add(1, b=2)
+"""
+    outcome = await run(code)
+    assert isinstance(outcome, Done), outcome
+    assert outcome.value == 3
+
+
+async def test_a_number_of_gigabytes_is_refused_where_it_is_passed(run):
+    outcome = await run("from decimal import Decimal\nawait add(Decimal('1E100000000'), b=1)")
+    assert "Decimal beyond 1E±6144 cannot be passed" in outcome.message
+    assert run.host.calls == []
