@@ -106,6 +106,7 @@ class Budget:
             message = f"a task can make {self._limits.calls:,} tool calls"
             return LimitReached(limit="calls", message=message)
         if self._call_bytes > _CALL_BYTES:
-            message = f"the arguments of all tool calls of a task pass {_CALL_BYTES:,} bytes"
+            message = "the arguments of all tool calls of a task take more than "
+            message += f"{_CALL_BYTES:,} bytes of memory"
             return LimitReached(limit="calls", message=message)
         return None
