@@ -115,8 +115,10 @@ class TaskLog:
 
     async def end(self) -> None:
         """Keep nothing any more: somebody else may go on with the task from now on."""
-        await self._flush()
-        self._over = True
+        try:
+            await self._flush()
+        finally:
+            self._over = True
 
     def say(self, text: str) -> None:
         """Journal printed text soon, and before any other event.

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from delf.config.schema import AgentConfig
 from delf.engine.approvals import TaskApprovals
@@ -23,7 +23,7 @@ from delf.engine.replay import Replay
 from delf.engine.sandboxes import ChosenSandbox
 from delf.engine.stubs import render_stubs
 from delf.engine.toolset import Toolset
-from delf.errors import ReplayMismatch
+from delf.errors import DelfError, UnrecordedCallError
 from delf.events import SandboxOpened, Step, StepFinished, StepStarted
 from delf.messages import Message, ModelReply, ModelRequest
 from delf.protocols.memory import MemoryStore
@@ -100,6 +100,7 @@ class TaskRun:
     _attempt: int = 1
     _session: asyncio.Task[SandboxSession] | None = None
     _announced: SandboxSession | None = None
+    _lost: asyncio.Future[UnrecordedCallError] | None = None
 
     @asynccontextmanager
     async def step(self, name: Step, attempt: int = 1) -> AsyncGenerator[None]:
@@ -159,6 +160,7 @@ class TaskRun:
         Raises:
             SandboxUnavailableError: When no session can be had.
             ReplayMismatch: When a resumed task's script is not the recorded one.
+            UnrecordedCallError: When the end of a call could not be recorded.
         """
         if self._session is not None and self._session.done() and not self.session_alive:
             await self.close_session()
@@ -182,16 +184,17 @@ class TaskRun:
         return outcome
 
     async def _run_script(self, session: SandboxSession, code: str) -> Outcome:
-        if not self.replay.active:
-            return await session.execute(code, self)
-        stopped = self.replay.watch()
+        lost = self._lost = asyncio.get_running_loop().create_future()
+        stopped = self.replay.watch() if self.replay.active else lost
         running = asyncio.ensure_future(session.execute(code, self))
         try:
-            await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({running, stopped, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if lost.done():
+                raise lost.result()
             if not stopped.done():
                 return await running
             why = stopped.result()
-            if isinstance(why, ReplayMismatch):
+            if isinstance(why, DelfError):
                 raise why
             if isinstance(session, SupportsCut) and not self.replay.loses_sandbox:
                 session.cut(why.limit, why.message)
@@ -228,9 +231,21 @@ class TaskRun:
         """A call of the script takes the gate."""
         try:
             return await self.gate.call(request)
+        except UnrecordedCallError as error:
+            return await self._stop(error)
         except Exception as error:
             self.log.redactor.log_failure(_log, "a tool call failed outside of its tool", error)
             return Raised("ToolError", "the call failed inside delf; see the log")
+
+    async def _stop(self, error: UnrecordedCallError) -> NoReturn:
+        """End the task; the script that waits for an answer gets none, so that it does nothing."""
+        if self._lost is not None and not self._lost.done():
+            self._lost.set_result(error)
+        own = asyncio.current_task()
+        if own is not None and own.cancelling():
+            raise asyncio.CancelledError from error
+        await asyncio.get_running_loop().create_future()  # until its sandbox is gone
+        raise error
 
     def printed(self, text: str) -> None:
         """The script printed."""
