@@ -635,3 +635,24 @@ async def test_a_task_that_asks_no_model_any_more_ends_over_its_budget(bench: Be
     await bench.journal.ended_after(priced(events[:written], 0.75))
     async with bench.agent(World(), budget_usd=0.5) as second:
         assert (await second.aresume(events[0].task_id)).raise_for_status().text == "10"
+
+
+async def test_the_model_is_told_what_it_would_have_been_told(bench: Bench) -> None:
+    """Of each script that failed, what it changed; not what a later one did."""
+    scripts = (
+        "await write('bill of Ada')\n1 / 0",
+        "await write('bill of Bob')\n1 / 0",
+        "print('end')",
+    )
+    bench.model.writes(*scripts)
+    async with bench.agent(World(), retry_count=2) as first:
+        events = await recorded(bench, first)
+    told = bench.model.prompts[2]
+    assert "- write(text='bill of Ada')" in told
+    assert "- write(text='bill of Bob')" in told
+    retried = [n for n, e in enumerate(events, 1) if isinstance(e, ev.RetryScheduled)]
+    await bench.journal.ended_after(events[: retried[1]])
+    bench.model.writes(scripts[2])
+    async with bench.agent(World(), retry_count=2) as second:
+        (await second.aresume(events[0].task_id)).raise_for_status()
+    assert bench.model.prompts[-1] == told
