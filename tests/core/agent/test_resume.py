@@ -607,6 +607,36 @@ async def test_an_answer_that_counts_once_is_asked_for_again(bench: Bench) -> No
     assert sends_of(bench.asked) == 3
 
 
+@pytest.mark.parametrize("remember", ["task", "session"])
+async def test_a_yes_to_making_a_call_again_is_for_that_call_only(
+    bench: Bench, remember: Any
+) -> None:
+    """Nor is it remembered where an older delf has recorded that it was to be."""
+    bench.model.writes(ASKING)
+    async with bench.agent(World()) as first:
+        events = await recorded(bench, first)
+    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
+    bench.asked.clear()
+    await bench.journal.ended_after(events[:begun])
+    async with bench.agent(World(), lambda _: Approved(remember=remember)) as second:
+        (await second.aresume(events[0].task_id)).raise_for_status()
+    assert [r.unsettled for r in bench.asked if r.action == "send"] == [True, False]
+    events = await bench.journal.read(events[0].task_id)
+    (question,) = (e for e in events if isinstance(e, ev.ApprovalRequested) and e.unsettled)
+    settled = next(
+        n
+        for n, e in enumerate(events)
+        if isinstance(e, ev.ApprovalDecided) and e.request_id == question.request_id
+    )
+    assert events[settled].remember == "no"
+    past = [*events[:settled], replace(events[settled], remember=remember)]
+    bench.asked.clear()
+    await bench.journal.ended_after(past)
+    async with bench.agent(World()) as third:
+        (await third.aresume(events[0].task_id)).raise_for_status()
+    assert [r.unsettled for r in bench.asked if r.action == "send"] == [True, False]
+
+
 def priced(events: Sequence[ev.Event], cost_usd: float) -> list[ev.Event]:
     return [
         replace(event, cost_usd=cost_usd) if isinstance(event, ev.ModelReplied) else event

@@ -358,6 +358,8 @@ class TaskApprovals:
         decision = with_secrets(said.decision, request, arguments)
         if request.code is not None and isinstance(decision, (Edited, Settled)):
             decision = Rejected(reason=f"a script cannot be edited; {SCRIPT_HINT}")
+        if request.unsettled and isinstance(decision, Approved):
+            decision = replace(decision, remember="no")  # it is about one call, which may be made
         await self._log.record(
             ApprovalDecided,
             request_id=request.request_id,
