@@ -8,9 +8,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
 from delf import (
     Agent,
@@ -558,6 +559,38 @@ async def test_arguments_that_were_edited_to_a_secret_are_asked_for_again(bench:
         async with bench.agent(world, lambda _, again=again: again, **options) as agent:
             await agent.aresume(task)
         assert "sent [redacted]" not in world.writes
+
+
+@pytest.mark.parametrize("answer", [Settled(result=1), Approved()])
+async def test_a_begun_call_is_asked_about_though_its_recorded_arguments_do_not_fit(
+    bench: Bench, answer: Any
+) -> None:
+    """It did begin, with the arguments that the journal does not have."""
+    made: list[str] = []
+
+    @tool(effect="write")
+    async def store(key: Annotated[str, Field(pattern="^(sk-|none)")]) -> int:
+        """Store a key."""
+        made.append(key)
+        return 1
+
+    bench.model.writes(
+        "try:\n    print(await store('none'))\nexcept Exception as error:\n    print(error)"
+    )
+    options = {"providers": {"openai": KEY}, "more": [store]}
+    async with bench.agent(World(), lambda _: Edited(arguments={"key": KEY}), **options) as first:
+        events = await recorded(bench, first)
+    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
+    bench.asked.clear()
+    await bench.journal.ended_after(events[:begun])
+    async with bench.agent(World(), lambda _: answer, **options) as second:
+        response = (await second.aresume(events[0].task_id)).raise_for_status()
+    assert [(r.action, r.unsettled, r.arguments) for r in bench.asked] == [
+        ("store", True, {"key": "[redacted]"})
+    ]
+    assert made == [KEY], "it is not made again"
+    settled = isinstance(answer, Settled)
+    assert response.text == "1" if settled else "held a secret" in response.text
 
 
 async def recorded(bench: Bench, agent: Agent) -> Sequence[ev.Event]:

@@ -181,15 +181,23 @@ class Gate:
 
     async def _settle(self, call: Call, past: PastCall) -> CallAnswer:
         """A call was begun, and its end is not recorded: a person says whether to make it again."""
+        unfit = None
         if past.decision is not None and past.decision.arguments is not None:
             edited = past.decision.arguments
-            call = await self._check(call.number, call.bound, edited, call.description)
+            try:
+                checked = await self._check(call.number, call.bound, edited, call.description)
+                call = replace(checked, begun=True)
+            except ToolRefusedError as error:  # it was made with others, or a check has changed
+                unfit = f"its recorded arguments do not fit: {error.message}"
+                call = _as_recorded(call, past, edited)
         decision = await self._decide(call, past, unsettled=True)
         match decision:
             case Settled(result=result):
                 return await self._take_as_made(call, result)
             case Approved() if past.lost_arguments:
                 reason = "its edited arguments held a secret, which the journal does not have"
+            case Approved() if unfit is not None:
+                reason = unfit
             case Approved():
                 return await self._make(call)
             case Edited():
@@ -325,6 +333,12 @@ class Gate:
         call = functools.partial(context.run, action.call, **arguments)
         result = await self._threads.run(call)
         return await result if asyncio.iscoroutine(result) else result
+
+
+def _as_recorded(call: Call, past: PastCall, arguments: Mapping[str, Any]) -> Call:
+    """A call as the journal tells of it, to be asked about and not to be made."""
+    digest = call.digest if past.started is None else past.started.digest
+    return replace(call, arguments=dict(arguments), digest=digest)
 
 
 def _why_not(decision: Decision) -> str:
