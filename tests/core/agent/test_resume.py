@@ -719,3 +719,36 @@ async def test_the_model_is_told_what_it_would_have_been_told(bench: Bench) -> N
     async with bench.agent(World(), retry_count=2) as second:
         (await second.aresume(events[0].task_id)).raise_for_status()
     assert bench.model.prompts[-1] == told
+
+
+async def test_requests_of_a_submitted_task_wait_again(bench: Bench) -> None:
+    """The one that waited, under its id, and those that come later; nobody else can be asked."""
+    bench.model.writes(ASKING)
+
+    def leave_it(_: Any) -> None:
+        """Leave it to the next channel; there is none."""
+
+    async with bench.agent(World(), leave_it) as first:
+        task = first.submit("x")
+        (waiting,) = await waiting_requests(first)
+        events = await bench.journal.read(task)
+    await bench.journal.ended_after(events)
+    async with bench.agent(World(), leave_it) as second:
+        work = asyncio.ensure_future(second.aresume(task))
+        (again,) = await waiting_requests(second)
+        assert again["request_id"] == waiting["request_id"]
+        second.approve(again["request_id"], remember="task")
+        (later,) = await waiting_requests(second, but=again["request_id"])
+        assert later["action"] == "look"
+        second.approve(later["request_id"])
+        assert (await work).raise_for_status().text == "ok\nok\n10"
+
+
+async def waiting_requests(agent: Agent, but: str = "") -> Sequence[dict[str, Any]]:
+    """The requests that wait, once there are any."""
+    async with asyncio.timeout(20):
+        while True:
+            waiting = [r for r in agent.get_pending_approvals() if r["request_id"] != but]
+            if waiting:
+                return waiting
+            await asyncio.sleep(0.01)

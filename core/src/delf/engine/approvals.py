@@ -330,7 +330,7 @@ class TaskApprovals:
                 said = None if asking.cancelled() else asking.result()
                 if said is not None:
                     return said
-                if self._order.attended and not self._shared.wait:
+                if not (self._order.patient or self._shared.wait):
                     return Answer(Rejected(reason=NOBODY), "nobody")
                 return await asyncio.shield(answer)
         except TimeoutError:

@@ -19,6 +19,7 @@ SAFE: Final = frozenset(
     {
         "at",
         "attempt",
+        "attended",
         "call_id",
         "cost_usd",
         "decision",

@@ -77,6 +77,7 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
             seed=run.seed,
             setup=run.setup,
             conversation=continued,
+            attended=run.attended,
         )
     if run.sandbox.warning:
         await run.log.record(Warned, message=run.sandbox.warning)

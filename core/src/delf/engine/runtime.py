@@ -330,6 +330,7 @@ class Runtime:
             prefilter=prefilter,
             seed=replay.seed or secrets.token_hex(16),
             setup=order.setup,
+            attended=order.attended,
             replay=replay,
             conversation=order.conversation,
             context=TaskContext(files=[file.line for file in self._inputs]),

@@ -71,6 +71,7 @@ class TaskRun:
         context: What goes ahead of the task in the prompt.
         seed: What scripts draw chance from.
         setup: What the caller needs to set up the same agent again.
+        attended: Whether whoever ordered it waits for it.
         replay: The journal of a task that is resumed; empty for a new one.
         session_scripts: The scripts that ran in the open session, by their attempts.
     """
@@ -93,6 +94,7 @@ class TaskRun:
     context: TaskContext = field(default_factory=TaskContext)
     seed: str = ""
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    attended: bool = True
     replay: Replay = field(default_factory=Replay)
     script_start: ScriptStart = field(default_factory=ScriptStart)
     session_scripts: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
