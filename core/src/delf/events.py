@@ -191,6 +191,14 @@ class CallFinished(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallGivenUp(_Event):
+    """The script does not wait for a call any more: whatever its end is, it does not see it."""
+
+    call_id: int
+    action: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested(_Event):
     """A call waits for a decision, or a whole script does: then ``code`` is set.
 
@@ -309,6 +317,7 @@ Event = (
     | ScriptFinished
     | CallStarted
     | CallFinished
+    | CallGivenUp
     | ApprovalRequested
     | ApprovalDecided
     | Printed

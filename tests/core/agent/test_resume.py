@@ -752,3 +752,53 @@ async def waiting_requests(agent: Agent, but: str = "") -> Sequence[dict[str, An
             if waiting:
                 return waiting
             await asyncio.sleep(0.01)
+
+
+GIVING_UP = """
+import asyncio
+try:
+    seen = await asyncio.wait_for(slow(), 0.05)
+except TimeoutError:
+    seen = "late"
+print(seen, await write(seen))
+"""
+
+
+@pytest.mark.parametrize("how", ["it ends all the same", "its end is being written down"])
+async def test_a_call_that_was_given_up_is_not_answered(bench: Bench, how: str) -> None:
+    """Whatever its end was, the script did not see it; so it is at every point of the journal."""
+    calls: list[str] = []
+
+    @tool(effect="write", confirm=False)
+    async def slow() -> str:
+        """Come to an end, whoever cancels it."""
+        calls.append("slow")
+        if how == "it ends all the same":
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                return "whole"
+        return "whole"
+
+    async def slow_to_write(event: ev.Event, append: Any = bench.journal.append) -> None:
+        await append(event)
+        if isinstance(event, ev.CallFinished) and event.action == "slow":
+            await asyncio.Event().wait()
+
+    if how == "its end is being written down":
+        bench.journal.append = slow_to_write
+    bench.model.writes(GIVING_UP)
+    async with bench.agent(World(), more=[slow]) as first:
+        events = await recorded(bench, first)
+    bench.journal.append = MemoryJournal.append.__get__(bench.journal)
+    (end,) = (e for e in calls_of(events) if e.action == "slow")
+    assert (end.status, end.result) == ("ok", "whole")
+    given_up = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallGivenUp))
+    for last in range(given_up, len(events)):
+        world = World()
+        await bench.journal.ended_after(events[:last])
+        async with bench.agent(world, lambda _: Settled(result=4), more=[slow]) as second:
+            response = (await second.aresume(events[0].task_id)).raise_for_status()
+        assert response.text == "late 4", last
+        assert calls == ["slow"], last
+    assert {r.action for r in bench.asked} <= {"write"}

@@ -12,7 +12,7 @@ from delf.engine.log import SAFE, TaskLog
 from delf.engine.past import CUT_OFF, NEVER_MADE
 from delf.engine.toolset import BoundAction
 from delf.errors import DelfError, UnrecordedCallError
-from delf.events import CallFinished, CallStarted, CallStatus
+from delf.events import CallFinished, CallGivenUp, CallStarted, CallStatus
 from delf.protocols.sandbox import GIVEN_UP
 
 
@@ -51,6 +51,7 @@ class CallRecords:
     def __init__(self, log: TaskLog) -> None:
         self._log = log
         self._under_way: dict[int, Call] = {}
+        self._requests: dict[int, tuple[int, str]] = {}
         self.lost: UnrecordedCallError | None = None
         """Set once the end of a call that had begun could not be recorded."""
 
@@ -58,6 +59,31 @@ class CallRecords:
     def under_way(self) -> Sequence[Call]:
         """The calls that were begun here and have no end."""
         return tuple(self._under_way.values())
+
+    def serve(self, request: int, call: Call) -> None:
+        """A call of the script goes its way; it was not answered from the journal.
+
+        Args:
+            request: The number that the script's session gave it.
+            call: The call.
+        """
+        self._requests[request] = call.number, call.bound.name
+
+    def forget_requests(self) -> None:
+        """The script is over: it gives up no call any more."""
+        self._requests.clear()
+
+    def gave_up(self, request: int) -> None:
+        """Record that the script does not wait for a call any more, before all that it does next.
+
+        Its end may be recorded already, or be one like any other: the tool finishes all the same.
+
+        Args:
+            request: The number that the script's session gave it.
+        """
+        number, action = self._requests.pop(request, (None, ""))
+        if number is not None:
+            self._log.record_soon(CallGivenUp, call_id=number, action=action)
 
     async def begin(self, call: Call) -> None:
         """Record that a call is about to be made; one that is cancelled by then is not made."""

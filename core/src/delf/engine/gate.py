@@ -85,6 +85,14 @@ class Gate:
         """Let other tools be called from now on."""
         self._tools = tools
 
+    def begin_script(self) -> None:
+        """A script is about to run: nobody waits for earlier calls any more."""
+        self._records.forget_requests()
+
+    def gave_up(self, request: int) -> None:
+        """The script does not wait for a call any more, by the number that its session gave it."""
+        self._records.gave_up(request)
+
     def close(self) -> None:
         """The task is over: no call starts any more."""
         self._closed = True
@@ -154,11 +162,13 @@ class Gate:
                 self._closed = True
                 self._replay.fail(mismatch)
                 return Raised("ToolError", mismatch.message)
+        if past is not None and past.finished is not None:
+            return past.answer()
+        if past is not None:
+            call = replace(call, number=past.call_id, begun=past.started is not None)
+        self._records.serve(request.call_id, call)
         if past is None:
             return await self._ask_and_make(call)
-        if past.finished is not None:
-            return past.answer()
-        call = replace(call, number=past.call_id, begun=past.started is not None)
         if past.started is not None and past.started.effect != "read":
             return await self._settle(call, past)
         return await self._ask_and_make(call, past)

@@ -50,6 +50,7 @@ class PastCall:
         lapsed: Its request is decided, as far as others see, for its sandbox died meanwhile.
         cut_off: Its sandbox died meanwhile, which is no end of it.
         is_over: Its script came to an end without it.
+        unseen: The script did not wait for its end.
     """
 
     call_id: int
@@ -64,10 +65,13 @@ class PastCall:
     lapsed: bool = False
     cut_off: bool = False
     is_over: bool = False
+    unseen: bool = False
 
     @property
     def was_given_up(self) -> bool:
         """Whether the script cancelled it, so that it never had an answer."""
+        if self.unseen:
+            return True
         if self.finished is None:
             return self.cut_off and self.is_over
         return self.finished.status == "cancelled"
@@ -203,6 +207,8 @@ class Past:
                 self._call(event, script).started = event
             case ev.CallFinished():
                 self._take_end(event)
+            case ev.CallGivenUp():
+                self._take_given_up(event)
             case _:
                 pass
 
@@ -234,6 +240,16 @@ class Past:
             past.settlement = event
         elif past is not None:
             past.decision = event
+
+    def _take_given_up(self, event: ev.CallGivenUp) -> None:
+        self.last_call = max(self.last_call, event.call_id)
+        past = self._calls.get(event.call_id)
+        if past is None:
+            return
+        past.unseen = True
+        ends = self._callers[event.call_id].ends
+        if event.call_id in ends:
+            ends.remove(event.call_id)
 
     def _take_end(self, event: ev.CallFinished) -> None:
         self.last_call = max(self.last_call, event.call_id)

@@ -150,6 +150,7 @@ class TaskRun:
             What the journal of a resumed task tells of it.
         """
         self._attempt = attempt
+        self.gate.begin_script()
         self.approvals.begin_script(attempt)
         past = self.replay.begin_script(attempt)
         clock = () if past is None else tuple(past.clock)
@@ -257,6 +258,10 @@ class TaskRun:
     def clock_read(self, readings: Sequence[int]) -> None:
         """The script looked at the clock."""
         self.log.clock_read(readings)
+
+    def gave_up(self, call_id: int) -> None:
+        """The script does not wait for a call any more."""
+        self.gate.gave_up(call_id)
 
     def wrote_file(self, name: str, data: bytes) -> None:
         """The script handed a file over."""

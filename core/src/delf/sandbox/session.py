@@ -229,6 +229,9 @@ class WireSession(asyncio.BufferedProtocol):
             self._take_print(frame)
         elif kind == "cancel" and len(frame) == 2 and isinstance(frame[1], int):
             number = frame[1]
+            gave_up = getattr(self._host, "gave_up", None)
+            if gave_up is not None:
+                gave_up(number)
             task = self._calls.get(number)
             if task is not None:
                 task.cancel(GIVEN_UP)
