@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from delf import Agent, Chat, Settled, tool
+from delf import Agent, Chat, Edited, Settled, tool
 from delf import events as ev
 from delf.chat.memory import MemoryConversations
 from delf.engine.journal import MemoryJournal
@@ -318,3 +318,37 @@ async def test_a_request_that_waits_while_its_sandbox_dies_waits_again(bench: Be
     ]
     (name,) = {name for name, _ in story}
     assert story == [(name, ""), (name, "expired"), (name, ""), (name, "approved")]
+
+
+async def test_what_was_decided_about_a_call_holds_though_its_sandbox_dies_before_it_is_made(
+    bench: Bench,
+) -> None:
+    """Its beginning was being written down: it was not made, and nobody is asked again."""
+    made: list[str] = []
+
+    @tool(effect="write")
+    async def write(text: str) -> str:
+        """Write."""
+        made.append(text)
+        return f"wrote {text}"
+
+    dying = True
+
+    async def die(event: ev.Event, append: Any = bench.journal.append) -> None:
+        nonlocal dying
+        await append(event)
+        if isinstance(event, ev.CallStarted) and dying:
+            dying = False
+            kill_guests()
+            await asyncio.Event().wait()
+
+    bench.journal.append = die
+    bench.answer = Edited(arguments={"text": "b"})
+    bench.model.writes("print(await write('a'))")
+    async with bench.agent(write) as agent:
+        response = (await agent.arun("Write.")).raise_for_status()
+    assert response.text == "wrote b"
+    assert made == ["b"]
+    assert len(bench.asked) == 1
+    ends = await bench.ends_of(response.trace.task_id, "write")
+    assert ends == [("cancelled", "NeverMade"), ("ok", None)]

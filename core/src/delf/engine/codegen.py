@@ -124,6 +124,7 @@ def _changes(run: TaskRun, attempt: int) -> list[str]:
                 of_script = event.attempt
             case CallStarted() if of_script == attempt and event.effect != "read":
                 begun[event.call_id] = event
+                ends.pop(event.call_id, None)
             case CallFinished():
                 ends[event.call_id] = event
             case _:

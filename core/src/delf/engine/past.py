@@ -15,7 +15,7 @@ CUT_OFF: Final = "SandboxDied"
 """What a call's end and a request's decision say that were none: their sandbox was gone."""
 
 NEVER_MADE: Final = "NeverMade"
-"""What the end of a call says that was given up while its beginning was written down."""
+"""What the end of a call says that was cancelled while its beginning was written down."""
 
 _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
     ev.TaskStarted: (),
@@ -260,8 +260,8 @@ class Past:
         if event.raised == CUT_OFF:
             past.cut_off = True
             return
-        if event.raised == NEVER_MADE:
-            self._callers[event.call_id].calls.remove(past)
+        if event.raised == NEVER_MADE:  # what was decided about it holds
+            past.started, past.cut_off = None, True
             return
         past.finished = event
         if not past.was_given_up:
