@@ -16,7 +16,7 @@ from delf.engine.slots import Slot
 from delf.engine.toolset import load_toolset
 from delf.errors import DelfError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested
-from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected
+from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
 from delf.protocols.sandbox import GIVEN_UP
 from delf.tools import tool
 
@@ -166,6 +166,21 @@ async def test_a_script_is_not_edited():
     with pytest.raises(DelfError, match="a script cannot be edited") as caught:
         pending.answer("req_1", Answer(Edited(arguments={})))
     assert "reject it" in caught.value.hint
+    assert pending.find("req_1") is not None
+
+
+@pytest.mark.parametrize(
+    ("unsettled", "decision", "said"),
+    [
+        (True, Edited(arguments={}), "a call that was begun cannot be changed"),
+        (False, Settled(result=1), "only a call that was interrupted can have happened"),
+    ],
+)
+async def test_an_answer_that_a_request_cannot_have_leaves_it_waiting(unsettled, decision, said):
+    pending = PendingRequests()
+    pending.open(request(unsettled=unsettled))
+    with pytest.raises(DelfError, match=said):
+        pending.answer("req_1", Answer(decision))
     assert pending.find("req_1") is not None
 
 
