@@ -220,13 +220,25 @@ class TaskRun:
         """Kill the sandbox, whatever runs in it, and wait until it is gone."""
         opening, self._session = self._session, None
         if opening is not None:
-            await _close(opening)
+            await self._close(opening)
 
     def retire_session(self) -> None:
         """Kill the sandbox without waiting until it is gone."""
         opening, self._session = self._session, None
         if opening is not None:
-            self.in_background(_close(opening))
+            self.in_background(self._close(opening))
+
+    async def _close(self, opening: asyncio.Task[SandboxSession]) -> None:
+        if not opening.done():
+            opening.cancel()
+        await asyncio.wait({opening})
+        if opening.cancelled() or opening.exception() is not None:
+            return
+        try:
+            await opening.result().aclose()
+        except Exception as error:  # the task ends as it did, whatever is left of its sandbox
+            message = f"the sandbox of task {self.log.task_id} could not be closed"
+            self.log.redactor.log_failure(_log, message, error)
 
     # -- ScriptHost ---------------------------------------------------------------------
 
@@ -276,11 +288,3 @@ class TaskRun:
         text = "".join(self.said)
         self.said.clear()
         return self.log.redactor.text(text)
-
-
-async def _close(opening: asyncio.Task[SandboxSession]) -> None:
-    if not opening.done():
-        opening.cancel()
-    await asyncio.wait({opening})
-    if not opening.cancelled() and opening.exception() is None:
-        await opening.result().aclose()
