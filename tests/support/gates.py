@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from delf.engine.approvals import Approvals, NamedChannel, TaskApprovals
+from delf.engine.approvals import Approvals, TaskApprovals
 from delf.engine.callback import CallbackChannel
+from delf.engine.channels import NamedChannel
 from delf.engine.gate import Gate
 from delf.engine.journal import MemoryJournal
 from delf.engine.log import TaskLog

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         ToolRefusedError,
         UnknownRequestError,
         UnknownTaskError,
+        UnrecordedCallError,
     )
     from delf.llm import LLMConfig
     from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
@@ -86,6 +87,7 @@ _ERRORS: Final = (
     "ToolRefusedError",
     "UnknownRequestError",
     "UnknownTaskError",
+    "UnrecordedCallError",
 )
 
 _HOMES: Final = {
@@ -154,6 +156,7 @@ __all__ = [
     "Trace",
     "UnknownRequestError",
     "UnknownTaskError",
+    "UnrecordedCallError",
     "__version__",
     "action",
     "tool",

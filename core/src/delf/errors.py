@@ -35,7 +35,8 @@
     ├── TaskTimeoutError                   ERR-AGENT-002
     ├── UnknownTaskError                   ERR-AGENT-003
     ├── AgentStateError                    ERR-AGENT-004    after stop, or where it cannot block
-    └── ReplayMismatch                     ERR-REPLAY-001
+    ├── ReplayMismatch                     ERR-REPLAY-001
+    └── UnrecordedCallError                ERR-JOURNAL-005  what a call did is not in the journal
 
 An error carries data and never logs or draws. ``code`` is stable, ``hint`` says what to do
 next, ``for_model()`` is the text that a model may read. No message holds a secret.
@@ -339,6 +340,13 @@ class ReplayMismatch(DelfError):  # noqa: N818 - a finding, not a fault
     """A resumed task does something else than its journal says."""
 
     code = "ERR-REPLAY-001"
+
+
+class UnrecordedCallError(DelfError):
+    """A call was made, and the journal did not take its end. The task stops, and can be resumed."""
+
+    code = "ERR-JOURNAL-005"
+    default_hint = "nothing is done after it; resume the task when the journal can be written"
 
 
 # Comparing takes time with the length of both; what is longer was not mistyped.

@@ -52,6 +52,7 @@ class TaskStarted(_Event):
 
     ``seed`` is what its scripts draw chance from; ``setup`` is what the program that runs it
     needs to set up the same agent again. ``conversation`` is the one that it continues.
+    ``attended``: whoever ordered it waits for it; else its requests wait for an answer.
     """
 
     task: str
@@ -59,6 +60,7 @@ class TaskStarted(_Event):
     seed: str = ""
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     conversation: str | None = None
+    attended: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +191,14 @@ class CallFinished(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallGivenUp(_Event):
+    """The script does not wait for a call any more: whatever its end is, it does not see it."""
+
+    call_id: int
+    action: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested(_Event):
     """A call waits for a decision, or a whole script does: then ``code`` is set.
 
@@ -307,6 +317,7 @@ Event = (
     | ScriptFinished
     | CallStarted
     | CallFinished
+    | CallGivenUp
     | ApprovalRequested
     | ApprovalDecided
     | Printed

@@ -146,6 +146,19 @@ class TestRun:
         asked = scripted_model.requests[1].messages[-1].text
         assert "What it changed, and is done:\n- put(n=0)\n- put(n=1)\nWrite" in asked
 
+    def test_a_retry_is_told_what_was_given_up_and_may_be_done(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
+        @tool(confirm=False, effect="write")
+        async def put(n: int) -> None:
+            """Put, without an end."""
+            await asyncio.Event().wait()
+
+        scripted_model.writes("await asyncio.wait_for(put(1), 0.05)", "print('done')")
+        assert make_agent(put).run("x").text == "done"
+        asked = scripted_model.requests[1].messages[-1].text
+        assert "- put(n=1) (it was given up, and may be done or not)\n" in asked
+
     def test_a_secret_in_bytes_or_in_escapes_of_a_result_is_taken_out(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:

@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
-from delf import Agent, Chat, Settled, tool
+from delf import Agent, Chat, Edited, Settled, tool
 from delf import events as ev
 from delf.chat.memory import MemoryConversations
 from delf.engine.journal import MemoryJournal
-from delf.errors import AgentStateError
-from delf.specs import JournalSpec
+from delf.errors import AgentStateError, SandboxUnavailableError, TaskTimeoutError
+from delf.protocols.sandbox import Outcome, SandboxSession, ScriptHost, SessionSpec
+from delf.specs import JournalSpec, SandboxSpec
 from delf.testing.hosts import TestHost
 from delf.testing.models import ScriptedModel
+from delf_sandbox_local.backend import LocalBackend
 from support.forks import kill_guests
 
 
@@ -318,3 +320,84 @@ async def test_a_request_that_waits_while_its_sandbox_dies_waits_again(bench: Be
     ]
     (name,) = {name for name, _ in story}
     assert story == [(name, ""), (name, "expired"), (name, ""), (name, "approved")]
+
+
+async def test_what_was_decided_about_a_call_holds_though_its_sandbox_dies_before_it_is_made(
+    bench: Bench,
+) -> None:
+    """Its beginning was being written down: it was not made, and nobody is asked again."""
+    made: list[str] = []
+
+    @tool(effect="write")
+    async def write(text: str) -> str:
+        """Write."""
+        made.append(text)
+        return f"wrote {text}"
+
+    dying = True
+
+    async def die(event: ev.Event, append: Any = bench.journal.append) -> None:
+        nonlocal dying
+        await append(event)
+        if isinstance(event, ev.CallStarted) and dying:
+            dying = False
+            kill_guests()
+            await asyncio.Event().wait()
+
+    bench.journal.append = die
+    bench.answer = Edited(arguments={"text": "b"})
+    bench.model.writes("print(await write('a'))")
+    async with bench.agent(write) as agent:
+        response = (await agent.arun("Write.")).raise_for_status()
+    assert response.text == "wrote b"
+    assert made == ["b"]
+    assert len(bench.asked) == 1
+    ends = await bench.ends_of(response.trace.task_id, "write")
+    assert ends == [("cancelled", "NeverMade"), ("ok", None)]
+
+
+class StuckSession:
+    """A session whose end is an error of the service that runs it."""
+
+    def __init__(self, session: SandboxSession) -> None:
+        self._session = session
+
+    @property
+    def alive(self) -> bool:
+        return self._session.alive
+
+    async def execute(self, code: str, host: ScriptHost) -> Outcome:
+        return await self._session.execute(code, host)
+
+    async def aclose(self) -> None:
+        await self._session.aclose()
+        raise SandboxUnavailableError("the service does not answer")
+
+
+class StuckBackend(LocalBackend):
+    """Its sessions cannot be closed without an error."""
+
+    async def open(self, spec: SessionSpec) -> Any:
+        return StuckSession(await super().open(spec))
+
+
+async def test_a_sandbox_that_cannot_be_closed_does_not_keep_a_task_from_its_end(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    @tool(effect="read", confirm=False)
+    async def wait() -> None:
+        """Wait for good."""
+        await asyncio.Event().wait()
+
+    spec = SandboxSpec(name="stuck", summary="x", factory="x:y", isolation="process")
+    bench.host.provide(spec, StuckBackend)
+    bench.model.writes("await wait()")
+    async with Agent(
+        tools=[wait], llm="scripted", sandbox="stuck", host=bench.host, journal="test"
+    ) as agent:
+        response = await agent.arun("Wait.", timeout=2)
+    assert isinstance(response.exception, TaskTimeoutError)
+    events = await bench.journal.read(response.trace.task_id)
+    assert isinstance(events[-1], ev.TaskFinished)
+    assert "could not be closed" in caplog.text
+    assert "the service does not answer" in caplog.text

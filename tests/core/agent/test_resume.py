@@ -8,9 +8,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
 from delf import (
     Agent,
@@ -560,6 +561,38 @@ async def test_arguments_that_were_edited_to_a_secret_are_asked_for_again(bench:
         assert "sent [redacted]" not in world.writes
 
 
+@pytest.mark.parametrize("answer", [Settled(result=1), Approved()])
+async def test_a_begun_call_is_asked_about_though_its_recorded_arguments_do_not_fit(
+    bench: Bench, answer: Any
+) -> None:
+    """It did begin, with the arguments that the journal does not have."""
+    made: list[str] = []
+
+    @tool(effect="write")
+    async def store(key: Annotated[str, Field(pattern="^(sk-|none)")]) -> int:
+        """Store a key."""
+        made.append(key)
+        return 1
+
+    bench.model.writes(
+        "try:\n    print(await store('none'))\nexcept Exception as error:\n    print(error)"
+    )
+    options = {"providers": {"openai": KEY}, "more": [store]}
+    async with bench.agent(World(), lambda _: Edited(arguments={"key": KEY}), **options) as first:
+        events = await recorded(bench, first)
+    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
+    bench.asked.clear()
+    await bench.journal.ended_after(events[:begun])
+    async with bench.agent(World(), lambda _: answer, **options) as second:
+        response = (await second.aresume(events[0].task_id)).raise_for_status()
+    assert [(r.action, r.unsettled, r.arguments) for r in bench.asked] == [
+        ("store", True, {"key": "[redacted]"})
+    ]
+    assert made == [KEY], "it is not made again"
+    settled = isinstance(answer, Settled)
+    assert response.text == "1" if settled else "held a secret" in response.text
+
+
 async def recorded(bench: Bench, agent: Agent) -> Sequence[ev.Event]:
     """The journal of a task that was done."""
     done = (await agent.arun("x")).raise_for_status()
@@ -607,6 +640,36 @@ async def test_an_answer_that_counts_once_is_asked_for_again(bench: Bench) -> No
     assert sends_of(bench.asked) == 3
 
 
+@pytest.mark.parametrize("remember", ["task", "session"])
+async def test_a_yes_to_making_a_call_again_is_for_that_call_only(
+    bench: Bench, remember: Any
+) -> None:
+    """Nor is it remembered where an older delf has recorded that it was to be."""
+    bench.model.writes(ASKING)
+    async with bench.agent(World()) as first:
+        events = await recorded(bench, first)
+    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
+    bench.asked.clear()
+    await bench.journal.ended_after(events[:begun])
+    async with bench.agent(World(), lambda _: Approved(remember=remember)) as second:
+        (await second.aresume(events[0].task_id)).raise_for_status()
+    assert [r.unsettled for r in bench.asked if r.action == "send"] == [True, False]
+    events = await bench.journal.read(events[0].task_id)
+    (question,) = (e for e in events if isinstance(e, ev.ApprovalRequested) and e.unsettled)
+    settled = next(
+        n
+        for n, e in enumerate(events)
+        if isinstance(e, ev.ApprovalDecided) and e.request_id == question.request_id
+    )
+    assert events[settled].remember == "no"
+    past = [*events[:settled], replace(events[settled], remember=remember)]
+    bench.asked.clear()
+    await bench.journal.ended_after(past)
+    async with bench.agent(World()) as third:
+        (await third.aresume(events[0].task_id)).raise_for_status()
+    assert [r.unsettled for r in bench.asked if r.action == "send"] == [True, False]
+
+
 def priced(events: Sequence[ev.Event], cost_usd: float) -> list[ev.Event]:
     return [
         replace(event, cost_usd=cost_usd) if isinstance(event, ev.ModelReplied) else event
@@ -635,3 +698,107 @@ async def test_a_task_that_asks_no_model_any_more_ends_over_its_budget(bench: Be
     await bench.journal.ended_after(priced(events[:written], 0.75))
     async with bench.agent(World(), budget_usd=0.5) as second:
         assert (await second.aresume(events[0].task_id)).raise_for_status().text == "10"
+
+
+async def test_the_model_is_told_what_it_would_have_been_told(bench: Bench) -> None:
+    """Of each script that failed, what it changed; not what a later one did."""
+    scripts = (
+        "await write('bill of Ada')\n1 / 0",
+        "await write('bill of Bob')\n1 / 0",
+        "print('end')",
+    )
+    bench.model.writes(*scripts)
+    async with bench.agent(World(), retry_count=2) as first:
+        events = await recorded(bench, first)
+    told = bench.model.prompts[2]
+    assert "- write(text='bill of Ada')" in told
+    assert "- write(text='bill of Bob')" in told
+    retried = [n for n, e in enumerate(events, 1) if isinstance(e, ev.RetryScheduled)]
+    await bench.journal.ended_after(events[: retried[1]])
+    bench.model.writes(scripts[2])
+    async with bench.agent(World(), retry_count=2) as second:
+        (await second.aresume(events[0].task_id)).raise_for_status()
+    assert bench.model.prompts[-1] == told
+
+
+async def test_requests_of_a_submitted_task_wait_again(bench: Bench) -> None:
+    """The one that waited, under its id, and those that come later; nobody else can be asked."""
+    bench.model.writes(ASKING)
+
+    def leave_it(_: Any) -> None:
+        """Leave it to the next channel; there is none."""
+
+    async with bench.agent(World(), leave_it) as first:
+        task = first.submit("x")
+        (waiting,) = await waiting_requests(first)
+        events = await bench.journal.read(task)
+    await bench.journal.ended_after(events)
+    async with bench.agent(World(), leave_it) as second:
+        work = asyncio.ensure_future(second.aresume(task))
+        (again,) = await waiting_requests(second)
+        assert again["request_id"] == waiting["request_id"]
+        second.approve(again["request_id"], remember="task")
+        (later,) = await waiting_requests(second, but=again["request_id"])
+        assert later["action"] == "look"
+        second.approve(later["request_id"])
+        assert (await work).raise_for_status().text == "ok\nok\n10"
+
+
+async def waiting_requests(agent: Agent, but: str = "") -> Sequence[dict[str, Any]]:
+    """The requests that wait, once there are any."""
+    async with asyncio.timeout(20):
+        while True:
+            waiting = [r for r in agent.get_pending_approvals() if r["request_id"] != but]
+            if waiting:
+                return waiting
+            await asyncio.sleep(0.01)
+
+
+GIVING_UP = """
+import asyncio
+try:
+    seen = await asyncio.wait_for(slow(), 0.05)
+except TimeoutError:
+    seen = "late"
+print(seen, await write(seen))
+"""
+
+
+@pytest.mark.parametrize("how", ["it ends all the same", "its end is being written down"])
+async def test_a_call_that_was_given_up_is_not_answered(bench: Bench, how: str) -> None:
+    """Whatever its end was, the script did not see it; so it is at every point of the journal."""
+    calls: list[str] = []
+
+    @tool(effect="write", confirm=False)
+    async def slow() -> str:
+        """Come to an end, whoever cancels it."""
+        calls.append("slow")
+        if how == "it ends all the same":
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                return "whole"
+        return "whole"
+
+    async def slow_to_write(event: ev.Event, append: Any = bench.journal.append) -> None:
+        await append(event)
+        if isinstance(event, ev.CallFinished) and event.action == "slow":
+            await asyncio.Event().wait()
+
+    if how == "its end is being written down":
+        bench.journal.append = slow_to_write
+    bench.model.writes(GIVING_UP)
+    async with bench.agent(World(), more=[slow]) as first:
+        events = await recorded(bench, first)
+    bench.journal.append = MemoryJournal.append.__get__(bench.journal)
+    (end,) = (e for e in calls_of(events) if e.action == "slow")
+    assert (end.status, end.result) == ("ok", "whole")
+    given_up = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallGivenUp))
+    for last in range(given_up, len(events)):
+        world = World()
+        await bench.journal.ended_after(events[:last])
+        async with bench.agent(world, lambda _: Settled(result=4), more=[slow]) as second:
+            response = (await second.aresume(events[0].task_id)).raise_for_status()
+        assert response.text == "late 4", last
+        assert calls == ["slow"], last
+    assert {r.action for r in bench.asked} <= {"write"}

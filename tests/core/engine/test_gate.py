@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr
 
 from delf import Connection, action
-from delf.engine.approvals import NamedChannel
+from delf.engine.channels import NamedChannel
 from delf.engine.decisions import call_digest
 from delf.errors import ConnectionUnavailableError, ToolException, ToolRefusedError
 from delf.events import ApprovalDecided, ApprovalRequested, CallFinished, CallStarted

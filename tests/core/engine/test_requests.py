@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from delf.engine.approvals import NOBODY, Approvals, NamedChannel
+from delf.engine.approvals import NOBODY, Approvals
 from delf.engine.callback import CallbackChannel
+from delf.engine.channels import NamedChannel
 from delf.engine.decisions import call_digest
 from delf.engine.journal import MemoryJournal
 from delf.engine.log import TaskLog
@@ -15,7 +16,7 @@ from delf.engine.slots import Slot
 from delf.engine.toolset import load_toolset
 from delf.errors import DelfError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested
-from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected
+from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
 from delf.protocols.sandbox import GIVEN_UP
 from delf.tools import tool
 
@@ -168,6 +169,21 @@ async def test_a_script_is_not_edited():
     assert pending.find("req_1") is not None
 
 
+@pytest.mark.parametrize(
+    ("unsettled", "decision", "said"),
+    [
+        (True, Edited(arguments={}), "a call that was begun cannot be changed"),
+        (False, Settled(result=1), "only a call that was interrupted can have happened"),
+    ],
+)
+async def test_an_answer_that_a_request_cannot_have_leaves_it_waiting(unsettled, decision, said):
+    pending = PendingRequests()
+    pending.open(request(unsettled=unsettled))
+    with pytest.raises(DelfError, match=said):
+        pending.answer("req_1", Answer(decision))
+    assert pending.find("req_1") is not None
+
+
 async def test_of_two_answers_the_first_counts():
     pending = PendingRequests()
     answer = pending.open(request())
@@ -208,6 +224,51 @@ async def test_nothing_is_taken_once_a_channel_has_said_no(tools):
     bench = Bench(tools, [NamedChannel("quick", Quick())])
     decision = await bench.decide(1)
     assert (decision == Approved()) != bool(refused)
+
+
+# -- the moment in which a request is seen ------------------------------------------------
+
+
+async def test_it_can_be_answered_in_the_moment_in_which_it_is_seen(tools):
+    bench = Bench(tools, wait=True)
+
+    def answer_at_once(event):
+        if isinstance(event, ApprovalRequested):
+            bench.pending.answer(event.request_id, Answer(Approved(), "bob"))
+
+    bench.log._listeners = (answer_at_once,)
+    assert await asyncio.wait_for(bench.decide(1), 5) == Approved()
+    kinds = [type(event) for event in bench.log.events]
+    assert kinds == [ApprovalRequested, ApprovalDecided]
+
+
+async def test_an_answer_counts_though_the_call_is_cancelled_while_its_request_is_journalled(tools):
+    bench = Bench(tools, wait=True)
+
+    async def answered_meanwhile(event, append=bench.log._journal.append):
+        await append(event)
+        if isinstance(event, ApprovalRequested):
+            bench.pending.answer(event.request_id, Answer(Approved(), "bob"))
+            work.cancel()
+            await asyncio.sleep(0)
+
+    bench.log._journal.append = answered_meanwhile
+    work = bench.decide(1)
+    await ended(work)
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.decision, decided.by) == ("approved", "bob")
+
+
+async def test_a_request_that_cannot_be_journalled_waits_for_nobody(tools):
+    bench = Bench(tools, wait=True)
+
+    async def full(event):
+        raise OSError("the disk is full")
+
+    bench.log._journal.append = full
+    with pytest.raises(OSError, match="full"):
+        await bench.decide(1)
+    assert bench.pending.list() == []
 
 
 # -- an answer that was accepted counts -----------------------------------------------------

@@ -208,11 +208,13 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentFacts, AgentTermina
         if end is not None:
             return past_response(past, end)
         started = next((event for event in past if isinstance(event, TaskStarted)), None)
-        task, conversation_id = (
-            ("", None) if started is None else (started.task, started.conversation)
+        task, conversation_id, attended = (
+            ("", None, True)
+            if started is None
+            else (started.task, started.conversation, started.attended)
         )
         order = self._order(task, timeout, None if self.chat is None else conversation_id)
-        order = replace(order, task_id=task_id, past=past, **seen)
+        order = replace(order, task_id=task_id, past=past, patient=not attended, **seen)
         return await self._run(runtime, order)
 
     def submit(
@@ -284,7 +286,13 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentFacts, AgentTermina
             raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
         conversation = None if self.chat is None else self.chat.here(conversation_id)
         seconds = self.config.timeout if timeout is None else timeout
-        return TaskOrder(task=task, timeout=seconds, conversation=conversation, attended=attended)
+        return TaskOrder(
+            task=task,
+            timeout=seconds,
+            conversation=conversation,
+            attended=attended,
+            patient=not attended,
+        )
 
     async def _run(self, runtime: Runtime, order: TaskOrder) -> Response:
         from delf.engine.views.trace import Trace

@@ -48,7 +48,8 @@ class AgentApprovals:
 
         Raises:
             UnknownRequestError: When the request does not wait (any more).
-            DelfError: When the request is for a script, which cannot be edited.
+            DelfError: When the request is for a script, or for a call that was begun: neither can
+                be edited. It goes on waiting.
         """
         self._pending.answer(request_id, Answer(Edited(arguments=dict(arguments))))
         return True
@@ -63,6 +64,8 @@ class AgentApprovals:
 
         Raises:
             UnknownRequestError: When the request does not wait (any more).
+            DelfError: When it is for a new call, which cannot have been made before. It goes on
+                waiting.
         """
         self._pending.answer(request_id, Answer(Settled(result=result, reason=note)))
         return True

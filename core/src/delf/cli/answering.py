@@ -8,17 +8,16 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Protocol
 
 from delf.engine.inbox import KIND, answer_data
-from delf.engine.pending import SCRIPT_HINT
+from delf.engine.pending import check_fits
 from delf.errors import ApprovalRejectedError, DelfError, UnknownRequestError
 from delf.events import (
     ApprovalDecided,
-    ApprovalRequested,
     CallFinished,
     CallStarted,
     Event,
     TaskFinished,
 )
-from delf.protocols.approval import Decision, Edited, Settled
+from delf.protocols.approval import Decision, Edited
 from delf.protocols.journal import Journal, RequestRecord, SupportsInbox
 
 _SECONDS: Final = 15.0
@@ -81,7 +80,7 @@ async def send(
     _check_waits(record)
     asked = record.requested
     decision = decide(asked.arguments)
-    _check_fits(asked, decision)
+    check_fits(asked, decision)
     live = journal.subscribe(asked.task_id)
     data = answer_data(asked.request_id, asked.digest, decision, by)
     position = await journal.post(asked.task_id, KIND, data)
@@ -91,18 +90,6 @@ async def send(
     if isinstance(decision, Edited):
         await _check_edit(journal, record, decided, live)
     return record, decided
-
-
-def _check_fits(asked: ApprovalRequested, decision: Decision) -> None:
-    if asked.code is not None and isinstance(decision, Edited):
-        raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
-    if asked.unsettled and isinstance(decision, Edited):
-        raise DelfError(
-            "the arguments of a call that was begun cannot be changed",
-            hint="approve makes it again, settle says that it did happen, reject gives it up",
-        )
-    if isinstance(decision, Settled) and not asked.unsettled:
-        raise DelfError("only a call that was interrupted can have happened before")
 
 
 def _check_waits(record: RequestRecord) -> None:

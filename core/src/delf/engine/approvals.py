@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
+from delf.engine.channels import NamedChannel, ask_channels
 from delf.engine.decisions import (
     Question,
     call_digest,
@@ -27,12 +28,10 @@ from delf.engine.log import TaskLog
 from delf.engine.order import TaskOrder
 from delf.engine.past import PastCall
 from delf.engine.pending import SCRIPT_HINT, Answer, PendingRequests
-from delf.engine.redaction import Redactor
 from delf.engine.slots import Slot
 from delf.engine.toolset import BoundAction
 from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import (
-    ApprovalChannel,
     ApprovalRequest,
     Approved,
     Decision,
@@ -53,21 +52,6 @@ NOBODY: Final = (
 SCRIPT: Final = "script"
 """The action of a request for a whole script."""
 _EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "irreversible")
-
-
-@dataclass(frozen=True, slots=True)
-class NamedChannel:
-    """A channel with the name that events give it.
-
-    Args:
-        name: Its name.
-        channel: The channel.
-        needs_presence: Whether it is left out for tasks that nobody waits for.
-    """
-
-    name: str
-    channel: ApprovalChannel
-    needs_presence: bool = True
 
 
 class Approvals:
@@ -250,19 +234,17 @@ class TaskApprovals:
         async with self._watched_inbox(request):
             if asked is not None:
                 request = replace(request, request_id=asked.request_id)
+            told = self._tell(request, call_id, None if lapsed else asked)
+            said = said_by_mode(self._shared.mode, request)
+            if said is None:
+                async with self._slot.given_up():
+                    return await self._ask(request, arguments, told)
             try:
-                if asked is None or lapsed:  # so that whoever reads the journal sees it wait
-                    await self._announce(request, call_id)
-                else:
-                    self._log.show(asked)
+                await told
             except asyncio.CancelledError as error:
                 await self._take(request, given_up(error))
                 raise
-            said = said_by_mode(self._shared.mode, request)
-            if said is not None:
-                return await self._take(request, said, arguments)
-            async with self._slot.given_up():
-                return await self._ask(request, arguments)
+            return await self._take(request, said, arguments)
 
     @asynccontextmanager
     async def _watched_inbox(self, request: ApprovalRequest) -> AsyncGenerator[None]:
@@ -274,8 +256,13 @@ class TaskApprovals:
         async with inbox.watched():
             yield
 
-    async def _announce(self, request: ApprovalRequest, call_id: int) -> None:
-        """Journal a request."""
+    async def _tell(
+        self, request: ApprovalRequest, call_id: int, asked: ApprovalRequested | None
+    ) -> None:
+        """Journal a request, so that whoever reads the journal sees it wait, or show it again."""
+        if asked is not None:
+            self._log.show(asked)
+            return
         await self._log.record(
             ApprovalRequested,
             request_id=request.request_id,
@@ -290,20 +277,29 @@ class TaskApprovals:
             unsettled=request.unsettled,
         )
 
-    async def _ask(self, request: ApprovalRequest, arguments: Mapping[str, Any] | None) -> Decision:
-        """What is said. Once accepted it counts, also for a call that is cancelled meanwhile."""
+    async def _ask(
+        self, request: ApprovalRequest, arguments: Mapping[str, Any] | None, told: Awaitable[None]
+    ) -> Decision:
+        """What is said. Once accepted it counts, also for a call that is cancelled meanwhile.
+
+        Args:
+            request: The request; it can be answered before anybody sees it.
+            arguments: The call's arguments with the secrets that the request does not show.
+            told: Lets those who look on see it.
+        """
         pending = self._shared.pending
         answer = pending.open(request)
-        asking = asyncio.ensure_future(self._ask_channels(request))
+        asking: asyncio.Task[Answer | None] | None = None
         cancelled: asyncio.CancelledError | None = None
         how = "cancelled"
         try:
             try:
+                await told
+                asking = asyncio.ensure_future(self._ask_channels(request))
                 said = await self._first_answer(asking, answer)
             except asyncio.CancelledError as error:
                 cancelled = error
-                told = asking.result() if asking.done() and not asking.cancelled() else None
-                said = told or given_up(error)
+                said = _said_by_now(asking) or given_up(error)
             if not pending.withdraw(request.request_id):
                 while not answer.done():  # whoever gave it was told that it counts
                     try:
@@ -313,7 +309,8 @@ class TaskApprovals:
                 said = answer.result()
             how = type(said.decision).__name__.lower()
         finally:
-            asking.cancel()
+            if asking is not None:
+                asking.cancel()
             pending.close(request.request_id, how)
         decision = await self._take(request, said, arguments)
         if cancelled is not None:
@@ -333,20 +330,15 @@ class TaskApprovals:
                 said = None if asking.cancelled() else asking.result()
                 if said is not None:
                     return said
-                if self._order.attended and not self._shared.wait:
+                if not (self._order.patient or self._shared.wait):
                     return Answer(Rejected(reason=NOBODY), "nobody")
                 return await asyncio.shield(answer)
         except TimeoutError:
             return Answer(Expired(after_seconds=self._shared.timeout), "clock")
 
     async def _ask_channels(self, request: ApprovalRequest) -> Answer | None:
-        for named in self._shared.channels:
-            if named.needs_presence and not self._order.attended:
-                continue
-            decision = await _ask_channel(named, request, self._log.redactor)
-            if decision is not None:
-                return Answer(decision, named.name)
-        return None
+        channels, redactor = self._shared.channels, self._log.redactor
+        return await ask_channels(channels, request, self._order, redactor)
 
     async def _take(
         self,
@@ -358,6 +350,8 @@ class TaskApprovals:
         decision = with_secrets(said.decision, request, arguments)
         if request.code is not None and isinstance(decision, (Edited, Settled)):
             decision = Rejected(reason=f"a script cannot be edited; {SCRIPT_HINT}")
+        if request.unsettled and isinstance(decision, Approved):
+            decision = replace(decision, remember="no")  # it is about one call, which may be made
         await self._log.record(
             ApprovalDecided,
             request_id=request.request_id,
@@ -371,15 +365,8 @@ class TaskApprovals:
         return decision
 
 
-async def _ask_channel(
-    named: NamedChannel, request: ApprovalRequest, redactor: Redactor
-) -> Decision | None:
-    """A channel's answer; one that fails is passed over, which can only end in a no."""
-    try:
-        return await named.channel.decide(request)
-    except (Exception, asyncio.CancelledError) as error:
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise  # it does not wait any more; a channel can raise the same by itself
-        redactor.log_failure(_log, f"the approval channel {named.name!r} failed", error)
+def _said_by_now(asking: asyncio.Task[Answer | None] | None) -> Answer | None:
+    """What a channel has said, if one has."""
+    if asking is None or not asking.done() or asking.cancelled():
         return None
+    return asking.result()

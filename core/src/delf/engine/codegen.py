@@ -11,6 +11,7 @@ from typing import Final
 from delf.engine.compose import compose
 from delf.engine.execute import describe_outcome, execute
 from delf.engine.generate import generate
+from delf.engine.past import NEVER_MADE
 from delf.engine.preview import preview
 from delf.engine.prompt import crash_messages, rerun_messages, retry_messages, told_call
 from delf.engine.task import TaskRun
@@ -80,7 +81,7 @@ class CodegenStrategy:
                         raise _give_up(host, answer + printed, as_error(outcome))
                     retries += 1
                     await _record_retry(host, outcome, attempt)
-                    messages = (*messages, *_what_went_wrong(host, code, outcome, printed))
+                    messages = (*messages, *_what_went_wrong(host, code, attempt, outcome, printed))
             attempt += 1
 
 
@@ -101,29 +102,47 @@ def _give_up(run: TaskRun, printed: str, error: DelfError) -> DelfError:
 
 
 def _what_went_wrong(
-    run: TaskRun, code: str, outcome: Outcome, printed: str
+    run: TaskRun, code: str, attempt: int, outcome: Outcome, printed: str
 ) -> tuple[Message, ...]:
-    done = _changes(run)
+    done = _changes(run, attempt)
     if isinstance(outcome, (Failed, LimitReached)):
         return retry_messages(code, outcome, printed, fresh=not run.session_alive, done=done)
     return crash_messages(code, describe_outcome(outcome)[1] or "it is gone", done)
 
 
-def _changes(run: TaskRun) -> list[str]:
-    """The calls of the last script that changed something, as they are told to the model."""
+def _changes(run: TaskRun, attempt: int) -> list[str]:
+    """The calls of a script that changed something, or may have, as they are told to the model.
+
+    The log of a resumed task also holds what the scripts after it did.
+    """
     begun: dict[int, CallStarted] = {}
-    ended: set[int] = set()
+    ends: dict[int, CallFinished] = {}
+    of_script = 0
     for event in run.log.events:
         match event:
             case ScriptGenerated():
-                begun.clear()
-            case CallStarted() if event.effect != "read":
+                of_script = event.attempt
+            case CallStarted() if of_script == attempt and event.effect != "read":
                 begun[event.call_id] = event
-            case CallFinished(status="ok"):
-                ended.add(event.call_id)
+                ends.pop(event.call_id, None)
+            case CallFinished():
+                ends[event.call_id] = event
             case _:
                 pass
-    return [told_call(call.action, call.arguments) for key, call in begun.items() if key in ended]
+    told = ((call, _what_became(ends.get(number))) for number, call in begun.items())
+    return [
+        told_call(call.action, call.arguments) + became
+        for call, became in told
+        if became is not None
+    ]
+
+
+def _what_became(end: CallFinished | None) -> str | None:
+    """What is added to a call that changed something; None for one that did not."""
+    if end is not None and end.status == "ok":
+        return ""
+    given_up = end is None or (end.status == "cancelled" and end.raised != NEVER_MADE)
+    return " (it was given up, and may be done or not)" if given_up else None
 
 
 async def _record_rerun(run: TaskRun, outcome: Rerun, number: int) -> None:

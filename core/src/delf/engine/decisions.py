@@ -156,8 +156,10 @@ def remembered_calls(past: Sequence[Event]) -> set[str]:
     """The calls that need no approval any more, as the journal of a resumed task tells.
 
     What was to be remembered for the session counts for the task, too: its session has ended.
+    A yes to making an interrupted call again is about that one only.
     """
-    keys = {e.request_id: memory_key(e) for e in past if isinstance(e, ApprovalRequested)}
+    asked = (e for e in past if isinstance(e, ApprovalRequested) and not e.unsettled)
+    keys = {event.request_id: memory_key(event) for event in asked}
     return {
         keys[event.request_id]
         for event in past

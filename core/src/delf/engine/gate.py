@@ -6,29 +6,37 @@ known → allowed → arguments valid → approval → call → record
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import itertools
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from delf.actions import Action
 from delf.chunks import is_large
 from delf.engine.approvals import TaskApprovals
+from delf.engine.calls import Call, CallRecords
 from delf.engine.decisions import identity, identity_of_large
 from delf.engine.log import SAFE, TaskLog
-from delf.engine.past import CUT_OFF, NEVER_MADE, PastCall
+from delf.engine.past import CUT_OFF, PastCall
 from delf.engine.redaction import Redactor
 from delf.engine.replay import Replay
 from delf.engine.results import Look, Results
 from delf.engine.threads import ToolThreads
 from delf.engine.toolset import BoundAction, Toolset
-from delf.errors import DelfError, ReplayMismatch, ToolException, ToolRefusedError
-from delf.events import CallFinished, CallStarted, CallStatus
+from delf.errors import (
+    DelfError,
+    ReplayMismatch,
+    ToolException,
+    ToolRefusedError,
+    UnrecordedCallError,
+)
+from delf.events import CallFinished
 from delf.protocols.approval import Approved, Decision, Edited, Expired, Rejected, Settled
-from delf.protocols.sandbox import GIVEN_UP, CallAnswer, CallRequest, Raised, Returned, Told
+from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
 from delf.values import UnsupportedValueError
 
 _MAX_MESSAGE = 4000
@@ -36,20 +44,6 @@ _MAX_NAME = 200
 _CLEAN = SAFE | {"result"}
 """What needs not be looked at once more in the event of a call whose result was."""
 _CLEAN_ARGUMENTS = SAFE | {"arguments"}
-
-
-@dataclass(slots=True)
-class _Call:
-    """A call that was found and whose arguments fit."""
-
-    number: int
-    bound: BoundAction
-    arguments: dict[str, Any]
-    description: str | None
-    digest: str
-    safe: Collection[str] = SAFE
-    """Fields of its events that hold no secret for sure."""
-    ended: bool = False
 
 
 class Gate:
@@ -85,11 +79,19 @@ class Gate:
         self._numbers = itertools.count(self._replay.last_call + 1)
         self._closed = False
         self._at_work: set[asyncio.Task[Any]] = set()
-        self._begun: dict[int, _Call] = {}
+        self._records = CallRecords(log)
 
     def use(self, tools: Toolset) -> None:
         """Let other tools be called from now on."""
         self._tools = tools
+
+    def begin_script(self) -> None:
+        """A script is about to run: nobody waits for earlier calls any more."""
+        self._records.forget_requests()
+
+    def gave_up(self, request: int) -> None:
+        """The script does not wait for a call any more, by the number that its session gave it."""
+        self._records.gave_up(request)
 
     def close(self) -> None:
         """The task is over: no call starts any more."""
@@ -102,24 +104,38 @@ class Gate:
 
         Args:
             seconds: How long to wait.
+
+        Raises:
+            UnrecordedCallError: When the end of a call could not be recorded.
         """
         late = self._at_work - {asyncio.current_task()}
         if late:
             _, late = await asyncio.wait(late, timeout=seconds)
-        for call in [*self._begun.values()]:
+        for call in self._records.under_way:
             why = f"it had not ended {seconds:g} s after its script, and may go on"
-            await self._finish(call, "cancelled", 0.0, error=why, raised=CUT_OFF)
+            with contextlib.suppress(UnrecordedCallError):
+                await self._records.end(call, "cancelled", error=why, raised=CUT_OFF)
         for task in late:
             task.cancel()
+        if self._records.lost is not None:
+            raise self._records.lost
 
     async def call(self, request: CallRequest) -> CallAnswer:
-        """Make a call if it may be made. Everything that becomes of it is an answer."""
+        """Make a call if it may be made. Everything that becomes of it is an answer.
+
+        Raises:
+            UnrecordedCallError: When it was begun, and its end could not be recorded: what it did
+                is not known to a resumed task, so no call is made after it.
+        """
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a call is made by a task")
         self._at_work.add(task)
         try:
             return await self._take(request)
+        except UnrecordedCallError:
+            self._closed = True
+            raise
         finally:
             self._at_work.discard(task)
 
@@ -127,7 +143,7 @@ class Gate:
         number = next(self._numbers)
         name = f"{request.connection}.{request.method}" if request.method else request.connection
         if self._closed:
-            return Raised("ToolError", "the task is over; no call is made any more")
+            return self._too_late()
         try:
             bound = self._tools.find(request.connection, request.method)
         except ToolRefusedError as error:
@@ -146,64 +162,80 @@ class Gate:
                 self._closed = True
                 self._replay.fail(mismatch)
                 return Raised("ToolError", mismatch.message)
+        if past is not None and past.finished is not None:
+            return past.answer()
+        if past is not None:
+            call = replace(call, number=past.call_id, begun=past.started is not None)
+        self._records.serve(request.call_id, call)
         if past is None:
             return await self._ask_and_make(call)
-        if past.finished is not None:
-            return past.answer()
-        call = replace(call, number=past.call_id)
         if past.started is not None and past.started.effect != "read":
             return await self._settle(call, past)
         return await self._ask_and_make(call, past)
 
-    async def _ask_and_make(self, call: _Call, past: PastCall | None = None) -> CallAnswer:
+    def _too_late(self) -> Raised:
+        """The answer to a call after the task; there is none where the script must not go on."""
+        if self._records.lost is not None:
+            raise self._records.lost
+        return Raised("ToolError", "the task is over; no call is made any more")
+
+    async def _ask_and_make(self, call: Call, past: PastCall | None = None) -> CallAnswer:
         if call.bound.asks:
             settled = await self._approve(call, past)
-            if not isinstance(settled, _Call):
+            if not isinstance(settled, Call):
                 return settled
             call = settled
         if self._closed:
-            return Raised("ToolError", "the task is over; no call is made any more")
-        return await self._make(call, begun=past is not None and past.started is not None)
+            return self._too_late()
+        return await self._make(call)
 
-    async def _settle(self, call: _Call, past: PastCall) -> CallAnswer:
+    async def _settle(self, call: Call, past: PastCall) -> CallAnswer:
         """A call was begun, and its end is not recorded: a person says whether to make it again."""
+        unfit = None
         if past.decision is not None and past.decision.arguments is not None:
             edited = past.decision.arguments
-            call = await self._check(call.number, call.bound, edited, call.description)
+            try:
+                checked = await self._check(call.number, call.bound, edited, call.description)
+                call = replace(checked, begun=True)
+            except ToolRefusedError as error:  # it was made with others, or a check has changed
+                unfit = f"its recorded arguments do not fit: {error.message}"
+                call = _as_recorded(call, past, edited)
         decision = await self._decide(call, past, unsettled=True)
         match decision:
             case Settled(result=result):
                 return await self._take_as_made(call, result)
             case Approved() if past.lost_arguments:
                 reason = "its edited arguments held a secret, which the journal does not have"
+            case Approved() if unfit is not None:
+                reason = unfit
             case Approved():
-                return await self._make(call, begun=True)
+                return await self._make(call)
             case Edited():
                 reason = "the arguments of a call that was begun cannot be changed"
             case _:
                 reason = _why_not(decision)
         return await self._reject(call, reason)
 
-    async def _take_as_made(self, call: _Call, result: Any) -> CallAnswer:
+    async def _take_as_made(self, call: Call, result: Any) -> CallAnswer:
         result = self._redactor.value(result)
         try:
             encoded = self._results.encode(result)
         except UnsupportedValueError as error:
             return await self._reject(call, f"its result cannot be passed on: {error}")
-        await self._finish(call, "ok", 0.0, result=result)
+        await self._records.end(call, "ok", result=result)
         return Returned(result, encoded)
 
     async def _check(
         self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
-    ) -> _Call:
+    ) -> Call:
         arguments = bound.action.validate(named)
         if not is_large(arguments):
             digest = identity(bound.name, arguments, named)
-            return _Call(number, bound, arguments, description, digest)
+            return Call(number, bound, arguments, description, digest)
         look = Look(self._redactor)
         digest, clean = await identity_of_large(bound.name, arguments, named, look)
         safe = _CLEAN_ARGUMENTS if clean else SAFE
-        return _Call(number, bound, arguments, description, digest, safe)
+        return Call(number, bound, arguments, description, digest, safe)
 
     async def _refuse(
         self, number: int, name: str, kind: str, error: ToolRefusedError, said: Any
@@ -223,7 +255,7 @@ class Gate:
         )
         return Raised(kind, message)
 
-    async def _approve(self, call: _Call, past: PastCall | None) -> _Call | Raised:
+    async def _approve(self, call: Call, past: PastCall | None) -> Call | Raised:
         """The call as it may be made, or the answer to a script that may not make it."""
         decision = await self._decide(call, past)
         match decision:
@@ -231,7 +263,8 @@ class Gate:
                 return call
             case Edited(arguments=arguments):
                 try:
-                    return await self._check(call.number, call.bound, arguments, call.description)
+                    edited = await self._check(call.number, call.bound, arguments, call.description)
+                    return replace(edited, begun=call.begun)
                 except ToolRefusedError as error:
                     reason = f"the edited arguments do not fit: {error.message}"
             case Settled():
@@ -241,7 +274,7 @@ class Gate:
         return await self._reject(call, reason)
 
     async def _decide(
-        self, call: _Call, past: PastCall | None, *, unsettled: bool = False
+        self, call: Call, past: PastCall | None, *, unsettled: bool = False
     ) -> Decision:
         try:
             return await self._approvals.decide(
@@ -254,68 +287,41 @@ class Gate:
                 unsettled=unsettled,
             )
         except asyncio.CancelledError as error:
-            await self._cancel(call, 0.0, "cancelled before it was decided", error)
+            await self._records.cancel(call, "cancelled before it was decided", error)
             raise
 
-    async def _cancel(
-        self, call: _Call, started: float, why: str, error: asyncio.CancelledError
-    ) -> None:
-        """Record that a call was cancelled: by the script, or because its sandbox is gone."""
-        raised = None if GIVEN_UP in error.args else CUT_OFF
-        await self._finish(call, "cancelled", started, error=why, raised=raised)
-
-    async def _reject(self, call: _Call, reason: str) -> Raised:
+    async def _reject(self, call: Call, reason: str) -> Raised:
         message = f"{call.bound.name} was rejected: {reason}"
-        await self._finish(call, "rejected", 0.0, error=message, raised="ApprovalRejected")
+        await self._records.end(call, "rejected", error=message, raised="ApprovalRejected")
         return Raised("ApprovalRejected", message)
 
-    async def _make(self, call: _Call, *, begun: bool = False) -> CallAnswer:
+    async def _make(self, call: Call) -> CallAnswer:
         action = call.bound.action
-        self._begun[call.number] = call
-        if not begun:
-            await self._begin(call)
+        await self._records.begin(call)
         started = time.perf_counter()
         try:
             result = await self._invoke(action, call.arguments)
             result, encoded = await self._results.take(result)
         except asyncio.CancelledError as error:
             if _is_cancelled():
-                await self._cancel(call, started, "cancelled", error)
+                await self._records.cancel(call, "cancelled", error, started)
                 raise
             return await self._fail(call, started, f"{call.bound.name} cancelled itself")
         except ToolException as error:
             return await self._tell(call, started, error)
         except (Exception, SystemExit) as error:
             return await self._fail(call, started, describe_failure(error))
-        await self._finish(call, "ok", started, result=result, safe=_CLEAN)
+        await self._records.end(call, "ok", started, result=result, safe=_CLEAN)
         return Returned(result, encoded)
 
-    async def _begin(self, call: _Call) -> None:
-        """Record that a call is about to be made; one that is cancelled by then is not made."""
-        try:
-            await self._log.record(
-                CallStarted,
-                safe=call.safe,
-                call_id=call.number,
-                action=call.bound.name,
-                arguments=call.arguments,
-                effect=call.bound.action.effect,
-                digest=call.digest,
-                description=call.description,
-            )
-        except asyncio.CancelledError:
-            why = "cancelled before it was made"
-            await self._finish(call, "cancelled", 0.0, error=why, raised=NEVER_MADE)
-            raise
-
     async def _fail(
-        self, call: _Call, started: float, message: str, kind: str = "ToolError"
+        self, call: Call, started: float, message: str, kind: str = "ToolError"
     ) -> Raised:
         message = self._redactor.text(message)
-        await self._finish(call, "error", started, error=message, raised=kind)
+        await self._records.end(call, "error", started, error=message, raised=kind)
         return Raised(kind, message)
 
-    async def _tell(self, call: _Call, started: float, error: ToolException) -> CallAnswer:
+    async def _tell(self, call: Call, started: float, error: ToolException) -> CallAnswer:
         """What a script gets when a tool raised ``ToolException``."""
         handler = call.bound.action.handle_error
         if handler is False:
@@ -327,7 +333,7 @@ class Gate:
             message = f"{error.message} (handle_error failed: {failure})"
             return await self._fail(call, started, message)
         told = self._redactor.text(told)
-        await self._finish(call, "error", started, error=error.message, result=told)
+        await self._records.end(call, "error", started, error=error.message, result=told)
         return Told(told)
 
     async def _invoke(self, action: Action, arguments: dict[str, Any]) -> Any:
@@ -338,34 +344,11 @@ class Gate:
         result = await self._threads.run(call)
         return await result if asyncio.iscoroutine(result) else result
 
-    async def _finish(
-        self,
-        call: _Call,
-        status: CallStatus,
-        started: float,
-        *,
-        result: Any = None,
-        error: str | None = None,
-        raised: str | None = None,
-        safe: Collection[str] = SAFE,
-    ) -> None:
-        if call.ended:
-            return
-        call.ended = True
-        self._begun.pop(call.number, None)
-        elapsed = (time.perf_counter() - started) * 1000 if started else 0.0
-        await self._log.record(
-            CallFinished,
-            safe=safe,
-            call_id=call.number,
-            action=call.bound.name,
-            status=status,
-            duration_ms=elapsed,
-            result=result,
-            error=error,
-            description=call.description,
-            raised=raised,
-        )
+
+def _as_recorded(call: Call, past: PastCall, arguments: Mapping[str, Any]) -> Call:
+    """A call as the journal tells of it, to be asked about and not to be made."""
+    digest = call.digest if past.started is None else past.started.digest
+    return replace(call, arguments=dict(arguments), digest=digest)
 
 
 def _why_not(decision: Decision) -> str:

@@ -19,6 +19,7 @@ SAFE: Final = frozenset(
     {
         "at",
         "attempt",
+        "attended",
         "call_id",
         "cost_usd",
         "decision",
@@ -95,11 +96,7 @@ class TaskLog:
             safe: Names of fields that hold no secret for sure.
             fields: Its own fields; task, sequence number and time are added.
         """
-        if self.redactor:
-            clean = self.redactor.value
-            fields = {
-                name: value if name in safe else clean(value) for name, value in fields.items()
-            }
+        fields = self._without_secrets(fields, safe)
         written = False
         try:
             async with self._lock:
@@ -113,10 +110,28 @@ class TaskLog:
                 self._flush_soon()
             raise
 
+    def record_soon(self, kind: Callable[..., Event], **fields: Any) -> None:
+        """Journal an event soon, and before any other that is recorded from now on.
+
+        Args:
+            kind: The event's class.
+            fields: Its own fields.
+        """
+        self._waiting.append((kind, self._without_secrets(fields, SAFE)))
+        self._flush_soon()
+
+    def _without_secrets(self, fields: dict[str, Any], safe: Collection[str]) -> dict[str, Any]:
+        if not self.redactor:
+            return fields
+        clean = self.redactor.value
+        return {name: value if name in safe else clean(value) for name, value in fields.items()}
+
     async def end(self) -> None:
         """Keep nothing any more: somebody else may go on with the task from now on."""
-        await self._flush()
-        self._over = True
+        try:
+            await self._flush()
+        finally:
+            self._over = True
 
     def say(self, text: str) -> None:
         """Journal printed text soon, and before any other event.

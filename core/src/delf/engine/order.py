@@ -34,6 +34,8 @@ class TaskOrder:
         on_delta: Sees pieces of the model's answers.
         stream: Take answers in pieces; the configuration decides when None.
         attended: Whether the caller waits for it, so that a terminal may ask.
+        patient: Whether its requests wait for an answer where nobody can be asked, as those of
+            a task do that was ordered for the background.
         setup: What the caller needs to set up the same agent again; kept in the journal.
         past: The journal of the task, which is taken up again.
     """
@@ -46,5 +48,6 @@ class TaskOrder:
     on_delta: OnDelta | None = None
     stream: bool | None = None
     attended: bool = True
+    patient: bool = False
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     past: Sequence[Event] = ()

@@ -15,7 +15,7 @@ CUT_OFF: Final = "SandboxDied"
 """What a call's end and a request's decision say that were none: their sandbox was gone."""
 
 NEVER_MADE: Final = "NeverMade"
-"""What the end of a call says that was given up while its beginning was written down."""
+"""What the end of a call says that was cancelled while its beginning was written down."""
 
 _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
     ev.TaskStarted: (),
@@ -50,6 +50,7 @@ class PastCall:
         lapsed: Its request is decided, as far as others see, for its sandbox died meanwhile.
         cut_off: Its sandbox died meanwhile, which is no end of it.
         is_over: Its script came to an end without it.
+        unseen: The script did not wait for its end.
     """
 
     call_id: int
@@ -64,10 +65,13 @@ class PastCall:
     lapsed: bool = False
     cut_off: bool = False
     is_over: bool = False
+    unseen: bool = False
 
     @property
     def was_given_up(self) -> bool:
         """Whether the script cancelled it, so that it never had an answer."""
+        if self.unseen:
+            return True
         if self.finished is None:
             return self.cut_off and self.is_over
         return self.finished.status == "cancelled"
@@ -203,6 +207,8 @@ class Past:
                 self._call(event, script).started = event
             case ev.CallFinished():
                 self._take_end(event)
+            case ev.CallGivenUp():
+                self._take_given_up(event)
             case _:
                 pass
 
@@ -235,6 +241,16 @@ class Past:
         elif past is not None:
             past.decision = event
 
+    def _take_given_up(self, event: ev.CallGivenUp) -> None:
+        self.last_call = max(self.last_call, event.call_id)
+        past = self._calls.get(event.call_id)
+        if past is None:
+            return
+        past.unseen = True
+        ends = self._callers[event.call_id].ends
+        if event.call_id in ends:
+            ends.remove(event.call_id)
+
     def _take_end(self, event: ev.CallFinished) -> None:
         self.last_call = max(self.last_call, event.call_id)
         past = self._calls.get(event.call_id)
@@ -244,8 +260,8 @@ class Past:
         if event.raised == CUT_OFF:
             past.cut_off = True
             return
-        if event.raised == NEVER_MADE:
-            self._callers[event.call_id].calls.remove(past)
+        if event.raised == NEVER_MADE:  # what was decided about it holds
+            past.started, past.cut_off = None, True
             return
         past.finished = event
         if not past.was_given_up:

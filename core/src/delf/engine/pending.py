@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from delf.errors import DelfError, UnknownRequestError
-from delf.protocols.approval import ApprovalRequest, Decision, Edited
+from delf.events import ApprovalRequested
+from delf.protocols.approval import ApprovalRequest, Decision, Edited, Settled
 
 SCRIPT_HINT: Final = "reject it, and say in the reason what to change: the model reads it"
 _KEPT: Final = 1000
@@ -127,11 +128,27 @@ class PendingRequests:
         pending.answer.get_loop().call_soon_threadsafe(_settle, pending.answer, answer)
 
 
+def check_fits(request: ApprovalRequest | ApprovalRequested, decision: Decision) -> None:
+    """Refuse an answer of a kind that the request cannot have.
+
+    Raises:
+        DelfError: When a script or a call that was begun is edited, or a call settled that was not.
+    """
+    if isinstance(decision, Edited) and request.code is not None:
+        raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
+    if isinstance(decision, Edited) and request.unsettled:
+        raise DelfError(
+            "the arguments of a call that was begun cannot be changed",
+            hint="approve makes it again, settle says that it did happen, reject gives it up",
+        )
+    if isinstance(decision, Settled) and not request.unsettled:
+        raise DelfError("only a call that was interrupted can have happened before")
+
+
 def _check(request: ApprovalRequest, answer: Answer, digest: str | None) -> None:
     if digest is not None and digest != request.digest:
         raise DelfError(f"the answer to {request.request_id!r} is for another call")
-    if request.code is not None and isinstance(answer.decision, Edited):
-        raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
+    check_fits(request, answer.decision)
 
 
 def _settle(future: asyncio.Future[Answer], answer: Answer) -> None:

@@ -20,12 +20,14 @@ from delf.engine.conversation import keep_turn
 from delf.engine.recall import recall
 from delf.engine.select import select
 from delf.engine.task import TaskRun
-from delf.errors import DelfError, ReplayMismatch, TaskTimeoutError
+from delf.errors import DelfError, ReplayMismatch, TaskTimeoutError, UnrecordedCallError
 from delf.events import ModelReplied, TaskFinished, TaskResumed, TaskStarted, Warned
 from delf.protocols.strategy import Strategy
 
 _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 1.0
+_NO_END = (ReplayMismatch, UnrecordedCallError)
+"""What stops a task that is not over: it can be resumed where the journal fits and is written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ class TaskResult:
     @property
     def is_over(self) -> bool:
         """Whether the task came to its end; else it can be resumed."""
-        return not isinstance(self.error, ReplayMismatch)
+        return not isinstance(self.error, _NO_END)
 
 
 async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str) -> TaskResult:
@@ -75,6 +77,7 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
             seed=run.seed,
             setup=run.setup,
             conversation=continued,
+            attended=run.attended,
         )
     if run.sandbox.warning:
         await run.log.record(Warned, message=run.sandbox.warning)
@@ -160,17 +163,18 @@ async def _abandon(run: TaskRun, work: asyncio.Future[str]) -> None:
 
 
 async def _finish(run: TaskRun, text: str, error: DelfError | None, started: float) -> TaskResult:
-    await run.gate.settle(_GRACE_SECONDS)
+    try:
+        await run.gate.settle(_GRACE_SECONDS)
+    except UnrecordedCallError as lost:
+        error = lost
     await run.output.settle(_GRACE_SECONDS)
     run.log.end_prints()
     duration_ms = (time.perf_counter() - started) * 1000
     text = run.log.redactor.text(text)
     if error is not None:
         run.log.redactor.error(error)
-    if isinstance(error, ReplayMismatch):
-        # Not an end of the task: it can be resumed where the journal fits.
-        await run.log.record(Warned, message=f"not resumed: {error.message}")
-        await run.log.end()
+    if isinstance(error, _NO_END):
+        await _leave(run, error)
         return TaskResult(text=text, error=error, duration_ms=duration_ms)
     await keep_turn(run, text, error)
     replies = [event for event in run.log.events if isinstance(event, ModelReplied)]
@@ -186,3 +190,16 @@ async def _finish(run: TaskRun, text: str, error: DelfError | None, started: flo
         files=dict(run.output.files),
     )
     return TaskResult(text=text, error=error, duration_ms=duration_ms)
+
+
+async def _leave(run: TaskRun, error: DelfError) -> None:
+    """Leave a task without an end in the journal, and say there why, if it can be written."""
+    why = "not resumed" if isinstance(error, ReplayMismatch) else "stopped"
+    try:
+        try:
+            await run.log.record(Warned, message=f"{why}: {error.message}")
+        finally:
+            await run.log.end()
+    except Exception as failure:
+        message = f"task {run.log.task_id} stopped, and its journal cannot be written"
+        run.log.redactor.log_failure(_log, message, failure)

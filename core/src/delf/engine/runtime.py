@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from delf.config.schema import AgentConfig
-from delf.engine.approvals import Approvals, NamedChannel
+from delf.engine.approvals import Approvals
 from delf.engine.builtins.llm import LLM
 from delf.engine.callback import CallbackChannel
+from delf.engine.channels import NamedChannel
 from delf.engine.claims import Claims
 from delf.engine.factories import make
 from delf.engine.files.connection import Files
@@ -329,6 +330,7 @@ class Runtime:
             prefilter=prefilter,
             seed=replay.seed or secrets.token_hex(16),
             setup=order.setup,
+            attended=order.attended,
             replay=replay,
             conversation=order.conversation,
             context=TaskContext(files=[file.line for file in self._inputs]),

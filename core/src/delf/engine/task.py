@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from delf.config.schema import AgentConfig
 from delf.engine.approvals import TaskApprovals
@@ -23,7 +23,7 @@ from delf.engine.replay import Replay
 from delf.engine.sandboxes import ChosenSandbox
 from delf.engine.stubs import render_stubs
 from delf.engine.toolset import Toolset
-from delf.errors import ReplayMismatch
+from delf.errors import DelfError, UnrecordedCallError
 from delf.events import SandboxOpened, Step, StepFinished, StepStarted
 from delf.messages import Message, ModelReply, ModelRequest
 from delf.protocols.memory import MemoryStore
@@ -71,6 +71,7 @@ class TaskRun:
         context: What goes ahead of the task in the prompt.
         seed: What scripts draw chance from.
         setup: What the caller needs to set up the same agent again.
+        attended: Whether whoever ordered it waits for it.
         replay: The journal of a task that is resumed; empty for a new one.
         session_scripts: The scripts that ran in the open session, by their attempts.
     """
@@ -93,6 +94,7 @@ class TaskRun:
     context: TaskContext = field(default_factory=TaskContext)
     seed: str = ""
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    attended: bool = True
     replay: Replay = field(default_factory=Replay)
     script_start: ScriptStart = field(default_factory=ScriptStart)
     session_scripts: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
@@ -100,6 +102,7 @@ class TaskRun:
     _attempt: int = 1
     _session: asyncio.Task[SandboxSession] | None = None
     _announced: SandboxSession | None = None
+    _lost: asyncio.Future[UnrecordedCallError] | None = None
 
     @asynccontextmanager
     async def step(self, name: Step, attempt: int = 1) -> AsyncGenerator[None]:
@@ -147,6 +150,7 @@ class TaskRun:
             What the journal of a resumed task tells of it.
         """
         self._attempt = attempt
+        self.gate.begin_script()
         self.approvals.begin_script(attempt)
         past = self.replay.begin_script(attempt)
         clock = () if past is None else tuple(past.clock)
@@ -159,6 +163,7 @@ class TaskRun:
         Raises:
             SandboxUnavailableError: When no session can be had.
             ReplayMismatch: When a resumed task's script is not the recorded one.
+            UnrecordedCallError: When the end of a call could not be recorded.
         """
         if self._session is not None and self._session.done() and not self.session_alive:
             await self.close_session()
@@ -182,16 +187,17 @@ class TaskRun:
         return outcome
 
     async def _run_script(self, session: SandboxSession, code: str) -> Outcome:
-        if not self.replay.active:
-            return await session.execute(code, self)
-        stopped = self.replay.watch()
+        lost = self._lost = asyncio.get_running_loop().create_future()
+        stopped = self.replay.watch() if self.replay.active else lost
         running = asyncio.ensure_future(session.execute(code, self))
         try:
-            await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({running, stopped, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if lost.done():
+                raise lost.result()
             if not stopped.done():
                 return await running
             why = stopped.result()
-            if isinstance(why, ReplayMismatch):
+            if isinstance(why, DelfError):
                 raise why
             if isinstance(session, SupportsCut) and not self.replay.loses_sandbox:
                 session.cut(why.limit, why.message)
@@ -214,13 +220,25 @@ class TaskRun:
         """Kill the sandbox, whatever runs in it, and wait until it is gone."""
         opening, self._session = self._session, None
         if opening is not None:
-            await _close(opening)
+            await self._close(opening)
 
     def retire_session(self) -> None:
         """Kill the sandbox without waiting until it is gone."""
         opening, self._session = self._session, None
         if opening is not None:
-            self.in_background(_close(opening))
+            self.in_background(self._close(opening))
+
+    async def _close(self, opening: asyncio.Task[SandboxSession]) -> None:
+        if not opening.done():
+            opening.cancel()
+        await asyncio.wait({opening})
+        if opening.cancelled() or opening.exception() is not None:
+            return
+        try:
+            await opening.result().aclose()
+        except Exception as error:  # the task ends as it did, whatever is left of its sandbox
+            message = f"the sandbox of task {self.log.task_id} could not be closed"
+            self.log.redactor.log_failure(_log, message, error)
 
     # -- ScriptHost ---------------------------------------------------------------------
 
@@ -228,9 +246,21 @@ class TaskRun:
         """A call of the script takes the gate."""
         try:
             return await self.gate.call(request)
+        except UnrecordedCallError as error:
+            return await self._stop(error)
         except Exception as error:
             self.log.redactor.log_failure(_log, "a tool call failed outside of its tool", error)
             return Raised("ToolError", "the call failed inside delf; see the log")
+
+    async def _stop(self, error: UnrecordedCallError) -> NoReturn:
+        """End the task; the script that waits for an answer gets none, so that it does nothing."""
+        if self._lost is not None and not self._lost.done():
+            self._lost.set_result(error)
+        own = asyncio.current_task()
+        if own is not None and own.cancelling():
+            raise asyncio.CancelledError from error
+        await asyncio.get_running_loop().create_future()  # until its sandbox is gone
+        raise error
 
     def printed(self, text: str) -> None:
         """The script printed."""
@@ -240,6 +270,10 @@ class TaskRun:
     def clock_read(self, readings: Sequence[int]) -> None:
         """The script looked at the clock."""
         self.log.clock_read(readings)
+
+    def gave_up(self, call_id: int) -> None:
+        """The script does not wait for a call any more."""
+        self.gate.gave_up(call_id)
 
     def wrote_file(self, name: str, data: bytes) -> None:
         """The script handed a file over."""
@@ -254,11 +288,3 @@ class TaskRun:
         text = "".join(self.said)
         self.said.clear()
         return self.log.redactor.text(text)
-
-
-async def _close(opening: asyncio.Task[SandboxSession]) -> None:
-    if not opening.done():
-        opening.cancel()
-    await asyncio.wait({opening})
-    if not opening.cancelled() and opening.exception() is None:
-        await opening.result().aclose()

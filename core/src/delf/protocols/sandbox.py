@@ -192,6 +192,13 @@ class SupportsReplay(Protocol):
         """The script looked at the clock, beyond ``script_start.clock``; in its order."""
         ...
 
+    def gave_up(self, call_id: int) -> None:
+        """The script does not wait for a call any more, before the call is cancelled.
+
+        Also for one whose answer was sent and comes too late.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:

@@ -229,6 +229,9 @@ class WireSession(asyncio.BufferedProtocol):
         elif kind == "print":
             self._take_print(frame)
         elif kind == "cancel" and len(frame) == 2 and isinstance(frame[1], int):
+            gave_up = getattr(self._host, "gave_up", None)
+            if gave_up is not None:
+                gave_up(frame[1])
             self._calls.give_up(frame[1])
         elif kind in ("file", "rows"):
             self._take_chunk(frame)

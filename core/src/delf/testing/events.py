@@ -40,6 +40,7 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
         (ev.ScriptFinished, {"status": "failed", "duration_ms": 2.0, "error": "no", "line": 3}),
         (ev.CallStarted, {**_call(), "arguments": _ARGUMENTS, **_bound()}),
         (ev.CallFinished, {**_call(), "status": "ok", "duration_ms": 3.0, "result": _ARGUMENTS}),
+        (ev.CallGivenUp, {"call_id": 1, "action": "bank.pay"}),
         (ev.ApprovalRequested, {**_call(), "request_id": "r", "arguments": {}, **_bound()}),
         (ev.ApprovalDecided, {"request_id": "r", "decision": "edited", "by": "ann", **_edit()}),
         (ev.Printed, {"text": "é\n\u2028 \x1b[31m"}),
