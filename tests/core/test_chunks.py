@@ -156,6 +156,37 @@ async def test_a_cancellation_stops_the_work():
     assert len(done) < 10_000
 
 
+async def test_a_cancellation_that_waits_is_not_lost_where_the_work_fails():
+    def failing():
+        yield from work(200)
+        raise ValueError("too large")
+
+    async def whole():
+        with pytest.raises(ValueError, match="too large"):
+            await in_turns(failing(), to_its_end=True)
+        await asyncio.sleep(0)
+
+    task = asyncio.create_task(whole())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_others_have_their_turns_after_it_was_cancelled_too():
+    turns = []
+    task = asyncio.create_task(in_turns(work(300), to_its_end=True))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    while not task.done():
+        turns.append(1)
+        await asyncio.sleep(0)
+    assert len(turns) > 3
+    assert task.cancelling() == 2
+
+
 async def test_or_waits_until_it_is_done():
     reached = []
 

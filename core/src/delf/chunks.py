@@ -60,32 +60,35 @@ async def in_turns(chunks: Iterable[T], *, to_its_end: bool = False) -> list[T]:
 
     Args:
         chunks: The work.
-        to_its_end: Whether a cancellation waits until all is done: it is then raised where the
-            caller waits next.
+        to_its_end: Whether a cancellation waits until all is done, or has failed: it is then
+            raised where the caller waits next.
     """
     done: list[T] = []
-    cancelled: asyncio.CancelledError | None = None
+    cancelled: list[asyncio.CancelledError] = []
     due = time.perf_counter() + _TURN_SECONDS
-    for chunk in chunks:
-        done.append(chunk)
-        if cancelled is None and time.perf_counter() > due:
-            try:
-                await asyncio.sleep(0)
-            except asyncio.CancelledError as error:
-                if not to_its_end:
-                    raise
-                cancelled = error
-            due = time.perf_counter() + _TURN_SECONDS
-    if cancelled is not None:
+    try:
+        for chunk in chunks:
+            done.append(chunk)
+            if time.perf_counter() > due:
+                try:
+                    await asyncio.sleep(0)
+                except asyncio.CancelledError as error:
+                    if not to_its_end:
+                        raise
+                    cancelled.append(error)
+                due = time.perf_counter() + _TURN_SECONDS
+    finally:
         _cancel_again(cancelled)
     return done
 
 
-def _cancel_again(error: asyncio.CancelledError) -> None:
+def _cancel_again(errors: Iterable[asyncio.CancelledError]) -> None:
+    """Have cancellations that were held back raised where this task waits next."""
     task = asyncio.current_task()
-    if task is not None:
-        task.uncancel()  # it was asked once
-        task.cancel(*error.args)
+    for error in errors:
+        if task is not None:
+            task.uncancel()  # so that each counts once
+            task.cancel(*error.args)
 
 
 def _room_left(value: Any, room: int, levels: int) -> int:

@@ -1,5 +1,8 @@
 """Results of calls on their way to a script, above all large ones."""
 
+import asyncio
+from pathlib import PurePath
+
 import pytest
 
 from delf.engine.redaction import REDACTED, Redactor
@@ -62,6 +65,30 @@ async def test_a_result_that_is_too_large_is_refused_before_all_of_it_is_encoded
     rows = [*["x" * 400_000] * 10, never_reached]
     with pytest.raises(UnsupportedValueError, match=r"more than 1,200,00\d bytes, and"):
         await Results(Redactor(), 1_000_000).take(rows)
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda rows: rows, lambda rows: {"rows": rows}], ids=["list", "dict"]
+)
+async def test_what_its_tool_adds_meanwhile_is_not_in_it(results, wrap):
+    rows = [*LARGE_ROWS]
+
+    async def add():
+        while True:
+            rows.append({"id": 0, "name": SECRET, "note": ""})
+            await asyncio.sleep(0)
+
+    adding = asyncio.create_task(add())
+    taken, encoded = await results.take(wrap(rows))
+    adding.cancel()
+    assert len(rows) > len(LARGE_ROWS)
+    assert SECRET not in str(taken)
+    assert (loads(encoded) == taken) is True
+
+
+async def test_a_path_that_no_script_can_read_is_refused(results):
+    with pytest.raises(UnsupportedValueError, match="malformed path"):
+        await results.take(["\\", PurePath("x" * 11_000)])
 
 
 async def test_a_small_one_that_is_too_large_is_refused():

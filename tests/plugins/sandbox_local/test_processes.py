@@ -506,8 +506,11 @@ async def test_one_that_is_killed_while_it_starts_ahead_is_no_news(caplog):
         await backend.warm_up(session_spec())
         while not backend._idle:
             await asyncio.sleep(0)
-        backend._idle[0].process.kill()
+        killed = backend._idle[0].process
+        killed.kill()
         await backend._filling
+        while killed.running:
+            await asyncio.sleep(0)
         session = await backend.open(session_spec())
         assert (await session.execute("1", NotingHost())) == Done(value=1)
     finally:

@@ -26,7 +26,6 @@ class Call:
         arguments: Its validated arguments.
         description: The script's ``desc=``.
         digest: What identifies it.
-        safe: Fields of its events that hold no secret for sure.
         begun: The journal has its beginning, perhaps from an earlier life of the task.
         ended: Its end was recorded, or is being recorded.
     """
@@ -36,7 +35,6 @@ class Call:
     arguments: dict[str, Any]
     description: str | None
     digest: str
-    safe: Collection[str] = SAFE
     begun: bool = False
     ended: bool = False
 
@@ -93,7 +91,6 @@ class CallRecords:
         try:
             await self._log.record(
                 CallStarted,
-                safe=call.safe,
                 call_id=call.number,
                 action=call.bound.name,
                 arguments=call.arguments,

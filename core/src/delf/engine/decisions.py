@@ -13,11 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delf.chunks import Encode, dump_chunks, in_turns
 from delf.engine.past import CUT_OFF
 from delf.engine.pending import Answer
 from delf.engine.redaction import put_back
-from delf.engine.results import Look
 from delf.events import ApprovalDecided, ApprovalRequested, Event
 from delf.protocols.approval import (
     ApprovalRequest,
@@ -74,46 +72,6 @@ def identity(name: str, arguments: Mapping[str, Any], given: Mapping[str, Any]) 
     except (RecursionError, UnsupportedValueError):
         pass
     return secrets.token_hex(32)  # like no other call
-
-
-async def identity_of_large(
-    name: str, arguments: Mapping[str, Any], given: Mapping[str, Any], look: Look
-) -> tuple[str, bool]:
-    """The :func:`identity` of a call with large arguments; others have their turns meanwhile.
-
-    Args:
-        name: The action.
-        arguments: Its validated arguments.
-        given: The same as the script gave them.
-        look: Looks for secrets.
-
-    Returns:
-        The digest, and whether it is sure that the arguments hold no secret.
-    """
-    digest = await _digest_in_turns(name, arguments, look.encode, look.seam)
-    if digest is not None:
-        return digest, not look.found
-    digest = await _digest_in_turns(f"{name} as given", given, dumps)
-    return digest or secrets.token_hex(32), False
-
-
-async def _digest_in_turns(
-    name: str, arguments: Mapping[str, Any], encode: Encode, seam: int = 0
-) -> str | None:
-    """The :func:`call_digest`; none for arguments that hold more than is written down."""
-
-    def encode_plain(part: Any) -> bytes:
-        if not _is_plain(part):
-            raise UnsupportedValueError("more is in it than is written down")
-        return encode(part)
-
-    digest = hashlib.sha256()
-    content = [name, dict(sorted(arguments.items()))]
-    try:
-        await in_turns(map(digest.update, dump_chunks(content, encode_plain, seam)))
-    except (RecursionError, UnsupportedValueError):
-        return None
-    return digest.hexdigest()
 
 
 def _is_plain(value: Any) -> bool:

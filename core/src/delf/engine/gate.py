@@ -16,15 +16,14 @@ from dataclasses import replace
 from typing import Any
 
 from delf.actions import Action
-from delf.chunks import is_large
 from delf.engine.approvals import TaskApprovals
 from delf.engine.calls import Call, CallRecords
-from delf.engine.decisions import identity, identity_of_large
+from delf.engine.decisions import identity
 from delf.engine.log import SAFE, TaskLog
 from delf.engine.past import CUT_OFF, PastCall
 from delf.engine.redaction import Redactor
 from delf.engine.replay import Replay
-from delf.engine.results import Look, Results
+from delf.engine.results import Results
 from delf.engine.threads import ToolThreads
 from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import (
@@ -43,7 +42,6 @@ _MAX_MESSAGE = 4000
 _MAX_NAME = 200
 _CLEAN = SAFE | {"result"}
 """What needs not be looked at once more in the event of a call whose result was."""
-_CLEAN_ARGUMENTS = SAFE | {"arguments"}
 
 
 class Gate:
@@ -150,7 +148,7 @@ class Gate:
             return await self._refuse(number, name, "ToolNotAllowed", error, None)
         try:
             named, description = bound.bind(request.args, request.kwargs)
-            call = await self._check(number, bound, named, description)
+            call = self._check(number, bound, named, description)
         except ToolRefusedError as error:
             said = request.kwargs.get("desc")
             return await self._refuse(number, name, "ToolArgumentError", error, said)
@@ -195,7 +193,7 @@ class Gate:
         if past.decision is not None and past.decision.arguments is not None:
             edited = past.decision.arguments
             try:
-                checked = await self._check(call.number, call.bound, edited, call.description)
+                checked = self._check(call.number, call.bound, edited, call.description)
                 call = replace(checked, begun=True)
             except ToolRefusedError as error:  # it was made with others, or a check has changed
                 unfit = f"its recorded arguments do not fit: {error.message}"
@@ -225,17 +223,12 @@ class Gate:
         await self._records.end(call, "ok", result=result)
         return Returned(result, encoded)
 
-    async def _check(
+    def _check(
         self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
     ) -> Call:
         arguments = bound.action.validate(named)
-        if not is_large(arguments):
-            digest = identity(bound.name, arguments, named)
-            return Call(number, bound, arguments, description, digest)
-        look = Look(self._redactor)
-        digest, clean = await identity_of_large(bound.name, arguments, named, look)
-        safe = _CLEAN_ARGUMENTS if clean else SAFE
-        return Call(number, bound, arguments, description, digest, safe)
+        digest = identity(bound.name, arguments, named)
+        return Call(number, bound, arguments, description, digest)
 
     async def _refuse(
         self, number: int, name: str, kind: str, error: ToolRefusedError, said: Any
@@ -263,7 +256,7 @@ class Gate:
                 return call
             case Edited(arguments=arguments):
                 try:
-                    edited = await self._check(call.number, call.bound, arguments, call.description)
+                    edited = self._check(call.number, call.bound, arguments, call.description)
                     return replace(edited, begun=call.begun)
                 except ToolRefusedError as error:
                     reason = f"the edited arguments do not fit: {error.message}"

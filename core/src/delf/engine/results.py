@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from delf.chunks import dump_chunks, in_turns, is_large
 from delf.engine.redaction import Redactor
@@ -26,11 +26,13 @@ class Results:
         """A result without secrets, and the same encoded.
 
         Other tasks have their turns while a large one is encoded; a cancellation waits until it is.
+        What its tool puts into a list or a dict meanwhile is not in the result any more.
 
         Raises:
             UnsupportedValueError: When it cannot be passed, or is too large.
         """
         if is_large(result):
+            result = _of_its_own(result)
             look = Look(self._redactor)
             chunks = self._limited(dump_chunks(result, look.encode, look.seam))
             encoded = b"".join(await in_turns(chunks, to_its_end=True))
@@ -39,7 +41,7 @@ class Results:
             encoded = self.encode(result)
             found = self._redactor.is_in(encoded)
         if found:
-            plain = loads(encoded)  # every type that crosses, as plain data
+            plain = _read(encoded)
             clean = self._redactor.value(plain)
             if clean is not plain:
                 return clean, self.encode(clean)
@@ -87,6 +89,24 @@ class Look:
         """A part as :func:`delf.values.dumps` has it."""
         encoded = dumps(part)
         if not self.found and self._redactor.is_in(encoded):
-            plain = loads(encoded)
+            plain = _read(encoded)
             self.found = self._redactor.value(plain) is not plain
         return encoded
+
+
+def _read(encoded: bytes) -> Any:
+    """Every type that crosses, as plain data."""
+    try:
+        return loads(encoded)
+    except ValueError as error:  # a path of 11,000 letters
+        raise UnsupportedValueError(f"the result cannot be passed: {error}") from None
+
+
+def _of_its_own(result: Any) -> Any:
+    """A copy of what its tool may still be adding to; its members are the same."""
+    if type(result) is list:
+        return [*cast("list[Any]", result)]
+    if type(result) is dict:
+        items = cast("dict[Any, Any]", result).items()
+        return {key: _of_its_own(item) if type(item) is list else item for key, item in items}
+    return result

@@ -66,7 +66,8 @@ class Outgoing:
             return True
         self._held.extend(parts)
         self._held_size += size
-        self._pump()
+        if self._pump_soon is None:
+            self._pump()
         return not self._held
 
     def pause(self) -> None:
@@ -76,7 +77,7 @@ class Outgoing:
     def resume(self) -> None:
         """The transport has room again."""
         self._paused = False
-        if self._held:
+        if self._held and self._pump_soon is None:
             self._pump()
 
     def clear(self) -> None:
@@ -88,16 +89,15 @@ class Outgoing:
     def _pump(self) -> None:
         self._pump_soon = None
         transport = self._transport
-        if transport is None or transport.is_closing():
-            self.clear()
-            return
         for _ in range(_SLICES):
-            if not self._held or self._paused:
+            if transport is None or transport.is_closing():
+                self.clear()
+            if transport is None or not self._held or self._paused:
                 return
             piece = self._next_slice()
             self._held_size -= len(piece)
             transport.write(piece)
-        if self._held and self._pump_soon is None:
+        if self._held:
             self._pump_soon = asyncio.get_running_loop().call_soon(self._pump)
 
     def _next_slice(self) -> bytes | memoryview:

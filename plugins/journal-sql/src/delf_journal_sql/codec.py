@@ -100,8 +100,9 @@ def put_together(event: Event, texts: Mapping[str, bytes], limit: int) -> Packed
     blobs: dict[str, str] = {}
     parts: dict[str, Blob] = {}
     kept: list[str] = []
+    is_short = sum(map(len, texts.values())) <= limit
     for name, raw in texts.items():
-        if len(raw) <= limit // 8:
+        if is_short or len(raw) <= limit // 8:
             kept.append(f"{_dumps(name)}:{raw.decode()}")
             continue
         digest = hashlib.sha256(raw).hexdigest()

@@ -46,7 +46,7 @@ class LocalProcess:
         self._owns_scratch = owns_scratch
         self._watching: asyncio.Task[None] | None = None
         self._limit: LimitReached | None = None
-        self._killed = False
+        self._killed = self._is_hit = False
         self._freed = False
 
     @property
@@ -89,7 +89,7 @@ class LocalProcess:
 
     def kill(self) -> None:
         """Kill the whole process group."""
-        if self._killed or self._ended.done():
+        if self._is_hit or self._ended.done():
             return
         self._killed = True
         # The handle names this process even after its number was given to another one.
@@ -97,6 +97,7 @@ class LocalProcess:
             if self._handle is not None:
                 signal.pidfd_send_signal(self._handle, 0)
             os.killpg(self.pid, signal.SIGKILL)
+            self._is_hit = True
         except (ProcessLookupError, PermissionError):
             self._kill_leader()
 
@@ -105,6 +106,7 @@ class LocalProcess:
         try:
             if self._handle is not None:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+                self._is_hit = True
         except ProcessLookupError:
             return
 
