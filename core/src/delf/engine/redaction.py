@@ -33,9 +33,10 @@ _REMADE: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
 class Redactor:
     """Replaces known secrets wherever they turn up, as they are or encoded.
 
-    Found are a secret itself and its forms in URLs, JSON, literals of Python, base64 and
-    hexadecimal digits. One that does not stand out - shorter than 8 characters, or shorter
-    than 16 and of one kind of characters - counts where it stands as a word of its own.
+    Found are a secret itself and its forms in URLs, JSON, literals of Python, base64, base32,
+    hexadecimal digits and UTF-16; base64 that is cut into lines is not. One that does not
+    stand out - shorter than 8 characters, or shorter than 16 and of one kind of characters -
+    counts where it stands as a word of its own.
 
     Args:
         secrets: The secrets as they are; see :func:`delf.engine.known_secrets.worth_hiding`
