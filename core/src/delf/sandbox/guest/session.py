@@ -52,10 +52,9 @@ class GuestSession:
         self._channel = Channel(self._receive)
         self._commands: asyncio.Queue[list[Any]] = asyncio.Queue()
         self._caller = Caller(self._send_call, self._channel.receive, loop.only_waits)
-        self._printer = Printer(self._send_print)
-        self._files = FileSender(
-            lambda kind, name, last, chunk: self._channel.send([kind, name, last, chunk])
-        )
+        self._lock = self._channel.lock
+        self._printer = Printer(self._send_print, self._lock)
+        self._files = FileSender(self._send_file)
         self._world = World(lambda readings: self._channel.send(["clock", readings]))
         loop.at_turn(self._flush)
         loop.set_exception_handler(lambda _loop, _context: None)
@@ -106,19 +105,29 @@ class GuestSession:
             self._commands.put_nowait(frame)
 
     def _flush(self) -> None:
+        with self._lock:
+            self._send_gathered()
+            self._channel.flush()
+
+    def _send_gathered(self) -> None:
+        """What the script saw on the clock and printed goes ahead of what it does next."""
         self._world.flush()
         self._printer.pass_on()
-        self._channel.flush()
 
     def _send_print(self, text: str, at_once: bool) -> None:
         self._world.flush()
         self._channel.send(["print", text], at_once)
 
+    def _send_file(self, kind: str, name: str, last: bool, chunk: bytes) -> None:
+        with self._lock:
+            self._send_gathered()
+            self._channel.send([kind, name, last, chunk])
+
     def _send_call(self, frame: list[Any], at_once: bool) -> None:
-        self._world.flush()
-        self._printer.pass_on()
         try:
-            self._channel.send(frame, at_once)
+            with self._lock:
+                self._send_gathered()
+                self._channel.send(frame, at_once)
         except FrameTooLargeError as error:
             raise EXCEPTIONS["ToolArgumentError"](f"the arguments are too large: {error}") from None
 
@@ -171,8 +180,8 @@ class GuestSession:
                 await asyncio.wait({task})
         value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
         await self._stop_stray_tasks()
-        self._world.flush()
-        self._printer.pass_on()
+        with self._lock:
+            self._send_gathered()
         return self._describe_end(value, error)
 
     async def _run(self, source: str, filename: str) -> tuple[Any, BaseException | None]:
@@ -211,12 +220,13 @@ class GuestSession:
         return describe_variables(self._namespace, self._hidden, local)
 
     def _reply(self, answer: list[Any]) -> None:
-        try:
-            self._channel.send(answer)
-        except Exception:
-            if answer[0] != "done":
-                raise
-            self._channel.send(["done", _shown(answer[1]), answer[2]])
+        with self._lock:
+            try:
+                self._channel.send(answer)
+            except Exception:
+                if answer[0] != "done":
+                    raise
+                self._channel.send(["done", _shown(answer[1]), answer[2]])
 
 
 def _shown(value: Any) -> str:
