@@ -214,6 +214,84 @@ async def pause() -> None:
     await asyncio.sleep(0.05)
 
 
+class Renewing(Connection):
+    """A service that gives a token for each call, and repeats it."""
+
+    async def _renew(self) -> str:
+        self.calls = getattr(self, "calls", 0) + 1
+        token = f"{LONG}-{self.calls}"
+        self.keep_secret(token)
+        return token
+
+    @action(effect="read")
+    async def show(self) -> str:
+        """Its token."""
+        return f"<{await self._renew()}>"
+
+    @action(effect="read")
+    def in_a_thread(self) -> str:
+        """Its token."""
+        return f"<{asyncio.run(self._renew())}>"
+
+    @action(effect="read")
+    async def fail(self) -> None:
+        """Fail with its token."""
+        raise RuntimeError(f"401 for {await self._renew()}")
+
+    async def context(self, task: str) -> str:
+        """Facts with its token."""
+        return f"for {task}: {await self._renew()}"
+
+
+async def test_secrets_that_a_connection_gets_while_it_works(
+    delf_host: TestHost, scripted_model: ScriptedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    half = len(LONG) // 2
+    scripted_model.writes(
+        "print(await renewing.show(), await renewing.in_a_thread())\n"
+        f"print({LONG[:half]!r} + {LONG[half:]!r} + '-2')\nawait renewing.fail()"
+    )
+    seen, response = await seen_of(delf_host, Renewing())
+    printed = "".join(event.text for event in seen if isinstance(event, ev.Printed))
+    assert printed == f"<{REDACTED}> <{REDACTED}>\n{REDACTED}\n"
+    assert f"401 for {REDACTED}" in str(response.error)
+    assert f"for x: {REDACTED}" in scripted_model.prompts[0]
+    told = [repr(seen), str(response.to_dict()), str(response.exception), caplog.text]
+    assert not any(f"{LONG}-" in text for text in (*told, repr(scripted_model.requests)))
+
+
+async def test_a_second_agent_knows_what_a_connection_got_before(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    tool = Renewing()
+    tool.keep_secret("from-the-first-1")
+    scripted_model.writes("print('from-' + 'the-first-1')")
+    _, response = await seen_of(delf_host, tool)
+    assert response.text.strip() == REDACTED
+
+
+def test_what_is_learned_takes_the_place_of_what_its_source_had() -> None:
+    redactor = Redactor([LONG])
+    stream = redactor.stream()
+    redactor.learn("a", ["first-token-1"])
+    redactor.learn("b", ["other-token-1", "https://u:url-pass-1@h.test"])
+    assert stream.feed("other-tok") == ""
+    redactor.learn("a", ["second-token-1"])
+    assert stream.feed("en-1, second-token") == f"{REDACTED}, "
+    assert stream.feed("-1\n") == f"{REDACTED}\n"
+    text = f"{LONG} first-token-1 second-token-1 url-pass-1"
+    assert redactor.text(text) == f"{REDACTED} first-token-1 {REDACTED} {REDACTED}"
+
+
+def test_without_secrets_of_its_own_it_learns_them() -> None:
+    redactor = Redactor()
+    assert not redactor
+    redactor.learn("a", ["86753098"])
+    assert redactor
+    assert redactor.value([86753098, "86753098"]) == [REDACTED, REDACTED]
+    assert redactor.is_in(b'["86753098"]')
+
+
 async def test_a_secret_that_is_printed_in_pieces(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:

@@ -154,11 +154,11 @@ class StreamMatcher:
     that the pieces are together what the whole text would be.
 
     Args:
-        matcher: Knows the secrets.
+        matcher: Gives what knows the secrets by now.
         replacement: What stands in their place.
     """
 
-    def __init__(self, matcher: Matcher, replacement: str) -> None:
+    def __init__(self, matcher: Callable[[], Matcher], replacement: str) -> None:
         self._matcher = matcher
         self._replacement = replacement
         self._before = ""
@@ -179,19 +179,20 @@ class StreamMatcher:
         self._before = self._held = ""
 
     def _take(self, piece: str, *, last: bool) -> str:
-        if not self._matcher:
+        matcher = self._matcher()
+        if not matcher and not self._held:
             return piece
         text = f"{self._before}{self._held}{piece}"
         at = len(self._before)
         parts: list[str] = []
         size = len(text)
-        stop = size if last else self._matcher.unfinished(text, at)
-        is_clean = not self._matcher.holds(text)
-        while not is_clean and (found := self._matcher.find(text, at)) and found[0] < stop:
+        stop = size if last else matcher.unfinished(text, at)
+        is_clean = not matcher.holds(text)
+        while not is_clean and (found := matcher.find(text, at)) and found[0] < stop:
             parts += (text[at : found[0]], self._replacement)
             at = found[1]
             if at > stop:
-                stop = self._matcher.unfinished(text, at)
+                stop = matcher.unfinished(text, at)
         parts.append(text[at:stop])
         self._before = text[max(0, stop - CONTEXT) : stop]
         self._held = text[stop:]

@@ -6,17 +6,18 @@ import dataclasses
 import enum
 import logging
 import os
+import threading
 import traceback
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import PurePath
 from typing import Any, Final, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
-from delf.engine.known_secrets import worth_hiding
+from delf.engine.known_secrets import secrets_of_settings, worth_hiding
 from delf.engine.matching import CONTEXT, Matcher, StreamMatcher
 from delf.errors import DelfError
 
@@ -44,12 +45,28 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        known = worth_hiding(secrets)
+        self._known = worth_hiding(secrets)
+        self._learned: dict[str, set[str]] = {}
+        self._learning = threading.Lock()
+        self._use(self._known)
+
+    def _use(self, known: set[str]) -> None:
+        """Know these; each field is right by itself while another thread looks at several."""
         self._matcher = Matcher(known)
         self._holds = self._matcher.holds
         self._shortest = self._matcher.shortest
-        self._knows_any = bool(known)
         self._numbers = frozenset(int(text) for text in known if text.isdecimal())
+        self._knows_any = bool(known)
+
+    def learn(self, source: str, secrets: Sequence[str]) -> None:
+        """Implements :class:`delf.protocols.connection.SecretsKeeper`."""
+        declared = secrets_of_settings([SecretStr(secret) for secret in secrets])
+        with self._learning:
+            before = self._known.union(*self._learned.values())
+            self._learned[source] = worth_hiding(declared)
+            known = self._known.union(*self._learned.values())
+            if known != before:
+                self._use(known)
 
     def __bool__(self) -> bool:
         return self._knows_any
@@ -72,7 +89,7 @@ class Redactor:
 
     def stream(self) -> StreamMatcher:
         """For a text that comes in pieces."""
-        return StreamMatcher(self._matcher, REDACTED)
+        return StreamMatcher(lambda: self._matcher, REDACTED)
 
     def error(self, error: DelfError) -> DelfError:
         """The error, changed in place; causes that hold a secret become texts without it."""
