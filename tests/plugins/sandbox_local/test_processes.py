@@ -555,7 +555,8 @@ async def test_a_template_that_does_not_answer_is_replaced(monkeypatch, count):
             asked = [backend.open(spec) for _ in range(3)]
             for refusal in await asyncio.gather(*asked, return_exceptions=True):
                 assert isinstance(refusal, SandboxUnavailableError)
-        assert isinstance(await first.execute("1", NotingHost()), Crashed)
+        outcome = await first.execute("await asyncio.Event().wait()", NotingHost())
+        assert isinstance(outcome, Crashed)
         session = await backend.open(session_spec())
         assert (await session.execute("1", NotingHost())) == Done(value=1)
     finally:

@@ -183,7 +183,7 @@ class ForkServer:
                 ) from error
             finally:
                 if not reply.done() or reply.cancelled():  # its answer would be taken for the next
-                    self._process.kill()
+                    self.kill()
                     self._lost()
         if "pid" not in answer:
             raise SandboxUnavailableError(str(answer["error"]))
