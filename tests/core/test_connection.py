@@ -1,3 +1,6 @@
+import gc
+import weakref
+
 import pytest
 from pydantic import Field
 
@@ -8,7 +11,12 @@ from delf.errors import (
     ConnectionConfigurationError,
     ToolDefinitionError,
 )
-from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsContext
+from delf.protocols.connection import (
+    ConnectionLike,
+    SupportsClose,
+    SupportsContext,
+    SupportsSecrets,
+)
 from delf.settings import PluginSettings, SecretStr
 
 
@@ -110,6 +118,47 @@ def test_allow_and_confirm_are_checked_against_the_actions():
         desk(confirm=["read"])
     with pytest.raises(AgentConfirmationError, match="confirm of 'desk' is 3"):
         desk(confirm=3)
+
+
+class Kept:
+    """Implements :class:`delf.protocols.connection.SecretsKeeper`."""
+
+    def __init__(self):
+        self.told = []
+
+    def learn(self, source, secrets):
+        self.told.append((source, secrets))
+
+
+def test_secrets_that_it_gets_are_told():
+    made, early, late = desk(name="support"), Kept(), Kept()
+    assert isinstance(made, SupportsSecrets)
+    made.tell_secrets(early)
+    made.keep_secret("token-1")
+    made.tell_secrets(late)
+    made.keep_secret("token-2")
+    made.keep_secret("token-1")
+    last = ("support", ("token-2", "token-1"))
+    assert late.told == [("support", ("token-1",)), ("support", ("token-1", "token-2")), last]
+    assert early.told[-1] == last
+
+
+def test_tokens_may_be_renewed_for_ever():
+    made, kept = desk(), Kept()
+    made.tell_secrets(kept)
+    for number in range(100):
+        made.keep_secret(f"token-{number}")
+    assert kept.told[-1] == ("desk", tuple(f"token-{number}" for number in range(68, 100)))
+
+
+def test_agents_that_are_gone_are_forgotten():
+    made, kept = desk(), Kept()
+    made.tell_secrets(kept)
+    gone = weakref.ref(kept)
+    del kept
+    gc.collect()
+    assert gone() is None
+    made.keep_secret("token-1")
 
 
 def test_metadata_is_copied():

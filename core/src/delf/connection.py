@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+from weakref import WeakSet
 
 from delf.actions import Action, actions_of
 from delf.errors import ConnectionConfigurationError
@@ -12,7 +14,10 @@ from delf.signatures import check_name
 from delf.types import Permission
 
 if TYPE_CHECKING:
+    from delf.protocols.connection import SecretsKeeper
     from delf.settings import PluginSettings
+
+_MAX_SECRETS: Final = 32
 
 
 class _Inspect:
@@ -83,7 +88,32 @@ class Connection:
         self.metadata = dict(metadata or {})
         self.summary = type(self).summary or _first_line(type(self))
         self.settings: Any = self._make_settings(settings)
+        self._secrets: tuple[str, ...] = ()
+        self._keepers: WeakSet[SecretsKeeper] = WeakSet()
+        self._keeping = Lock()
         self._check_static_permissions()
+
+    def keep_secret(self, secret: str) -> None:
+        """Have a secret taken out of all that leaves the agents that use this connection.
+
+        For what no setting holds, such as an access token that a service gave. Call it before
+        the secret is used; what left before cannot be called back. It may be called in any
+        thread. The last 32 secrets of a connection count, so that tokens may be renewed for ever.
+
+        Args:
+            secret: The secret as it is. It counts from 6 characters on.
+        """
+        with self._keeping:
+            others = [known for known in self._secrets if known != secret]
+            self._secrets = (*others, secret)[-_MAX_SECRETS:]
+            for keeper in list(self._keepers):
+                keeper.learn(self.name, self._secrets)
+
+    def tell_secrets(self, keeper: SecretsKeeper) -> None:
+        """Implements :class:`delf.protocols.connection.SupportsSecrets`."""
+        with self._keeping:
+            self._keepers.add(keeper)
+            keeper.learn(self.name, self._secrets)
 
     @classmethod
     def type_name(cls) -> str:

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from typing import Any
 
 import pytest
-from pydantic import SecretBytes, SecretStr
+from pydantic import (
+    AnyUrl,
+    BaseModel,
+    ConfigDict,
+    HttpUrl,
+    PostgresDsn,
+    PrivateAttr,
+    Secret,
+    SecretBytes,
+    SecretStr,
+)
 
 from delf import LLMConfig
 from delf.engine.known_secrets import (
@@ -78,6 +90,47 @@ def test_plain_settings_with_a_url() -> None:
         secrets_of_settings({"url": "https://h.test/?api_key=a1b2c3", "n": "plain"})
     )
     assert found == {"a1b2c3"}
+
+
+class _Typed(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    database: PostgresDsn = PostgresDsn("postgresql://u:pa55-word@h,v:pa55-more@i/d")
+    hook: HttpUrl = HttpUrl("https://hooks.test/services/T0AB12/B0CD34/x9y8z7w6v5")
+    site: AnyUrl = AnyUrl("https://shop.test/page-1?n=12")
+    token: Secret[str] = Secret("generic-1")
+    pin: Secret[int] = Secret(86753098)
+    keys: Secret[dict[str, list[str]]] = Secret({"a": ["inner-key"]})
+    retries: int = 12345678
+    _found: SecretStr = PrivateAttr(default=SecretStr("private-1"))
+    _itself: Any = PrivateAttr(default=None)
+
+    def model_post_init(self, _context: Any) -> None:
+        """Lead back to where it was."""
+        self._itself = [self]
+
+
+@dataclasses.dataclass
+class _Login:
+    key: SecretStr
+    url: str
+    kind: type[SecretStr] = SecretStr
+
+
+def test_settings_of_every_type() -> None:
+    typed = _Typed.model_validate({"more": SecretStr("extra-key")})
+    found = worth_hiding(secrets_of_settings(typed))
+    passwords = {"pa55-word", "pa55-more"}
+    assert passwords < found
+    found = {each for each in found if not any(password in each for password in passwords)}
+    assert found == {
+        *("T0AB12", "B0CD34", "x9y8z7w6v5"),
+        *("generic-1", "86753098", "inner-key", "private-1", "extra-key"),
+    }
+    login = _Login(SecretStr("key-of-it"), "https://u:url-pass@h.test")
+    assert worth_hiding(secrets_of_settings([login])) == {"key-of-it", "url-pass"}
+    options = {"login": login, "token": Secret("option-1"), "port": 65535}
+    assert worth_hiding(secrets_of_options(options)) == {"key-of-it", "url-pass", "option-1"}
 
 
 def test_a_model_s_url_and_headers() -> None:

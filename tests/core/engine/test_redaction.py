@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import enum
 import itertools
 import json
 import logging
@@ -43,6 +44,11 @@ class Row:
     token: str
 
 
+@dataclasses.dataclass
+class Holder:
+    held: Any
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -68,6 +74,53 @@ def test_what_holds_none_stays_the_same_object(value: Any) -> None:
     assert redactor.value(value) is value
     encoded = dumps(value)
     assert redactor.is_in(encoded) == (b'"bytes"' in encoded), "bytes have to be looked at"
+
+
+def test_keys_that_are_secrets_stay_several() -> None:
+    redactor = Redactor([LONG, PASSWORD])
+    items = {LONG: 1, "name": 2, PASSWORD: 3, (LONG, 1): 4, REDACTED: 5}
+    cleaned = redactor.value([items])[0]
+    assert list(cleaned.values()) == [1, 2, 3, 4, 5]
+    names = [REDACTED, "name", f"{REDACTED} 2", (REDACTED, 1), f"{REDACTED} 3"]
+    assert list(cleaned) == names
+
+
+def _put_in(kind: str, value: Any) -> Any:
+    match kind:
+        case "list":
+            return [value]
+        case "dict":
+            return {"a": value}
+        case "tuple":
+            return (value,)
+        case _:
+            return Holder(value)
+
+
+class _Colour(enum.Enum):
+    RED = "red"
+
+
+@pytest.mark.parametrize("leaf", ["plain", LONG, _Colour.RED], ids=["plain", "secret", "enum"])
+def test_what_is_nested_deeper_than_it_could_be_made_anew(leaf: Any) -> None:
+    redactor = Redactor([LONG])
+    for kind in ("list", "dict", "tuple", "record"):
+        value = leaf
+        for _ in range(5_000):
+            value = _put_in(kind, value)
+        if leaf is LONG:
+            assert redactor.value(value) == f"<{type(value).__name__}, nested too deeply>"
+        else:
+            assert redactor.value(value) is value
+
+
+def test_what_is_in_itself() -> None:
+    value: list[Any] = ["plain"]
+    value.append(value)
+    redactor = Redactor([LONG])
+    assert redactor.value(value) is value
+    value.append(LONG)
+    assert redactor.value(value) == "<list, nested too deeply>"
 
 
 @pytest.mark.parametrize("word", ["", "abc", "postgres", "password", "12345678", "        "])
@@ -161,6 +214,84 @@ async def pause() -> None:
     await asyncio.sleep(0.05)
 
 
+class Renewing(Connection):
+    """A service that gives a token for each call, and repeats it."""
+
+    async def _renew(self) -> str:
+        self.calls = getattr(self, "calls", 0) + 1
+        token = f"{LONG}-{self.calls}"
+        self.keep_secret(token)
+        return token
+
+    @action(effect="read")
+    async def show(self) -> str:
+        """Its token."""
+        return f"<{await self._renew()}>"
+
+    @action(effect="read")
+    def in_a_thread(self) -> str:
+        """Its token."""
+        return f"<{asyncio.run(self._renew())}>"
+
+    @action(effect="read")
+    async def fail(self) -> None:
+        """Fail with its token."""
+        raise RuntimeError(f"401 for {await self._renew()}")
+
+    async def context(self, task: str) -> str:
+        """Facts with its token."""
+        return f"for {task}: {await self._renew()}"
+
+
+async def test_secrets_that_a_connection_gets_while_it_works(
+    delf_host: TestHost, scripted_model: ScriptedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    half = len(LONG) // 2
+    scripted_model.writes(
+        "print(await renewing.show(), await renewing.in_a_thread())\n"
+        f"print({LONG[:half]!r} + {LONG[half:]!r} + '-2')\nawait renewing.fail()"
+    )
+    seen, response = await seen_of(delf_host, Renewing())
+    printed = "".join(event.text for event in seen if isinstance(event, ev.Printed))
+    assert printed == f"<{REDACTED}> <{REDACTED}>\n{REDACTED}\n"
+    assert f"401 for {REDACTED}" in str(response.error)
+    assert f"for x: {REDACTED}" in scripted_model.prompts[0]
+    told = [repr(seen), str(response.to_dict()), str(response.exception), caplog.text]
+    assert not any(f"{LONG}-" in text for text in (*told, repr(scripted_model.requests)))
+
+
+async def test_a_second_agent_knows_what_a_connection_got_before(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    tool = Renewing()
+    tool.keep_secret("from-the-first-1")
+    scripted_model.writes("print('from-' + 'the-first-1')")
+    _, response = await seen_of(delf_host, tool)
+    assert response.text.strip() == REDACTED
+
+
+def test_what_is_learned_takes_the_place_of_what_its_source_had() -> None:
+    redactor = Redactor([LONG])
+    stream = redactor.stream()
+    redactor.learn("a", ["first-token-1"])
+    redactor.learn("b", ["other-token-1", "https://u:url-pass-1@h.test"])
+    assert stream.feed("other-tok") == ""
+    redactor.learn("a", ["second-token-1"])
+    assert stream.feed("en-1, second-token") == f"{REDACTED}, "
+    assert stream.feed("-1\n") == f"{REDACTED}\n"
+    text = f"{LONG} first-token-1 second-token-1 url-pass-1"
+    assert redactor.text(text) == f"{REDACTED} first-token-1 {REDACTED} {REDACTED}"
+
+
+def test_without_secrets_of_its_own_it_learns_them() -> None:
+    redactor = Redactor()
+    assert not redactor
+    redactor.learn("a", ["86753098"])
+    assert redactor
+    assert redactor.value([86753098, "86753098"]) == [REDACTED, REDACTED]
+    assert redactor.is_in(b'["86753098"]')
+
+
 async def test_a_secret_that_is_printed_in_pieces(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
@@ -219,6 +350,19 @@ async def test_results_of_every_type(delf_host: TestHost, scripted_model: Script
     assert response.status, response.error
     assert response.text.count(REDACTED) == 8
     assert LONG not in repr(seen)
+
+
+async def test_arguments_nested_as_deeply_as_they_can_be(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    @tool(confirm=False)
+    def take(value: object) -> str:
+        """Take anything."""
+        return "taken"
+
+    scripted_model.writes("x = []\nfor _ in range(480): x = [x]\nprint(await take(x))")
+    _, response = await seen_of(delf_host, take)
+    assert response.text.strip() == "taken", response.error
 
 
 async def test_output_files(
@@ -287,6 +431,61 @@ def test_an_error_and_its_causes() -> None:
     assert "test_an_error_and_its_causes" in told, "where it was raised is still there"
     chain: list[BaseException | None] = [cleaned, cleaned.__cause__, cleaned.__context__]
     assert not any(LONG in repr(each) + repr(vars(each)) for each in chain if each is not None)
+
+
+def test_causes_that_lead_in_circles() -> None:
+    """An error may be its own cause, or that of one that it caused."""
+    first, second = ValueError(f"401 for {LONG}"), KeyError(LONG)
+    first.__cause__, first.__context__ = first, second
+    second.__context__ = first
+    error = ToolExecutionError("it failed")
+    error.__cause__ = first
+    cleaned = Redactor([LONG]).error(error)
+    assert LONG not in "".join(traceback.format_exception(cleaned))
+    cause = cleaned.__cause__
+    assert cause is not None
+    assert cause.__cause__ is cause
+    assert cause.__context__ is not None
+    assert cause.__context__.__context__ is cause
+
+
+def test_a_long_row_of_causes() -> None:
+    last = error = ToolExecutionError("it failed")
+    for number in range(3_000):
+        last.__context__ = ConnectionError(f"attempt {number} with {LONG}")
+        last = last.__context__
+    Redactor([LONG]).error(error)
+    told = str(error.__context__)
+    assert told == f"ConnectionError: attempt 0 with {REDACTED}"
+
+
+class _Unshown(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError(LONG)
+
+
+def test_groups_of_errors_and_what_their_members_lead_to() -> None:
+    noted, odd, told = ValueError("noted"), TypeError("odd"), OSError(f"with {LONG}")
+    noted.add_note(f"for {LONG}")
+    noted.__cause__ = KeyError(LONG)
+    odd.__notes__ = 5  # pyright: ignore[reportAttributeAccessIssue]
+    for members in ([noted], [odd, told, noted], [_Unshown(), noted]):
+        group = ExceptionGroup("several", [ExceptionGroup("inner", members), ValueError("plain")])
+        noted.__context__ = group
+        error = ToolExecutionError("it failed")
+        error.__cause__ = group
+        lines = "".join(traceback.format_exception(Redactor([LONG]).error(error)))
+        assert LONG not in lines
+        assert "several (2 sub-exceptions)" in lines
+        assert f"for {REDACTED}" in lines
+        assert "ValueError: plain" in lines
+        assert (f"OSError: with {REDACTED}" in lines) == (told in members)
+
+
+def test_a_group_without_secrets_stays_what_it_is() -> None:
+    error, group = ToolExecutionError("no"), ExceptionGroup("several", [ValueError("plain")])
+    error.__cause__ = group
+    assert Redactor([LONG]).error(error).__cause__ is group
 
 
 def test_causes_without_secrets_stay_what_they_are() -> None:

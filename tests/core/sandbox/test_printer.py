@@ -1,5 +1,7 @@
 """What scripts print leaves in pieces that the host can take between other things."""
 
+from threading import RLock
+
 import pytest
 
 from delf.sandbox.guest.output import LimitReachedError, Printer
@@ -14,7 +16,7 @@ def sent() -> list[str]:
 
 @pytest.fixture
 def printer(sent: list[str]) -> Printer:
-    made = Printer(lambda text, _at_once: sent.append(text))
+    made = Printer(lambda text, _at_once: sent.append(text), RLock())
     made.start()
     return made
 

@@ -386,7 +386,7 @@ async def test_retries(method, status, attempts, open_api, invoke, server: RawSe
     server.answer = lambda seen: Reply(status, b"", {"Retry-After": "7"})
     tool = open_api(one({}, method=method))
     naps = Naps()
-    tool._caller._transport = Transport("api", tool.settings, naps)
+    tool._caller._transport = Transport("api", tool.settings, tool.keep_secret, naps)
     with pytest.raises(APIError) as caught:
         await invoke(tool, "call")
     assert (len(server.seen), caught.value.status) == (attempts, status)

@@ -7,7 +7,7 @@ import copy
 import gzip
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -182,7 +182,8 @@ async def test_redirects_to_what_is_no_web_address(place, open_api, invoke, serv
 
 @pytest.mark.parametrize("target", ["http://169.254.169.254/latest", "http://127.0.0.1:1/"])
 async def test_a_public_service_does_not_lead_into_the_private_network(target) -> None:
-    transport = Transport("api", APITool(one({}), name="api").settings)
+    tool = APITool(one({}), name="api")
+    transport = Transport("api", tool.settings, tool.keep_secret)
     for home in ("http://93.184.216.34:80",):
         with pytest.raises(ToolExecutionError, match="a private address"):
             await transport._check_redirect(target, home, "GET", "GET /x")
@@ -295,6 +296,37 @@ async def test_what_was_made_of_credentials_is_not_repeated_either(status, invok
             assert secret in (server.last.header("authorization") or "")
             assert "[redacted]" in told
             assert secret not in told
+
+
+class Kept:
+    """Implements :class:`delf.protocols.connection.SecretsKeeper`."""
+
+    def __init__(self) -> None:
+        self.secrets: tuple[str, ...] = ()
+
+    def learn(self, source: str, secrets: Sequence[str]) -> None:
+        assert source == "api"
+        self.secrets = tuple(secrets)
+
+
+async def test_agents_know_the_tokens_that_were_had(invoke):
+    kept = Kept()
+
+    def answer(seen: Seen) -> Reply:
+        if seen.path == "/token":
+            return Reply(200, b'{"access_token": "tok-fresh-1", "expires_in": 60}')
+        assert kept.secrets == ("tok-fresh-1",), "before it is used"
+        return Reply(200, b"{}")
+
+    async with raw_server(answer) as server:
+        flow = {"tokenUrl": f"{server.url}/token", "scopes": {}}
+        kinds = {"o": {"type": "oauth2", "flows": {"clientCredentials": flow}}}
+        document = one({"security": [{"o": []}]}, components={"securitySchemes": kinds})
+        settings = {"client_id": "me", "client_secret": "s3cret"}
+        tool = APITool(document, name="api", base_url=server.url, **settings)
+        tool.tell_secrets(kept)
+        await invoke(tool, "call")
+        await tool.aclose()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from delf.protocols.sandbox import Done
 from delf.testing.contracts.bench import Bench
 from delf.testing.scripts import RecordingScriptHost
 from delf_sandbox_local.backend import LocalBackend
+from support.scripting import NotingHost, run_script
 
 
 class Door:
@@ -123,6 +124,60 @@ async def test_text_arrives_before_the_call_that_follows_it(run):
     run.host.tools["add"] = lambda a, b: seen.append(run.host.text)
     await run("for i in range(3):\n    print(i)\n    await add(i, b=0)")
     assert seen == ["0\n", "0\n1\n", "0\n1\n2\n"]
+
+
+class OrderedHost(NotingHost):
+    """Notes files and looks at the clock among the rest."""
+
+    def wrote_file(self, name, data):
+        super().wrote_file(name, data)
+        self.order.append(f"file {name}")
+
+    def wrote_rows(self, name, data):
+        super().wrote_rows(name, data)
+        self.order.append(f"rows {name}")
+
+    def clock_read(self, readings):
+        self.order.append("clock")
+
+
+async def test_a_file_arrives_after_what_was_printed_and_seen_before_it():
+    code = """
+import time
+print("before")
+add_to_output_files("a.txt", "it is " + str(time.time()))
+print("between")
+time.time()
+add_to_output_files("b.txt", "b")
+"""
+    _, host = await run_script(code, OrderedHost())
+    assert host.order == [
+        *("clock", "print before\n", "file a.txt"),
+        *("clock", "print between\n", "file b.txt"),
+    ]
+
+
+async def test_threads_that_print_at_once():
+    """Whole lines arrive, between the calls and files of other threads."""
+    code = """
+async def call(number):
+    for i in range(50):
+        await echo("y" * 10_000)
+def work(number):
+    for i in range(150):
+        print(f"{number} {i} " + "x" * 20_000 + "\\n", end="")
+    add_to_output_files(f"{number}.txt", "z" * 3_000_000)
+await asyncio.gather(*(asyncio.to_thread(work, n) for n in range(4)), *map(call, range(4)))
+"""
+    outcome, host = await run_script(code, processes=8, output_bytes=20_000_000)
+    assert isinstance(outcome, Done), outcome
+    lines = host.text.splitlines()
+    whole = [f"{number} {i} {'x' * 20_000}" for number in range(4) for i in range(150)]
+    assert sorted(lines) == sorted(whole)
+    assert len(host.calls) == 200
+    assert {name: len(data) for name, data in host.files.items()} == {
+        f"{number}.txt": 3_000_000 for number in range(4)
+    }
 
 
 async def test_text_of_a_script_that_never_waits_arrives_while_it_runs(run):

@@ -13,7 +13,9 @@ from textwrap import dedent
 
 import pytest
 
+from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import Available, Crashed, Done, SessionSpec
+from delf_sandbox_local import forkserver
 from delf_sandbox_local.backend import LocalBackend
 from support.scripting import NotingHost, local_session, run_script, session_spec
 
@@ -196,6 +198,17 @@ async def test_input_files_can_be_read_and_not_written(tmp_path):
         assert isinstance(await session.execute(code, host), Done)
     assert host.text == "a,b\nno\nno\n"
     assert path.read_text() == "a,b"
+
+
+async def test_input_files_whose_names_are_more_than_a_socket_holds(tmp_path):
+    names = [tmp_path / f"{'a-long-name-' * 15}{number}.csv" for number in range(2_000)]
+    for path in names:
+        path.write_text(path.name)
+    files = tuple(map(str, names))
+    assert len("".join(files)) > 400_000
+    async with local_session(session_spec(files=files)) as session:
+        code = f"[open(path).read() for path in {files[-1:]}]"
+        assert await session.execute(code, NotingHost()) == Done(value=[names[-1].name])
 
 
 # -- what is left ---------------------------------------------------------------------------
@@ -526,6 +539,27 @@ async def test_a_dead_template_is_replaced():
         outcome = await session.execute("await asyncio.Event().wait()", NotingHost())
         assert isinstance(outcome, Crashed)
         await session.aclose()
+        session = await backend.open(session_spec())
+        assert (await session.execute("1", NotingHost())) == Done(value=1)
+    finally:
+        await backend.aclose()
+
+
+@pytest.mark.parametrize("count", [0, 5_000])
+async def test_a_template_that_does_not_answer_is_replaced(monkeypatch, count):
+    """Also one that takes only a part of what it is asked."""
+    backend = LocalBackend(pool_size=0)
+    spec = session_spec(files=("/nowhere/" + "x" * 200,) * count)
+    try:
+        first = await backend.open(session_spec())
+        with monkeypatch.context() as patch:
+            patch.setattr(forkserver, "_START_SECONDS", 0.2)
+            os.kill(backend._server._process.pid, signal.SIGSTOP)
+            asked = [backend.open(spec) for _ in range(3)]
+            for refusal in await asyncio.gather(*asked, return_exceptions=True):
+                assert isinstance(refusal, SandboxUnavailableError)
+        outcome = await first.execute("await asyncio.Event().wait()", NotingHost())
+        assert isinstance(outcome, Crashed)
         session = await backend.open(session_spec())
         assert (await session.execute("1", NotingHost())) == Done(value=1)
     finally:

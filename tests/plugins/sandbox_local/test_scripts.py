@@ -456,6 +456,85 @@ async def test_variables_of_a_failure_are_described():
     }
 
 
+UNBOUND = """
+class Unbound:
+    @property
+    def __class__(self):
+        raise RuntimeError("working outside of a context")
+class Named(type):
+    @property
+    def __name__(self):
+        raise RuntimeError("no name")
+class Odd(metaclass=Named):
+    pass
+class Shape(tuple):
+    def __repr__(self):
+        raise RuntimeError("not shown")
+class Shaped:
+    shape = Shape((1, 2))
+unbound, odd, shaped = Unbound(), Odd(), Shaped()
+"""
+
+STRANGE_ENDS = {
+    "notes that are no list": ("e = KeyError('a')\ne.__notes__ = 5\nraise e", "KeyError: 'a'\n5"),
+    "notes that cannot be shown": (
+        (
+            "class N:\n    def __str__(self): raise ValueError\n"
+            "e = KeyError('a')\ne.__notes__ = [N(), 'b']\nraise e"
+        ),
+        "KeyError: 'a'\n(its message cannot be shown: ValueError)\nb",
+    ),
+    "notes that cannot be read": (
+        "class E(Exception):\n    @property\n    def __notes__(self): raise ValueError\nraise E('a')",
+        "E: a",
+    ),
+    "a line that is no number": (
+        "e = SyntaxError('bad')\ne.filename, e.lineno = '<script 1>', '7'\nraise e",
+        "SyntaxError: bad (line 7)",
+    ),
+    "a line that does not exist": (
+        "e = SyntaxError('bad')\ne.filename, e.lineno = '<script 1>', 10**30\nraise e",
+        f"SyntaxError: bad (line {10**30})",
+    ),
+    "a file that is no name": (
+        "e = SyntaxError('bad')\ne.filename = []\nraise e",
+        "SyntaxError: bad (line None)",
+    ),
+    "an error whose class is computed": (
+        "class E(Exception):\n    @property\n    def __class__(self): raise ValueError\nraise E('a')",
+        "E: a",
+    ),
+    "an error whose name is computed": (
+        "class M(type):\n    __name__ = 5\nclass E(Exception, metaclass=M): pass\nraise E('a')",
+        "E: a",
+    ),
+}
+
+
+async def test_variables_that_cannot_be_looked_at():
+    variables = {
+        **dict.fromkeys(("Unbound", "Named", "Odd", "Shape", "Shaped"), "class"),
+        "unbound": "Unbound",
+        "odd": "Odd",
+        "shaped": "Shaped",
+    }
+    async with local_session() as session:
+        outcome = await session.execute(UNBOUND, NotingHost())
+        assert outcome == Done(value=None, variables=variables)
+        outcome = await session.execute("def f(given):\n    1 / 0\nf(unbound)", NotingHost())
+        assert isinstance(outcome, Failed)
+        assert outcome.variables == {**variables, "f": "function", "given": "Unbound"}
+
+
+@pytest.mark.parametrize("name", STRANGE_ENDS)
+async def test_an_error_however_strange_is_told(name):
+    code, told = STRANGE_ENDS[name]
+    outcome, _ = await run_script(code)
+    assert isinstance(outcome, Failed), outcome
+    assert f"{outcome.kind}: {outcome.message}" == told
+    assert outcome.line == len(code.splitlines())
+
+
 async def test_the_namespace_survives_over_scripts():
     host = NotingHost()
     async with local_session() as session:

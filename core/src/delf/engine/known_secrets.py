@@ -7,13 +7,14 @@ ends in ``_KEY``, is one when it also looks like one (:class:`Guess`).
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 from urllib.parse import unquote, unquote_plus, urlsplit
 
-from pydantic import BaseModel, SecretBytes, SecretStr
+from pydantic import BaseModel
 
 from delf.config.schema import LLM_FIELDS, AgentConfig
 from delf.config.texts import PREFIX
@@ -92,6 +93,9 @@ _PAIR: Final = re.compile(
 )
 _HOOK: Final = re.compile(r"hook|/bot\d+:", re.IGNORECASE)
 _LONG_SEGMENT: Final = 20
+
+
+_OfText = Callable[[str], Iterator[str]]
 
 
 class Guess(str):
@@ -174,24 +178,51 @@ def secrets_of_headers(headers: Mapping[str, str]) -> Iterator[str]:
 
 def secrets_of_settings(settings: Any) -> Iterator[str]:
     """Every secret field of a connection's settings, and what URLs among the others hold."""
-    match settings:
-        case SecretStr():
-            yield from _declared(settings.get_secret_value())
-        case SecretBytes():
-            yield from _declared(settings.get_secret_value().decode("utf-8", "replace"))
-        case str():
-            yield from secrets_in(settings)
-        case BaseModel():
-            for _, value in settings:
-                yield from secrets_of_settings(value)
-        case Mapping():
-            for value in cast("Mapping[Any, Any]", settings).values():
-                yield from secrets_of_settings(value)
-        case list() | tuple() | set() | frozenset():
-            for value in cast("Collection[Any]", settings):
-                yield from secrets_of_settings(value)
-        case _:
-            pass
+    yield from _within(settings, {}, secrets_in)
+
+
+def _within(value: Any, seen: dict[int, Any], of_text: _OfText) -> Iterator[str]:
+    """The secrets in a value of settings, whatever it is made of.
+
+    Args:
+        value: The value.
+        seen: What was looked at, as what is private may lead back to where it was.
+        of_text: What a text holds.
+    """
+    kind = cast("type[Any]", type(value))
+    if isinstance(value, str):
+        yield from of_text(value)
+    elif isinstance(value, (bytes, bytearray)):
+        yield from of_text(value.decode("utf-8", "replace"))
+    elif isinstance(value, int):
+        yield from (str(value),) if of_text is _declared else ()
+    elif hasattr(kind, "unicode_string"):
+        yield from _of_address(value)
+    elif id(value) not in seen:
+        seen[id(value)] = value
+        if hasattr(kind, "get_secret_value"):
+            yield from _within(value.get_secret_value(), seen, _declared)
+        for part in _parts_of(value):
+            yield from _within(part, seen, of_text)
+
+
+def _of_address(url: Any) -> Iterator[str]:
+    """The secrets in one of pydantic's URLs, which may have a login for each of its hosts."""
+    yield from secrets_in(str(url))
+    hosts: Iterable[Mapping[str, Any]] = url.hosts() if hasattr(url, "hosts") else ()
+    yield from _spelt_all(host["password"] for host in hosts if host["password"])
+
+
+def _parts_of(value: Any) -> Iterator[Any]:
+    if isinstance(value, BaseModel):
+        yield from (part for _, part in value)
+        yield from (value.__pydantic_private__ or {}).values()
+    elif isinstance(value, Mapping):
+        yield from cast("Mapping[Any, Any]", value).values()
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        yield from cast("Collection[Any]", value)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from (getattr(value, field.name, None) for field in dataclasses.fields(value))
 
 
 def secrets_of_environ(environ: Mapping[str, str]) -> Iterator[str]:
@@ -214,9 +245,9 @@ def secrets_of_options(options: Mapping[str, Any], *, sure: bool = False) -> Ite
         elif isinstance(value, (list, tuple)):
             for item in cast("list[Any]", value):
                 yield from secrets_of_options({name: item}, sure=sure)
-        elif isinstance(value, (SecretStr, SecretBytes)):
+        elif not isinstance(value, str):
             yield from secrets_of_settings(value)
-        elif isinstance(value, str):
+        else:
             named = bool(_NAME.search(name)) and name not in _FOLDERS
             if named and "://" not in value and _ADDRESS.search(name):
                 yield from secrets_in(value)

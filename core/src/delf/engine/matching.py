@@ -21,6 +21,8 @@ HEAD: Final = 6
 """How many characters of a form tell where it begins; no form is shorter."""
 
 _ANCHOR: Final = 4
+_PLACES: Final = 32
+"""How far into a form its anchor may be: to look for it takes time, and rare ones come soon."""
 _COMMON: Final = " etaoinsrhldcumfpgwybvk0125349678.,-_:/=\"'()xjqzTSAMCINEPBRDOLFHGUWVYKJXZQ"
 """Characters of texts, the common ones first; all others are rarer."""
 _RANK: Final = {character: rank for rank, character in enumerate(_COMMON)}
@@ -152,11 +154,11 @@ class StreamMatcher:
     that the pieces are together what the whole text would be.
 
     Args:
-        matcher: Knows the secrets.
+        matcher: Gives what knows the secrets by now.
         replacement: What stands in their place.
     """
 
-    def __init__(self, matcher: Matcher, replacement: str) -> None:
+    def __init__(self, matcher: Callable[[], Matcher], replacement: str) -> None:
         self._matcher = matcher
         self._replacement = replacement
         self._before = ""
@@ -177,19 +179,20 @@ class StreamMatcher:
         self._before = self._held = ""
 
     def _take(self, piece: str, *, last: bool) -> str:
-        if not self._matcher:
+        matcher = self._matcher()
+        if not matcher and not self._held:
             return piece
         text = f"{self._before}{self._held}{piece}"
         at = len(self._before)
         parts: list[str] = []
         size = len(text)
-        stop = size if last else self._matcher.unfinished(text, at)
-        is_clean = not self._matcher.holds(text)
-        while not is_clean and (found := self._matcher.find(text, at)) and found[0] < stop:
+        stop = size if last else matcher.unfinished(text, at)
+        is_clean = not matcher.holds(text)
+        while not is_clean and (found := matcher.find(text, at)) and found[0] < stop:
             parts += (text[at : found[0]], self._replacement)
             at = found[1]
             if at > stop:
-                stop = self._matcher.unfinished(text, at)
+                stop = matcher.unfinished(text, at)
         parts.append(text[at:stop])
         self._before = text[max(0, stop - CONTEXT) : stop]
         self._held = text[stop:]
@@ -201,7 +204,7 @@ def _anchors_of(forms: Iterable[str]) -> dict[str, list[tuple[str, int]]]:
     anchors: dict[str, list[tuple[str, int]]] = {}
     begin: set[str] = set()
     for form in forms:
-        places = range(len(form) - _ANCHOR + 1)
+        places = range(min(len(form) - _ANCHOR + 1, _PLACES))
         known = [place for place in places if form[place] in begin]
         place = max(known or places, key=lambda place: _RANK.get(form[place], len(_RANK)))
         begin.add(form[place])
@@ -226,6 +229,7 @@ def _spellings(secret: str) -> Iterator[str]:
     plain |= {repr(data)[2:-1] for data in _bytes_of(secret)}
     for _ in range(2):
         plain |= {json.dumps(t, ensure_ascii=a)[1:-1] for t in plain for a in (True, False)}
+        plain |= {text.replace("/", "\\/") for text in plain if "/" in text}
     yield from plain
 
 
@@ -234,15 +238,32 @@ def _lower_hex(text: str) -> str:
 
 
 def _encodings(secret: str) -> Iterator[str]:
-    """A secret in hexadecimal digits and in base64, wherever it begins in what was encoded."""
+    """A secret in hexadecimal digits, base64, base32 and UTF-16, wherever it begins in them."""
     for data in _bytes_of(secret):
         yield data.hex()
         yield data.hex().upper()
-        for before in range(3):
-            encoded = base64.b64encode(bytes(before) + data)
-            whole = encoded[(0, 2, 3)[before] : (before + len(data)) * 8 // 6].decode()
-            yield whole
-            yield whole.replace("+", "-").replace("/", "_")
+        yield from _base64_of(data)
+        for before in range(5):
+            encoded = base64.b32encode(bytes(before) + data)
+            yield encoded[(0, 2, 4, 5, 7)[before] : (before + len(data)) * 8 // 5].decode()
+    if all(ord(character) < 256 for character in secret):
+        yield from _in_utf_16(secret)
+
+
+def _base64_of(data: bytes) -> Iterator[str]:
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + data)
+        whole = encoded[(0, 2, 3)[before] : (before + len(data)) * 8 // 6].decode()
+        yield whole
+        yield whole.replace("+", "-").replace("/", "_")
+
+
+def _in_utf_16(secret: str) -> Iterator[str]:
+    """Without the zero at an end, so that the order of the bytes does not matter."""
+    wide = secret.encode("utf-16-le")[:-1]
+    text = wide.decode("latin-1")
+    yield from (text, json.dumps(text)[1:-1], repr(wide)[2:-1])
+    yield from _base64_of(wide)
 
 
 def _bytes_of(secret: str) -> set[bytes]:

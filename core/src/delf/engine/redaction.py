@@ -6,17 +6,18 @@ import dataclasses
 import enum
 import logging
 import os
+import threading
 import traceback
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import PurePath
 from typing import Any, Final, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
-from delf.engine.known_secrets import worth_hiding
+from delf.engine.known_secrets import secrets_of_settings, worth_hiding
 from delf.engine.matching import CONTEXT, Matcher, StreamMatcher
 from delf.errors import DelfError
 
@@ -25,15 +26,18 @@ REDACTED: Final = "[redacted]"
 _SIMPLE: Final = frozenset({type(None), bool, float})
 _AS_TEXT: Final = (PurePath, uuid.UUID, Decimal, os.PathLike)
 _BYTES: Final = (bytes, bytearray, memoryview)
+_GROUPS: Final = (ExceptionGroup, BaseExceptionGroup)
+_Safe = dict[int, tuple[BaseException, BaseException]]
 _REMADE: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
 
 
 class Redactor:
     """Replaces known secrets wherever they turn up, as they are or encoded.
 
-    Found are a secret itself and its forms in URLs, JSON, literals of Python, base64 and
-    hexadecimal digits. One that does not stand out - shorter than 8 characters, or shorter
-    than 16 and of one kind of characters - counts where it stands as a word of its own.
+    Found are a secret itself and its forms in URLs, JSON, literals of Python, base64, base32,
+    hexadecimal digits and UTF-16; base64 that is cut into lines is not. One that does not
+    stand out - shorter than 8 characters, or shorter than 16 and of one kind of characters -
+    counts where it stands as a word of its own.
 
     Args:
         secrets: The secrets as they are; see :func:`delf.engine.known_secrets.worth_hiding`
@@ -41,12 +45,28 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        known = worth_hiding(secrets)
+        self._known = worth_hiding(secrets)
+        self._learned: dict[str, set[str]] = {}
+        self._learning = threading.Lock()
+        self._use(self._known)
+
+    def _use(self, known: set[str]) -> None:
+        """Know these; each field is right by itself while another thread looks at several."""
         self._matcher = Matcher(known)
         self._holds = self._matcher.holds
         self._shortest = self._matcher.shortest
-        self._knows_any = bool(known)
         self._numbers = frozenset(int(text) for text in known if text.isdecimal())
+        self._knows_any = bool(known)
+
+    def learn(self, source: str, secrets: Sequence[str]) -> None:
+        """Implements :class:`delf.protocols.connection.SecretsKeeper`."""
+        declared = secrets_of_settings([SecretStr(secret) for secret in secrets])
+        with self._learning:
+            before = self._known.union(*self._learned.values())
+            self._learned[source] = worth_hiding(declared)
+            known = self._known.union(*self._learned.values())
+            if known != before:
+                self._use(known)
 
     def __bool__(self) -> bool:
         return self._knows_any
@@ -69,7 +89,7 @@ class Redactor:
 
     def stream(self) -> StreamMatcher:
         """For a text that comes in pieces."""
-        return StreamMatcher(self._matcher, REDACTED)
+        return StreamMatcher(lambda: self._matcher, REDACTED)
 
     def error(self, error: DelfError) -> DelfError:
         """The error, changed in place; causes that hold a secret become texts without it."""
@@ -83,27 +103,56 @@ class Redactor:
         error.args = tuple(self.value(list(error.args)))
         error.hint = None if error.hint is None else self.text(error.hint)
 
-    def _clean_causes(self, error: BaseException, seen: set[int] | None = None) -> None:
-        seen = seen or set()
-        if id(error) in seen:
-            return
-        seen.add(id(error))
-        if hasattr(error, "__notes__"):
-            error.__notes__ = [self.text(str(note)) for note in error.__notes__]
-        is_quiet = error.__suppress_context__
-        error.__cause__ = self._clean_cause(error.__cause__, seen)
-        error.__context__ = self._clean_cause(error.__context__, seen)
-        error.__suppress_context__ = is_quiet
+    def _clean_causes(self, error: BaseException) -> None:
+        """Clean what an error leads to: causes may lead to each other, and back to it."""
+        safe: _Safe = {id(error): (error, error)}
+        todo = [error]
+        while todo:
+            each = todo.pop()
+            if hasattr(each, "__notes__"):
+                each.__notes__ = [self.text(_shown(note)) for note in _listed(each.__notes__)]
+            is_quiet = each.__suppress_context__
+            each.__cause__ = self._safe_cause(each.__cause__, safe, todo)
+            each.__context__ = self._safe_cause(each.__context__, safe, todo)
+            each.__suppress_context__ = is_quiet
 
-    def _clean_cause(self, error: BaseException | None, seen: set[int]) -> BaseException | None:
+    def _safe_cause(
+        self, error: BaseException | None, safe: _Safe, todo: list[BaseException]
+    ) -> BaseException | None:
+        """The error, or what stands for it.
+
+        Args:
+            error: A cause.
+            safe: By its id, what was met, and what is passed on in its place.
+            todo: Errors whose own causes have to be looked at.
+        """
         if error is None:
             return None
+        if id(error) in safe:
+            return safe[id(error)][1]
+        passed_on = error
         if isinstance(error, DelfError):
             self._clean_own(error)
+        elif issubclass(type(error), BaseExceptionGroup):
+            passed_on = self._safe_group(cast("BaseExceptionGroup[Any]", error), safe, todo)
         elif self._is_told_by(error):
-            error = _stand_in(error, self.text(str(error)))
-        self._clean_causes(error, seen)
-        return error
+            passed_on = ForeignError(type(error).__name__, self.text(_shown(error)))
+        if passed_on is not error:
+            _lead_on(passed_on, error)
+        safe[id(error)] = safe[id(passed_on)] = (error, passed_on)
+        todo.append(passed_on)
+        return passed_on
+
+    def _safe_group(
+        self, group: BaseExceptionGroup[Any], safe: _Safe, todo: list[BaseException]
+    ) -> BaseException:
+        members = [self._safe_cause(member, safe, todo) for member in group.exceptions]
+        same = all(new is old for new, old in zip(members, group.exceptions, strict=True))
+        if same and not self._is_told_by(group):
+            return group
+        name = "" if type(group) in _GROUPS else f"{type(group).__name__}: "
+        message = self.text(f"{name}{group.message}")
+        return BaseExceptionGroup(message, [member for member in members if member is not None])
 
     def _is_told_by(self, error: BaseException) -> bool:
         try:
@@ -133,8 +182,31 @@ class Redactor:
         return self._matcher.holds(encoded.decode("utf-8", "surrogatepass"))
 
     def value(self, value: Any) -> Any:
-        """A value without secrets; the same object when it holds none."""
-        return self._clean(value) if self._knows_any else value
+        """A value without secrets; the same object when it holds none.
+
+        One that is nested too deeply to be made anew becomes a text that says so.
+        """
+        if not self._knows_any:
+            return value
+        try:
+            return self._clean(value)
+        except RecursionError:
+            return self._clean_deep(value)
+
+    def _clean_deep(self, value: Any) -> Any:
+        """The value, if nothing in it is a secret. It may be in itself."""
+        seen: dict[int, Any] = {}
+        todo = [value]
+        while todo:
+            each = todo.pop()
+            parts = _parts_of(each)
+            if parts is None:
+                if self._clean(each) is not each:
+                    return f"<{type(value).__name__}, nested too deeply>"
+            elif id(each) not in seen:
+                seen[id(each)] = each
+                todo += parts
+        return value
 
     def _clean(self, value: Any) -> Any:
         kind = cast("type[Any]", type(value))
@@ -187,7 +259,21 @@ class Redactor:
             new_key, new = clean(key), clean(item)
             same = same and new is item and new_key is key
             cleaned[new_key] = new
-        return items if same else cleaned
+        if same:
+            return items
+        return cleaned if len(cleaned) == len(items) else self._clean_alike(items)
+
+    def _clean_alike(self, items: Mapping[Any, Any]) -> dict[Any, Any]:
+        """A mapping in which several keys become the same: all but the first get a number."""
+        cleaned: dict[Any, Any] = {}
+        counts: dict[Any, int] = {}
+        for key, item in items.items():
+            first = new_key = self._clean(key)
+            while new_key in cleaned:
+                counts[first] = counts.get(first, 1) + 1
+                new_key = f"{first} {counts[first]}"
+            cleaned[new_key] = self._clean(item)
+        return cleaned
 
     def _clean_members(self, members: Collection[Any]) -> Any:
         parts = [self._clean(item) for item in members]
@@ -228,14 +314,39 @@ def put_back(
     }
 
 
-def _stand_in(error: BaseException, message: str) -> ForeignError:
-    stand_in = ForeignError(type(error).__name__, message)
+def _lead_on(stand_in: BaseException, error: BaseException) -> None:
+    """Let what stands for an error lead where that leads."""
     stand_in.__traceback__ = error.__traceback__
     stand_in.__cause__, stand_in.__context__ = error.__cause__, error.__context__
     stand_in.__suppress_context__ = error.__suppress_context__
     if hasattr(error, "__notes__"):
-        stand_in.__notes__ = list(error.__notes__)
-    return stand_in
+        stand_in.__notes__ = error.__notes__
+
+
+def _listed(notes: Any) -> list[Any]:
+    """An error's notes; nothing keeps a library from making them something else."""
+    return list(cast("Collection[Any]", notes)) if isinstance(notes, (list, tuple)) else [notes]
+
+
+def _shown(thing: Any) -> str:
+    try:
+        return str(thing)
+    except Exception as broken:
+        return f"(cannot be shown: {type(broken).__name__})"
+
+
+def _parts_of(value: Any) -> list[Any] | None:
+    """What a value is made of; None of one that is whole."""
+    if isinstance(value, (str, *_BYTES)):
+        return None
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return [part for item in items for part in item]
+    if isinstance(value, enum.Enum):
+        return [value.value]
+    if isinstance(value, Collection):
+        return list(cast("Collection[Any]", value))
+    return list(_fields_of(value).values()) or None
 
 
 def _fields_of(value: Any) -> dict[str, Any]:

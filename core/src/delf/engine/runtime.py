@@ -47,7 +47,7 @@ from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event
 from delf.plugins.host import PluginHost
-from delf.protocols.connection import ConnectionLike, SupportsClose
+from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsSecrets
 from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
@@ -115,6 +115,9 @@ class Runtime:
         self._redactor = Redactor(
             secrets_of_agent(parts.config, parts.connections, parts.plugin_options, parts.environ)
         )
+        for connection in parts.connections:
+            if isinstance(connection, SupportsSecrets):
+                connection.tell_secrets(self._redactor)
         self._models = ModelPool(
             parts.host,
             ModelContext(environ=parts.environ, providers=parts.config.providers),

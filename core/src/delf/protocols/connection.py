@@ -53,6 +53,32 @@ class SupportsClose(Protocol):
         ...
 
 
+class SecretsKeeper(Protocol):
+    """Takes secrets out of what leaves an agent."""
+
+    def learn(self, source: str, secrets: Sequence[str]) -> None:
+        """Take these out, too, from now on. May be called in any thread.
+
+        Args:
+            source: Whose they are; they take the place of those that it had before.
+            secrets: The secrets as they are.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsSecrets(Protocol):
+    """A connection that gets secrets while it works, such as access tokens."""
+
+    def tell_secrets(self, keeper: SecretsKeeper) -> None:
+        """Tell of the secrets that it has got, at once and whenever there is another.
+
+        Args:
+            keeper: Who is told. It is forgotten when nothing else holds it.
+        """
+        ...
+
+
 class SetupAsk(Protocol):
     """Asks a model while a connection is set up; what it costs is set-up cost."""
 

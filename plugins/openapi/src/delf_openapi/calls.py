@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from delf_openapi.answers import failure
@@ -25,10 +25,14 @@ class Caller:
     Args:
         name: The connection's name.
         settings: Credentials, addresses and limits.
+        keep_secret: Told of each token that is had.
     """
 
-    def __init__(self, name: str, settings: OpenAPISettings) -> None:
+    def __init__(
+        self, name: str, settings: OpenAPISettings, keep_secret: Callable[[str], None]
+    ) -> None:
         self.name = name
+        self._keep_secret = keep_secret
         self.samples: Samples | None = None
         self._settings = settings
         self._builders: dict[str, RequestBuilder] = {}
@@ -65,7 +69,7 @@ class Caller:
         from delf_openapi.transport import Transport
 
         if self._transport is None:
-            self._transport = Transport(self.name, self._settings)
+            self._transport = Transport(self.name, self._settings, self._keep_secret)
         full = FULL not in call.names and bool(given.pop(FULL, False))
         builder = self.builder(call)
         request = builder.build(given)

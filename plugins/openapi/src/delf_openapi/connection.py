@@ -114,7 +114,7 @@ class APITool(Connection):
         self._api: API | None = None
         self._made: tuple[Action, ...] | None = None
         self._loading = threading.Lock()
-        self._caller = Caller(self.name, self._own)
+        self._caller = Caller(self.name, self._own, self.keep_secret)
         self._search: Search | None = None
         self._improved: dict[str, str] | None = None
 

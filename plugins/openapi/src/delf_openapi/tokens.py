@@ -27,12 +27,18 @@ class Tokens:
         name: The connection's name, for messages.
         settings: The client's id, secret and scopes.
         send: Sends a request.
+        keep_secret: Told of each token that was had.
     """
 
     def __init__(
-        self, name: str, settings: OpenAPISettings, send: Callable[[Request], Awaitable[Answer]]
+        self,
+        name: str,
+        settings: OpenAPISettings,
+        send: Callable[[Request], Awaitable[Answer]],
+        keep_secret: Callable[[str], None],
     ) -> None:
         self._name = name
+        self._keep_secret = keep_secret
         self._settings = settings
         self._send = send
         self._known: dict[str, tuple[str, float]] = {}
@@ -73,6 +79,7 @@ class Tokens:
                 f"{self._name}: no OAuth2 token was given: status {answer.status}",
                 hint="check client_id, client_secret and scopes",
             ) from None
+        self._keep_secret(token)
         self._known[url] = token, time.monotonic() + seconds - min(_MARGIN, seconds * _MARGIN_SHARE)
         return token
 

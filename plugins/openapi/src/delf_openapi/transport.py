@@ -47,6 +47,7 @@ class Transport:
     Args:
         name: The connection's name, for messages.
         settings: Time, retries, limits and OAuth2 credentials.
+        keep_secret: Told of each token that is had.
         sleep: Waits between attempts.
     """
 
@@ -54,6 +55,7 @@ class Transport:
         self,
         name: str,
         settings: OpenAPISettings,
+        keep_secret: Callable[[str], None],
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> None:
         self._name = name
@@ -63,7 +65,7 @@ class Transport:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._homes: set[str] = set()
-        self._tokens = Tokens(name, settings, self._attempts)
+        self._tokens = Tokens(name, settings, self._attempts, keep_secret)
 
     async def send(self, request: Request) -> Answer:
         """Send a request and read its answer, whatever its status.

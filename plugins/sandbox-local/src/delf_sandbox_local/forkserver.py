@@ -168,12 +168,38 @@ class ForkServer:
         async with self._turn:
             if not self.alive:
                 raise SandboxUnavailableError("the sandbox's template process is gone")
-            self._answer = self._loop.create_future()
-            socket.send_fds(self._control, [_HEADER.pack(len(payload)) + payload], [wire.fileno()])
-            answer = await asyncio.shield(self._answer)
+            reply = self._answer = self._loop.create_future()
+            try:
+                async with asyncio.timeout(_START_SECONDS):
+                    await self._send(_HEADER.pack(len(payload)) + payload, wire, reply)
+                    answer = await reply
+            except TimeoutError:
+                raise SandboxUnavailableError(
+                    f"the sandbox's template process did not answer within {_START_SECONDS:g} s"
+                ) from None
+            except OSError as error:
+                raise SandboxUnavailableError(
+                    f"the sandbox's template process is gone: {error}"
+                ) from error
+            finally:
+                if not reply.done() or reply.cancelled():  # its answer would be taken for the next
+                    self.kill()
+                    self._lost()
         if "pid" not in answer:
             raise SandboxUnavailableError(str(answer["error"]))
         return int(answer["pid"])
+
+    async def _send(self, data: bytes, wire: socket.socket, reply: asyncio.Future[Any]) -> None:
+        """Send a request with a descriptor; the names of many files are more than fits at once."""
+        sent = socket.send_fds(self._control, [data], [wire.fileno()])
+        if sent == len(data):
+            return
+        sending = self._loop.create_task(self._loop.sock_sendall(self._control, data[sent:]))
+        try:
+            await asyncio.wait({sending, reply}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sending.cancel()  # it would wait for ever where the template is lost
+            await asyncio.gather(sending, return_exceptions=True)
 
     def _watch(self, guest: LocalProcess) -> LocalProcess:
         status = self._early_ends.pop(guest.pid, None)
@@ -213,7 +239,10 @@ class ForkServer:
 
     def _lost(self) -> None:
         """The template is gone, and its guests with it."""
+        if not self.alive:
+            return
         self._loop.remove_reader(self._control)
+        self._loop.remove_writer(self._control)
         self._control.close()
         said = self._last_words()
         if not self._ready.done():
@@ -258,8 +287,7 @@ class ForkServer:
         self.kill()
         if self._process.returncode is None:
             await asyncio.to_thread(self._process.wait)
-        if self.alive:
-            self._lost()
+        self._lost()
         if self._process.stderr is not None:
             self._process.stderr.close()
         self._scratch.remove()

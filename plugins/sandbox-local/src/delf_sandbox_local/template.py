@@ -103,7 +103,12 @@ class _Template:
             return False
         (size,) = _HEADER.unpack(header)
         request = bytearray(size)
-        self._control.recv_into(request, size, socket.MSG_WAITALL)
+        received = 0
+        while received < size:  # a guest's end interrupts it
+            more = self._control.recv_into(memoryview(request)[received:], 0, socket.MSG_WAITALL)
+            if not more:
+                return False
+            received += more
         try:
             child = os.fork()
         except OSError as error:

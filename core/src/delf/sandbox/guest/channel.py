@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Callable
+from threading import RLock
 from time import perf_counter  # before scripts get another
 from typing import Any
 
@@ -26,7 +27,8 @@ class Channel:
     """Sends and receives frames.
 
     What is sent goes out together with :meth:`flush`, before the event loop waits. The host
-    always reads, so writing may block without a deadlock.
+    always reads, so writing may block without a deadlock. Threads of a script print, too: who
+    sends or flushes holds :attr:`lock`.
 
     Args:
         receive: Called with each frame.
@@ -34,6 +36,7 @@ class Channel:
 
     def __init__(self, receive: Callable[[list[Any]], None]) -> None:
         self.limit = 64 * 1024 * 1024
+        self.lock = RLock()
         self._read_fd = self._write_fd = -1
         self._receive = receive
         self._reader = FrameReader(2**32 - 1)

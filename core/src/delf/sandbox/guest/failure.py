@@ -1,18 +1,44 @@
-"""Describes how a script ended: the failing line, the message, the variables alive."""
+"""Describes how a script ended: the failing line, the message, the variables alive.
+
+What scripts make is looked at without its own code where that is possible: a type is asked for,
+not ``__class__``, which unbound proxies compute. Whatever else fails is left out.
+"""
 
 from __future__ import annotations
 
 import re
 import types
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 _MAX_VARIABLES = 60
 _MAX_MESSAGE = 4000
 _MAX_LINE = 400
+_MAX_NOTES = 100
 _HIDDEN = (types.ModuleType, types.BuiltinFunctionType)
+
+_name_of = type.__dict__["__name__"].__get__
+_T = TypeVar("_T")
+
+
+def is_a(value: object, kind: type[_T]) -> TypeGuard[_T]:
+    """Whether a value is of a type, which no code of its own decides."""
+    return issubclass(type(value), kind)
+
+
+def kind_name(value: object) -> str:
+    """The name of a value's type, whatever its metaclass says."""
+    return _name_of(type(value))
+
+
+def attempt(describe: Callable[[], _T], otherwise: _T) -> _T:
+    """A description of what may fail when it is looked at, or something in its place."""
+    try:
+        return describe()
+    except BaseException:
+        return otherwise
 
 
 @dataclass(frozen=True)
@@ -31,8 +57,11 @@ def find_place(error: BaseException, sources: Mapping[str, str]) -> Place:
         error: The exception.
         sources: Script texts by the file name that tracebacks give them.
     """
-    if isinstance(error, SyntaxError) and error.filename and error.filename in sources:
-        return Place(error.lineno, _line_of(sources[error.filename], error.lineno or 0))
+    if is_a(error, SyntaxError) and is_a(error.filename, str) and error.filename in sources:
+        number = error.lineno if type(error.lineno) is int else 0
+        line = _line_of(sources[error.filename], number)
+        if line is not None:
+            return Place(number, line)
     place = Place()
     trace = error.__traceback__
     while trace is not None:
@@ -54,14 +83,19 @@ def _line_of(source: str, number: int) -> str | None:
 
 
 def message_of(error: BaseException) -> str:
-    """An exception's message, capped, whatever its ``__str__`` does."""
-    try:
-        text = str(error)
-    except BaseException as broken:
-        text = f"(its message cannot be shown: {type(broken).__name__})"
-    notes: Iterable[Any] = getattr(error, "__notes__", None) or ()
-    text = "\n".join([text, *(str(note) for note in notes)])
+    """An exception's message with its notes, capped, whatever its ``__str__`` does."""
+    notes: Any = attempt(lambda: getattr(error, "__notes__", None), None)
+    listed = notes[:_MAX_NOTES] if type(notes) in (list, tuple) else [notes]
+    told = [error, *listed] if notes is not None else [error]
+    text = "\n".join(map(_text_of, told))
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}… ({len(text)} characters)"
+
+
+def _text_of(thing: object) -> str:
+    try:
+        return str.__str__(str(thing))
+    except BaseException as broken:
+        return f"(its message cannot be shown: {kind_name(broken)})"
 
 
 def describe_variables(
@@ -77,7 +111,7 @@ def describe_variables(
     found: dict[str, str] = {}
     for scope in (namespace, local or {}):
         for name, value in scope.items():
-            if str(name).startswith("_") or name in hidden or isinstance(value, _HIDDEN):
+            if str(name).startswith("_") or name in hidden or issubclass(type(value), _HIDDEN):
                 continue
             found.pop(name, None)
             found[name] = describe_type(value)
@@ -86,27 +120,30 @@ def describe_variables(
 
 def describe_type(value: Any) -> str:
     """A value's type in a few words: ``list of 24 dict``, ``DataFrame (10, 3)``."""
-    kind = type(value).__name__
-    try:
-        if _is_collection(value):
-            first = type(next(iter(value))).__name__ if value else ""
-            return f"{kind} of {len(value)} {first}".rstrip()
-        if _is_dict(value):
-            keys = ", ".join(repr(key)[:30] for key in islice(value, 8))
-            return f"dict with {len(value)} keys: {keys}" if value else "empty dict"
-        if isinstance(value, (str, bytes)):
-            return f"{kind} of length {len(value)}"
-        if isinstance(value, (types.FunctionType, type)):
-            return "class" if isinstance(value, type) else "function"
-        shape = getattr(value, "shape", None)
-    except Exception:
-        return kind
+    kind = kind_name(value)
+    return attempt(lambda: _describe(value, kind), kind)
+
+
+def _describe(value: Any, kind: str) -> str:
+    if _is_collection(value):
+        first = kind_name(next(iter(value))) if value else ""
+        return f"{kind} of {len(value)} {first}".rstrip()
+    if _is_dict(value):
+        keys = ", ".join(repr(key)[:30] for key in islice(value, 8))
+        return f"dict with {len(value)} keys: {keys}" if value else "empty dict"
+    if issubclass(type(value), (str, bytes)):
+        return f"{kind} of length {len(value)}"
+    if is_a(value, type):
+        return "class"
+    if is_a(value, types.FunctionType):
+        return "function"
+    shape = getattr(value, "shape", None)
     return f"{kind} {shape}" if _is_collection(shape) else kind
 
 
 def _is_collection(value: Any) -> TypeGuard[Collection[Any]]:
-    return isinstance(value, (list, tuple, set, frozenset))
+    return issubclass(type(value), (list, tuple, set, frozenset))
 
 
 def _is_dict(value: Any) -> TypeGuard[dict[Any, Any]]:
-    return isinstance(value, dict)
+    return issubclass(type(value), dict)

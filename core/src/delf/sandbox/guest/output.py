@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Collection, Generator
+from contextlib import AbstractContextManager
 from time import monotonic  # before scripts get another
 from typing import Any
 
@@ -33,10 +34,14 @@ class Printer(io.TextIOBase):
 
     Args:
         send: Passes a piece on, at once if told so.
+        lock: Held meanwhile, so that pieces of several threads keep apart.
     """
 
-    def __init__(self, send: Callable[[str, bool], None]) -> None:
+    def __init__(
+        self, send: Callable[[str, bool], None], lock: AbstractContextManager[Any]
+    ) -> None:
         super().__init__()
+        self._lock = lock
         self.limit = 10 * 1024 * 1024
         self._send = send
         self._parts: list[str] = []
@@ -80,12 +85,14 @@ class Printer(io.TextIOBase):
     def _pass_on(self, *, at_once: bool) -> None:
         if not self._parts:
             return
-        text = "".join(self._parts)
-        self._parts.clear()
-        self._waiting = 0
-        self._sent_at = monotonic()
-        for start in range(0, len(text), _PIECE_CHARS):
-            self._send(text[start : start + _PIECE_CHARS], at_once)
+        with self._lock:
+            count = len(self._parts)  # other threads go on writing
+            text = "".join(self._parts[:count])
+            del self._parts[:count]
+            self._waiting = 0
+            self._sent_at = monotonic()
+            for start in range(0, len(text), _PIECE_CHARS):
+                self._send(text[start : start + _PIECE_CHARS], at_once)
 
 
 class FileSender:

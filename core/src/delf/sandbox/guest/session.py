@@ -15,9 +15,12 @@ from delf.sandbox.guest.calls import EXCEPTIONS, Caller, ToolNamespace, tool_fun
 from delf.sandbox.guest.channel import Channel
 from delf.sandbox.guest.failure import (
     Place,
+    attempt,
     describe_type,
     describe_variables,
     find_place,
+    is_a,
+    kind_name,
     message_of,
 )
 from delf.sandbox.guest.frames import FrameTooLargeError
@@ -52,10 +55,9 @@ class GuestSession:
         self._channel = Channel(self._receive)
         self._commands: asyncio.Queue[list[Any]] = asyncio.Queue()
         self._caller = Caller(self._send_call, self._channel.receive, loop.only_waits)
-        self._printer = Printer(self._send_print)
-        self._files = FileSender(
-            lambda kind, name, last, chunk: self._channel.send([kind, name, last, chunk])
-        )
+        self._lock = self._channel.lock
+        self._printer = Printer(self._send_print, self._lock)
+        self._files = FileSender(self._send_file)
         self._world = World(lambda readings: self._channel.send(["clock", readings]))
         loop.at_turn(self._flush)
         loop.set_exception_handler(lambda _loop, _context: None)
@@ -106,19 +108,29 @@ class GuestSession:
             self._commands.put_nowait(frame)
 
     def _flush(self) -> None:
+        with self._lock:
+            self._send_gathered()
+            self._channel.flush()
+
+    def _send_gathered(self) -> None:
+        """What the script saw on the clock and printed goes ahead of what it does next."""
         self._world.flush()
         self._printer.pass_on()
-        self._channel.flush()
 
     def _send_print(self, text: str, at_once: bool) -> None:
         self._world.flush()
         self._channel.send(["print", text], at_once)
 
+    def _send_file(self, kind: str, name: str, last: bool, chunk: bytes) -> None:
+        with self._lock:
+            self._send_gathered()
+            self._channel.send([kind, name, last, chunk])
+
     def _send_call(self, frame: list[Any], at_once: bool) -> None:
-        self._world.flush()
-        self._printer.pass_on()
         try:
-            self._channel.send(frame, at_once)
+            with self._lock:
+                self._send_gathered()
+                self._channel.send(frame, at_once)
         except FrameTooLargeError as error:
             raise EXCEPTIONS["ToolArgumentError"](f"the arguments are too large: {error}") from None
 
@@ -171,8 +183,8 @@ class GuestSession:
                 await asyncio.wait({task})
         value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
         await self._stop_stray_tasks()
-        self._world.flush()
-        self._printer.pass_on()
+        with self._lock:
+            self._send_gathered()
         return self._describe_end(value, error)
 
     async def _run(self, source: str, filename: str) -> tuple[Any, BaseException | None]:
@@ -199,57 +211,58 @@ class GuestSession:
             error = NotAwaitedError(f"never awaited, so never made: {listed}; write `await …`")
         if error is None:
             return ["done", value, self._variables()]
-        place = find_place(error, self._sources)
+        place = attempt(lambda: find_place(error, self._sources), Place())
         where = [place.line, place.source, self._variables(place)]
-        limit = _limit_of(error)
+        limit = attempt(lambda: _limit_of(error), None)
         if limit is not None:
             return ["limit", *limit, *where]
-        return ["failed", type(error).__name__, _explain(error), *where]
+        return ["failed", kind_name(error), _explain(error), *where]
 
     def _variables(self, place: Place | None = None) -> dict[str, str]:
         local = place.local_variables if place is not None else None
-        return describe_variables(self._namespace, self._hidden, local)
+        return attempt(lambda: describe_variables(self._namespace, self._hidden, local), {})
 
     def _reply(self, answer: list[Any]) -> None:
-        try:
-            self._channel.send(answer)
-        except Exception:
-            if answer[0] != "done":
-                raise
-            self._channel.send(["done", _shown(answer[1]), answer[2]])
+        with self._lock:
+            try:
+                self._channel.send(answer)
+            except Exception:
+                if answer[0] != "done":
+                    raise
+                self._channel.send(["done", _shown(answer[1]), answer[2]])
 
 
 def _shown(value: Any) -> str:
     """A value that cannot be passed, as text."""
-    if isinstance(value, (list, dict, set, tuple)):
+    if issubclass(type(value), (list, dict, set, tuple)):
         return f"<{describe_type(value)}>"
     try:
-        return str(value)[:_MAX_TEXT]
-    except Exception:
+        return str.__str__(str(value))[:_MAX_TEXT]
+    except BaseException:
         return f"<{describe_type(value)}>"
 
 
 def _limit_of(error: BaseException) -> tuple[str, str] | None:
     """The limit behind an exception, with a message, if it is one."""
-    if isinstance(error, LimitReachedError):
+    if is_a(error, LimitReachedError):
         return error.limit, error.message
-    if isinstance(error, MemoryError):
+    if is_a(error, MemoryError):
         return "memory", "the script needed more memory than it may use"
-    if isinstance(error, OSError) and error.errno == errno.EFBIG:
+    if is_a(error, OSError) and error.errno == errno.EFBIG:
         return "file", "the script wrote a file larger than it may be"
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+    if is_a(error, OSError) and error.errno == errno.ENOSPC:
         return "file", "the script filled its scratch space"
     return None
 
 
 def _explain(error: BaseException) -> str:
-    if isinstance(error, SystemExit):
+    if is_a(error, SystemExit):
         return "the script called exit; it should just reach its end"
-    if isinstance(error, asyncio.CancelledError):
+    if is_a(error, asyncio.CancelledError):
         return "the script cancelled itself"
-    if isinstance(error, SyntaxError):
-        return f"{error.msg} (line {error.lineno})"
+    if is_a(error, SyntaxError):
+        return attempt(lambda: f"{error.msg} (line {error.lineno})"[:_MAX_TEXT], "not valid Python")
     message = message_of(error)
-    if isinstance(error, RuntimeError) and "from a running event loop" in message:
+    if is_a(error, RuntimeError) and "from a running event loop" in message:
         return f"{message}; make the function async and await it"
     return message

@@ -57,7 +57,9 @@ class World:
     def flush(self) -> None:
         """Send the looks at the clock that were not sent."""
         if self._new:
-            readings, self._new = self._new, []
+            count = len(self._new)  # other threads go on looking
+            readings = self._new[:count]
+            del self._new[:count]
             self._send(readings)
 
     def _look(self, real: Callable[[], int]) -> int:
