@@ -168,6 +168,43 @@ async def test_what_is_no_answer_to_it_leaves_it_waiting(waiting, data):
     assert pending.list() == []
 
 
+async def test_an_answer_that_came_before_its_resumed_task_waits_again_counts(
+    tmp_path, journal_url, open_journal, delf_host, scripted_model, monkeypatch
+):
+    paid: list[int] = []
+
+    @tool
+    def pay(n: int) -> str:
+        """Pay."""
+        paid.append(n)
+        return f"paid {n}"
+
+    def agent():
+        given = {"llm": "scripted", "host": delf_host, "journal": "sql", "wait_approvals": True}
+        return Agent(tools=[pay], **given)
+
+    scripted_model.writes("print(await pay(1))")
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "killed.db"))
+    killed = open_journal(str(tmp_path / "killed.db"))
+    live = killed.subscribe()
+    async with agent() as first:
+        name = first.submit("pay")
+        asked = await anext(event async for event in live if isinstance(event, ApprovalRequested))
+        events = [event for event in await killed.read(name) if event.seq <= asked.seq]
+    left = open_journal(journal_url)
+    for event in events:
+        await left.append(event)
+    answer = answer_data(asked.request_id, asked.digest, Approved(), "cli")
+    position = await left.post(name, KIND, answer)
+    await left.aclose()
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", journal_url)
+    async with agent() as second:
+        response = await asyncio.wait_for(second.aresume(name), 20)
+    assert (response.text, paid) == ("paid 1", [1])
+    (decided,) = [e for e in await left.read(name) if isinstance(e, ApprovalDecided)]
+    assert (decided.request_id, decided.by, decided.note) == (asked.request_id, "cli", position)
+
+
 # -- many -----------------------------------------------------------------------------------
 
 

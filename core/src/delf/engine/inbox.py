@@ -1,8 +1,8 @@
 """Answers to requests for approval that other processes leave in the journal.
 
 An answer is a note of the kind ``approval`` whose data :func:`answer_data` makes. It counts
-when its request waits in this process and is for the same action and arguments; what comes
-late is left alone, and whoever sent it sees in the task's events how the request was decided.
+when its request waits in this process and is for the same action and arguments, also when the
+task was still being resumed as it came; what comes late is left alone, and whoever sent it sees in the task's events how the request was decided.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from delf.engine.pending import Answer, PendingRequests
 from delf.errors import DelfError, JournalUnavailableError, UnknownRequestError
 from delf.protocols.approval import Approved, Decision, Edited, Rejected, Settled
-from delf.protocols.journal import Journal, Note, SupportsInbox, SupportsOpen
+from delf.protocols.journal import Journal, Note, SupportsInbox, SupportsNotes, SupportsOpen
 
 _log = logging.getLogger(__name__)
 
@@ -109,6 +109,19 @@ class Inbox:
             if self._watchers == 0:
                 self._watch.cancel()
                 self._watch = None
+
+    async def take_earlier(self, task_id: str) -> None:
+        """Pass on the answers to a task's requests that came before they waited here (again)."""
+        if not isinstance(self._journal, SupportsNotes):
+            return
+        try:
+            notes = await self._journal.notes(task_id)
+        except DelfError as error:
+            _log.warning("earlier answers to %s are not seen: %s", task_id, error.message)
+            return
+        for note in notes:
+            if note.kind == KIND:
+                self._take(note)
 
     async def _pass_on(self, notes: AsyncIterator[Note]) -> None:
         try:
