@@ -21,6 +21,7 @@ from delf.protocols.journal import Journal, Note, SupportsInbox, SupportsNotes, 
 _log = logging.getLogger(__name__)
 
 KIND: Final = "approval"
+_AGAIN_SECONDS: Final = 0.5
 
 
 async def open_journal(journal: Journal) -> Journal:
@@ -101,7 +102,7 @@ class Inbox:
         self._watchers += 1
         if self._watch is None or self._watch.done():
             notes = self._journal.subscribe_notes()
-            self._watch = asyncio.create_task(self._pass_on(notes))
+            self._watch = asyncio.create_task(self._pass_on(notes, self._journal))
         try:
             yield
         finally:
@@ -123,13 +124,21 @@ class Inbox:
             if note.kind == KIND:
                 self._take(note)
 
-    async def _pass_on(self, notes: AsyncIterator[Note]) -> None:
-        try:
-            async for note in notes:
-                if note.kind == KIND:
-                    self._take(note)
-        except DelfError as error:
-            _log.warning("answers of other processes are not seen any more: %s", error.message)
+    async def _pass_on(self, notes: AsyncIterator[Note], journal: SupportsInbox) -> None:
+        position, failed = 0, False
+        while True:
+            try:
+                async for note in notes:
+                    position, failed = note.position, False
+                    if note.kind == KIND:
+                        self._take(note)
+                return  # the journal is closed
+            except DelfError as error:
+                level, failed = logging.DEBUG if failed else logging.WARNING, True
+                _log.log(level, "answers of other processes come late: %s", error.message)
+            await asyncio.sleep(_AGAIN_SECONDS)
+            # Where none was read yet, all: nobody knows what has come meanwhile.
+            notes = journal.subscribe_notes(after=position)
 
     def _take(self, note: Note) -> None:
         data = note.data
