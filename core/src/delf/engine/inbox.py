@@ -1,8 +1,9 @@
 """Answers to requests for approval that other processes leave in the journal.
 
 An answer is a note of the kind ``approval`` whose data :func:`answer_data` makes. It counts
-when its request waits in this process and is for the same action and arguments, also when the
-task was still being resumed as it came; what comes late is left alone, and whoever sent it sees in the task's events how the request was decided.
+when its request waits in this process and is for the same action and arguments, also when it
+came while the task was still being resumed. What comes late is left alone, and whoever sent it
+sees in the task's events how the request was decided.
 """
 
 from __future__ import annotations
