@@ -334,6 +334,41 @@ async def test_who_cancels_a_task_is_told_of_that_also_where_its_end_is_not_kept
     assert "the disk is full" in caplog.text
 
 
+class Slow(MemoryJournal):
+    """A journal in which a task that begins is kept for long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = asyncio.Event()
+
+    async def append(self, event: ev.Event) -> None:
+        await super().append(event)
+        if isinstance(event, ev.TaskStarted | ev.TaskResumed):
+            self.kept.set()
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_a_task_that_is_cancelled_as_it_begins_has_its_end(
+    bench: Bench, resumed: bool
+) -> None:
+    bench.journal = journal = Slow()
+    if resumed:
+        begun = ev.TaskStarted(task_id="task_1", seq=1, at=1.0, task="Look.")
+        await MemoryJournal.append(journal, begun)
+        journal.release("task_1")
+    async with bench.agent() as agent:
+        doing = agent.aresume("task_1") if resumed else agent.arun("Look.")
+        work = asyncio.ensure_future(doing)
+        await journal.kept.wait()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+    (task,) = await journal.find()
+    assert task.state == "error"
+    assert (await journal.read(task.task_id))[-1].error == "the task was cancelled"
+
+
 async def test_a_request_that_waits_while_its_sandbox_dies_waits_again(bench: Bench) -> None:
     """Under its id, and so that other processes see that an answer still counts."""
     death = Death()

@@ -65,8 +65,8 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
     """
     started = time.perf_counter()
     work: asyncio.Future[str] | None = None
-    await _begin(run, origin)
     try:
+        await _begin(run, origin)
         work = asyncio.ensure_future(_work(run, strategy))
         work.add_done_callback(_look_at)
         await asyncio.wait({work}, timeout=timeout)
