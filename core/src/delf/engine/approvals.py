@@ -160,6 +160,13 @@ class TaskApprovals:
         """A script is about to run: what was approved with it passes, and nothing else."""
         self._granted = self._plans.get(attempt, frozenset())
 
+    async def place_regained(self) -> None:
+        """Wait until the task, for which a person was asked, has its place again.
+
+        To be called before what makes work: a script may go on without the call that asked.
+        """
+        await self._slot.regained()
+
     def script_ended(self) -> None:
         """What was approved with a script is not approved any more."""
         self._granted = frozenset()

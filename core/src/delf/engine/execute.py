@@ -42,6 +42,8 @@ async def execute(run: TaskRun, code: str, attempt: int) -> Outcome:
             limit=outcome.limit if isinstance(outcome, LimitReached) else None,
             lost=not run.session_alive,
         )
+    if not isinstance(outcome, Done):
+        await run.approvals.place_regained()
     return outcome
 
 
