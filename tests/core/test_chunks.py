@@ -33,6 +33,7 @@ LARGE = {
     "what looks like a tag": {"$t": "datetime", "v": ["x"] * 20_000},
     "large in small in large": [1, {"a": "x" * 1_000_000, "b": [b"y" * 1_000_000] * 3}, 2] * 2,
     "set": set(range(20_000)),
+    "sets in a list": [{"b", "a", n, 0.5, frozenset({n, "c"})} for n in range(5_000)],
     "mixed": [[], {}, (), "", b"", None, dt.date(2020, 1, 2), decimal.Decimal(1)] * 5_000,
 }
 

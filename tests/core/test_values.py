@@ -7,8 +7,11 @@ import enum
 import itertools
 import json
 import math
+import os
 import pathlib
 import random
+import subprocess
+import sys
 import uuid
 from typing import NamedTuple
 
@@ -133,7 +136,7 @@ def test_richer_values_become_plain_ones(value, plain):
 
 @pytest.mark.parametrize(
     "value",
-    [object(), lambda: 1, len, Point, json, (x for x in ()), 10**5000],
+    [object(), lambda: 1, len, Point, json, (x for x in ()), 10**5000, {10**5000, "a"}],
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_no_data_is_refused(value):
@@ -152,6 +155,42 @@ def test_a_set_of_records_becomes_a_list_of_them():
     assert loads(dumps({(1, Key(1))})) == [(1, {"x": 1})]
     assert loads(dumps({"a": [1]}.items())) == [("a", [1])]
     assert loads(dumps({frozenset({Key(1)})})) == [[{"x": 1}]]
+
+
+SETS = """
+import datetime as dt
+from delf.values import dumps
+words = [f"word {n}" for n in range(40)]
+print(*map(dumps, [
+    set(words),
+    frozenset(words),
+    {1, True, 2.5, None, "a", b"b", dt.date(2024, 1, 2), *words},
+    {(n, word) for n, word in enumerate(words)},
+    {(n, frozenset(words[n:]), (frozenset(words),)) for n in range(5)},
+    {frozenset(words[n:]) for n in range(9)} | {frozenset({frozenset(words)})},
+]))
+"""
+
+
+def test_a_set_is_written_alike_in_every_process():
+    """Texts have another hash in each, and a call is known by what is written."""
+    written = [
+        subprocess.run(
+            [sys.executable, "-c", SETS],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in "123"
+    ]
+    assert written[0].startswith(b"b'")
+    assert written[0] == written[1] == written[2]
+
+
+def test_however_it_was_made():
+    assert [*{8, 0}] != [*{0, 8}]
+    assert dumps({8, 0}) == dumps({0, 8})
+    assert dumps({(8,), 0.5, 8, 0}) == dumps({0, 8, 0.5, (8,)})
 
 
 def test_a_record_as_a_key_is_refused():

@@ -22,5 +22,6 @@ def kill_guests() -> list[int]:
     """Kill them all; their numbers."""
     killed = guests()
     for pid in killed:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+            os.kill(pid, signal.SIGKILL)
     return killed

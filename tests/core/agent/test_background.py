@@ -252,6 +252,30 @@ class TestApprovals:
             agent.approve(request["request_id"])
         assert [agent.wait(task_id, 30).text for task_id in waiting] == ["paid 1"] * 10
 
+    def test_a_script_that_gives_up_waiting_does_not_go_on_beside_the_others(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        busy: list[int] = []
+        most: list[int] = []
+
+        @tool(effect="read", confirm=False)
+        async def work() -> None:
+            """Do something."""
+            busy.append(1)
+            most.append(len(busy))
+            await asyncio.sleep(0.05)
+            busy.pop()
+
+        scripted_model.default = (
+            "```python\nimport asyncio\n"
+            "try:\n    await asyncio.wait_for(pay(1), 0.05)\n"
+            "except TimeoutError:\n    await work()\n    print('late')\n```"
+        )
+        agent = make_agent(tools=[pay, work], max_tasks=1)
+        tasks = [agent.submit("pay") for _ in range(4)]
+        assert [agent.wait(task_id, 30).text for task_id in tasks] == ["late"] * 4
+        assert most == [1] * 4
+
     def test_several_calls_of_one_task_wait_together(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:

@@ -88,6 +88,32 @@ async def test_the_second_of_two_is_refused(make: Make, journals: Open) -> None:
     assert calls == [1]
 
 
+async def test_a_task_that_runs_for_the_first_time_is_not_resumed_by_another_agent(
+    make: Make, journals: Open
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    calls: list[int] = []
+
+    @tool(effect="read", confirm=False)
+    async def look(n: int) -> int:
+        """Look."""
+        calls.append(n)
+        begun.set()
+        await go_on.wait()
+        return n
+
+    async with make(look) as one, make(look) as other:
+        first = asyncio.ensure_future(one.arun("Look."))
+        await asyncio.wait_for(begun.wait(), 10)
+        (task,) = await journals().find()
+        with pytest.raises(DelfError, match="is being worked on by another agent"):
+            await asyncio.wait_for(other.aresume(task.task_id), 10)
+        go_on.set()
+        assert (await first).raise_for_status().text == "1"
+        assert (await other.aresume(task.task_id)).text == "1"
+    assert calls == [1]
+
+
 async def test_an_agent_that_was_refused_may_try_again(make: Make, journals: Open) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 

@@ -13,7 +13,7 @@ from delf import Agent, Chat, Edited, Settled, tool
 from delf import events as ev
 from delf.chat.memory import MemoryConversations
 from delf.engine.journal import MemoryJournal
-from delf.errors import AgentStateError, SandboxUnavailableError, TaskTimeoutError
+from delf.errors import AgentStateError, DelfError, SandboxUnavailableError, TaskTimeoutError
 from delf.protocols.sandbox import Outcome, SandboxSession, ScriptHost, SessionSpec
 from delf.specs import JournalSpec, SandboxSpec
 from delf.testing.hosts import TestHost
@@ -288,6 +288,85 @@ async def test_a_task_that_is_cancelled_while_it_ends_has_the_end_that_it_had(
     assert [(end.status, end.text, end.error) for end in ends] == [(True, "done", None)]
     assert events[-1] is ends[0]
     assert [message.content for message in chat] == ["Look.", "done"]
+
+
+class FullDisk(MemoryJournal):
+    """A journal that cannot keep the end of a task, when it is let go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ending, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def append(self, event: ev.Event) -> None:
+        if isinstance(event, ev.TaskFinished):
+            self.ending.set()
+            await self.go_on.wait()
+            raise DelfError("the disk is full")
+        await super().append(event)
+
+
+@pytest.mark.parametrize("when", ["it runs", "it ends", "it ends, having been cancelled"])
+async def test_who_cancels_a_task_is_told_of_that_also_where_its_end_is_not_kept(
+    bench: Bench, caplog: pytest.LogCaptureFixture, when: str
+) -> None:
+    """A ``TimeoutError`` of ``asyncio.timeout``, say, is made of it."""
+    begun = asyncio.Event()
+
+    @tool(effect="read", confirm=False)
+    async def slow() -> None:
+        """Look for long."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    bench.journal = journal = FullDisk()
+    bench.model.writes("print(1)" if when == "it ends" else "await slow()")
+    async with bench.agent(slow) as agent:
+        work = asyncio.ensure_future(agent.arun("Look."))
+        await (journal.ending if when == "it ends" else begun).wait()
+        work.cancel()
+        if when == "it ends, having been cancelled":
+            await journal.ending.wait()
+            work.cancel()
+        journal.go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+    assert "was cancelled, and its end could not be recorded" in caplog.text
+    assert "the disk is full" in caplog.text
+
+
+class Slow(MemoryJournal):
+    """A journal in which a task that begins is kept for long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = asyncio.Event()
+
+    async def append(self, event: ev.Event) -> None:
+        await super().append(event)
+        if isinstance(event, ev.TaskStarted | ev.TaskResumed):
+            self.kept.set()
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_a_task_that_is_cancelled_as_it_begins_has_its_end(
+    bench: Bench, resumed: bool
+) -> None:
+    bench.journal = journal = Slow()
+    if resumed:
+        begun = ev.TaskStarted(task_id="task_1", seq=1, at=1.0, task="Look.")
+        await MemoryJournal.append(journal, begun)
+        journal.release("task_1")
+    async with bench.agent() as agent:
+        doing = agent.aresume("task_1") if resumed else agent.arun("Look.")
+        work = asyncio.ensure_future(doing)
+        await journal.kept.wait()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+    (task,) = await journal.find()
+    assert task.state == "error"
+    assert (await journal.read(task.task_id))[-1].error == "the task was cancelled"
 
 
 async def test_a_request_that_waits_while_its_sandbox_dies_waits_again(bench: Bench) -> None:

@@ -106,6 +106,7 @@ class Journal(MemoryJournal):
         self._tasks.clear()
         for event in events:
             await self.append(event)
+            self.release(event.task_id)
 
 
 class Bench:
@@ -398,6 +399,30 @@ async def test_a_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None
     assert (response.text, world.writes) == (whole.text, ["two 10"])
     now = await bench.journal.read(task)
     assert sum(isinstance(e, ev.ScriptGenerated) for e in now) == 2
+
+
+async def test_what_a_recorded_crash_lost_is_lost_again(bench: Bench) -> None:
+    """The sandbox that was gone held what an earlier script had left in it."""
+    again = "rerun(context='c', remaining='r')"
+    last = "try:\n    x\nexcept NameError:\n    x = 'gone'\nawait write(f'x is {x}')"
+    bench.model.writes(f"x = 10\n{again}", again, last)
+    world = World()
+    async with bench.agent(world) as agent:
+        task = (await agent.arun("Write.")).raise_for_status().trace.task_id
+        assert world.writes == ["x is 10"]
+        events = await bench.journal.read(task)
+        end = next(e.seq for e in reversed(events) if isinstance(e, ev.ScriptGenerated))
+        await bench.journal.ended_after(
+            [
+                replace(event, status="crashed", error="it is gone", lost=True)
+                if isinstance(event, ev.ScriptFinished) and event.attempt == 2
+                else event
+                for event in events
+                if event.seq <= end
+            ]
+        )
+        (await agent.aresume(task)).raise_for_status()
+    assert world.writes == ["x is 10", "x is gone"]
 
 
 async def test_a_task_that_runs_is_not_resumed(bench: Bench) -> None:

@@ -15,6 +15,8 @@ from delf.events import ApprovalDecided, ApprovalRequested, TaskFinished, TaskSt
 from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected
 from delf.protocols.journal import SupportsInbox, SupportsOpen
 from delf.testing import script
+from delf_journal_sql import SqlJournal
+from delf_journal_sql.errors import JournalError
 
 ASKED = {"call_id": 1, "action": "pay", "effect": "write", "digest": "d"}
 
@@ -166,6 +168,87 @@ async def test_what_is_no_answer_to_it_leaves_it_waiting(waiting, data):
     await other.post("a", KIND, answer_data("req_1", "d", Rejected(reason="last"), "cli"))
     assert (await asyncio.wait_for(answer, 10)).decision == Rejected(reason="last")
     assert pending.list() == []
+
+
+class Lossy(SqlJournal):
+    """Loses its connection once while notes are awaited.
+
+    Args:
+        place: The database.
+        seen: How many notes come before that.
+    """
+
+    def __init__(self, place: str, seen: int) -> None:
+        super().__init__(place)
+        self.lost = asyncio.Event()
+        self._seen = seen
+
+    def subscribe_notes(self, task_id=None, after=None):
+        notes = super().subscribe_notes(task_id, after)
+        return notes if self.lost.is_set() else self._until_lost(notes)
+
+    async def _until_lost(self, notes):
+        for _ in range(self._seen):
+            yield await anext(notes)
+        self.lost.set()
+        raise JournalError("the connection was lost")
+
+
+@pytest.mark.parametrize("seen", [0, 1])
+async def test_answers_arrive_after_the_connection_was_lost(
+    journal_url, open_journal, seen, caplog
+):
+    other, pending = open_journal(journal_url), PendingRequests()
+    await ask(other, "a", "req_1", "req_2")
+    await other.post("a", "earlier", {})
+    journal = Lossy(journal_url, seen)
+    async with Inbox(journal, pending).watched():
+        answers = [pending.open(request(name)) for name in ("req_1", "req_2")]
+        await journal.find()  # so that the subscription has begun
+        await other.post("a", KIND, answer_data("req_1", "d", Approved(), "cli"))
+        await asyncio.wait_for(journal.lost.wait(), 10)
+        await other.post("a", KIND, answer_data("req_2", "d", Rejected(reason="no"), "cli"))
+        settled = await asyncio.wait_for(asyncio.gather(*answers), 10)
+    await journal.aclose()
+    assert [answer.decision for answer in settled] == [Approved(), Rejected(reason="no")]
+    assert caplog.messages == ["answers of other processes come late: the connection was lost"]
+
+
+async def test_an_answer_that_came_before_its_resumed_task_waits_again_counts(
+    tmp_path, journal_url, open_journal, delf_host, scripted_model, monkeypatch
+):
+    paid: list[int] = []
+
+    @tool
+    def pay(n: int) -> str:
+        """Pay."""
+        paid.append(n)
+        return f"paid {n}"
+
+    def agent():
+        given = {"llm": "scripted", "host": delf_host, "journal": "sql", "wait_approvals": True}
+        return Agent(tools=[pay], **given)
+
+    scripted_model.writes("print(await pay(1))")
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "killed.db"))
+    killed = open_journal(str(tmp_path / "killed.db"))
+    live = killed.subscribe()
+    async with agent() as first:
+        name = first.submit("pay")
+        asked = await anext(event async for event in live if isinstance(event, ApprovalRequested))
+        events = [event for event in await killed.read(name) if event.seq <= asked.seq]
+    left = open_journal(journal_url)
+    for event in events:
+        await left.append(event)
+    answer = answer_data(asked.request_id, asked.digest, Approved(), "cli")
+    position = await left.post(name, KIND, answer)
+    await left.aclose()
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", journal_url)
+    async with agent() as second:
+        response = await asyncio.wait_for(second.aresume(name), 20)
+    assert (response.text, paid) == ("paid 1", [1])
+    (decided,) = [e for e in await left.read(name) if isinstance(e, ApprovalDecided)]
+    assert (decided.request_id, decided.by, decided.note) == (asked.request_id, "cli", position)
 
 
 # -- many -----------------------------------------------------------------------------------

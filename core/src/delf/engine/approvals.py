@@ -160,6 +160,13 @@ class TaskApprovals:
         """A script is about to run: what was approved with it passes, and nothing else."""
         self._granted = self._plans.get(attempt, frozenset())
 
+    async def place_regained(self) -> None:
+        """Wait until the task, for which a person was asked, has its place again.
+
+        To be called before what makes work: a script may go on without the call that asked.
+        """
+        await self._slot.regained()
+
     def script_ended(self) -> None:
         """What was approved with a script is not approved any more."""
         self._granted = frozenset()
@@ -238,7 +245,7 @@ class TaskApprovals:
             said = said_by_mode(self._shared.mode, request)
             if said is None:
                 async with self._slot.given_up():
-                    return await self._ask(request, arguments, told)
+                    return await self._ask(request, arguments, told, again=asked is not None)
             try:
                 await told
             except asyncio.CancelledError as error:
@@ -278,7 +285,12 @@ class TaskApprovals:
         )
 
     async def _ask(
-        self, request: ApprovalRequest, arguments: Mapping[str, Any] | None, told: Awaitable[None]
+        self,
+        request: ApprovalRequest,
+        arguments: Mapping[str, Any] | None,
+        told: Awaitable[None],
+        *,
+        again: bool,
     ) -> Decision:
         """What is said. Once accepted it counts, also for a call that is cancelled meanwhile.
 
@@ -286,6 +298,7 @@ class TaskApprovals:
             request: The request; it can be answered before anybody sees it.
             arguments: The call's arguments with the secrets that the request does not show.
             told: Lets those who look on see it.
+            again: Whether others saw it wait before.
         """
         pending = self._shared.pending
         answer = pending.open(request)
@@ -295,7 +308,7 @@ class TaskApprovals:
         try:
             try:
                 await told
-                asking = asyncio.ensure_future(self._ask_channels(request))
+                asking = asyncio.ensure_future(self._ask_channels(request, again=again))
                 said = await self._first_answer(asking, answer)
             except asyncio.CancelledError as error:
                 cancelled = error
@@ -336,7 +349,11 @@ class TaskApprovals:
         except TimeoutError:
             return Answer(Expired(after_seconds=self._shared.timeout), "clock")
 
-    async def _ask_channels(self, request: ApprovalRequest) -> Answer | None:
+    async def _ask_channels(self, request: ApprovalRequest, *, again: bool) -> Answer | None:
+        if again and self._shared.inbox is not None:
+            await self._shared.inbox.take_earlier(request.task_id)
+            if self._shared.pending.find(request.request_id) is None:
+                return None  # it was answered meanwhile
         channels, redactor = self._shared.channels, self._log.redactor
         return await ask_channels(channels, request, self._order, redactor)
 

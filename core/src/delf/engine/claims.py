@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 
+from delf.engine.endings import to_its_end
 from delf.errors import DelfError
 from delf.events import Event, TaskFinished
 from delf.protocols.journal import Journal, SupportsClaims, SupportsRelease
@@ -58,7 +58,7 @@ class Claims:
                 return events
             if isinstance(journal, SupportsClaims):
                 claiming = asyncio.ensure_future(_claim(journal, task_id))
-                await _to_its_end(claiming)
+                await to_its_end(claiming)  # else one that nobody knows of would stay
                 events = await journal.read(task_id)
             taken = not is_over(events)
             return events
@@ -69,18 +69,6 @@ class Claims:
 
 async def _claim(journal: SupportsClaims, task_id: str) -> None:
     await journal.claim(task_id)
-
-
-async def _to_its_end(claiming: asyncio.Future[None]) -> None:
-    """Wait for a claim, whoever cancels that: a claim that nobody knows of would stay."""
-    try:
-        await asyncio.wait({claiming})
-    except asyncio.CancelledError:
-        while not claiming.done():
-            with contextlib.suppress(asyncio.CancelledError):  # once more: it is known soon
-                await asyncio.wait({claiming})
-        raise
-    claiming.result()
 
 
 def _has_succeeded(claiming: asyncio.Future[None] | None) -> bool:

@@ -42,6 +42,8 @@ async def execute(run: TaskRun, code: str, attempt: int) -> Outcome:
             limit=outcome.limit if isinstance(outcome, LimitReached) else None,
             lost=not run.session_alive,
         )
+    if not isinstance(outcome, Done):
+        await run.approvals.place_regained()
     return outcome
 
 
@@ -50,6 +52,8 @@ async def _run_or_recall(run: TaskRun, code: str, attempt: int) -> Outcome:
     past = run.begin_script(attempt)
     done = None if past is None else past.finished
     if done is not None and done.status == "crashed":
+        if done.lost:  # with what earlier scripts left in it
+            await run.close_session()
         return Crashed(message=done.error or "the sandbox is gone")
     outcome = await run.execute(code)
     scripts = tuple(run.session_scripts)

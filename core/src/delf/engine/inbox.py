@@ -1,8 +1,9 @@
 """Answers to requests for approval that other processes leave in the journal.
 
 An answer is a note of the kind ``approval`` whose data :func:`answer_data` makes. It counts
-when its request waits in this process and is for the same action and arguments; what comes
-late is left alone, and whoever sent it sees in the task's events how the request was decided.
+when its request waits in this process and is for the same action and arguments, also when it
+came while the task was still being resumed. What comes late is left alone, and whoever sent it
+sees in the task's events how the request was decided.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from typing import Any, Final, cast
 from delf.engine.pending import Answer, PendingRequests
 from delf.errors import DelfError, JournalUnavailableError, UnknownRequestError
 from delf.protocols.approval import Approved, Decision, Edited, Rejected, Settled
-from delf.protocols.journal import Journal, Note, SupportsInbox, SupportsOpen
+from delf.protocols.journal import Journal, Note, SupportsInbox, SupportsNotes, SupportsOpen
 
 _log = logging.getLogger(__name__)
 
 KIND: Final = "approval"
+_AGAIN_SECONDS: Final = 0.5
 
 
 async def open_journal(journal: Journal) -> Journal:
@@ -101,7 +103,7 @@ class Inbox:
         self._watchers += 1
         if self._watch is None or self._watch.done():
             notes = self._journal.subscribe_notes()
-            self._watch = asyncio.create_task(self._pass_on(notes))
+            self._watch = asyncio.create_task(self._pass_on(notes, self._journal))
         try:
             yield
         finally:
@@ -110,13 +112,34 @@ class Inbox:
                 self._watch.cancel()
                 self._watch = None
 
-    async def _pass_on(self, notes: AsyncIterator[Note]) -> None:
+    async def take_earlier(self, task_id: str) -> None:
+        """Pass on the answers to a task's requests that came before they waited here (again)."""
+        if not isinstance(self._journal, SupportsNotes):
+            return
         try:
-            async for note in notes:
-                if note.kind == KIND:
-                    self._take(note)
+            notes = await self._journal.notes(task_id)
         except DelfError as error:
-            _log.warning("answers of other processes are not seen any more: %s", error.message)
+            _log.warning("earlier answers to %s are not seen: %s", task_id, error.message)
+            return
+        for note in notes:
+            if note.kind == KIND:
+                self._take(note)
+
+    async def _pass_on(self, notes: AsyncIterator[Note], journal: SupportsInbox) -> None:
+        position, failed = 0, False
+        while True:
+            try:
+                async for note in notes:
+                    position, failed = note.position, False
+                    if note.kind == KIND:
+                        self._take(note)
+                return  # the journal is closed
+            except DelfError as error:
+                level, failed = logging.DEBUG if failed else logging.WARNING, True
+                _log.log(level, "answers of other processes come late: %s", error.message)
+            await asyncio.sleep(_AGAIN_SECONDS)
+            # Where none was read yet, all: nobody knows what has come meanwhile.
+            notes = journal.subscribe_notes(after=position)
 
     def _take(self, note: Note) -> None:
         data = note.data

@@ -35,7 +35,7 @@ class MemoryJournal:
         self._queues: WeakKeyDictionary[asyncio.Queue[Event], str | None] = WeakKeyDictionary()
 
     async def append(self, event: Event) -> None:
-        """Keep an event."""
+        """Keep an event. Who begins a task works on it until it is over, or released."""
         entry = self._tasks.get(event.task_id)
         if entry is None:
             entry = self._tasks[event.task_id] = _Entry()
@@ -44,6 +44,8 @@ class MemoryJournal:
         if isinstance(event, TaskFinished):
             entry.outcome = event
             self._claimed.discard(event.task_id)
+        elif isinstance(event, TaskStarted):
+            self._claimed.add(event.task_id)
         if not self._queues:
             return
         for queue, wanted in list(self._queues.items()):
@@ -68,7 +70,7 @@ class MemoryJournal:
 
         Raises:
             UnknownTaskError: When it is not known.
-            DelfError: When another agent has resumed it.
+            DelfError: When another agent works on it.
         """
         await self.read(task_id)
         if task_id in self._claimed:

@@ -41,6 +41,7 @@ class PastCall:
         call_id: Its number.
         action: What was called.
         digest: Over action and arguments as the script gave them.
+        came_after: Seconds that its script had run when it came, at the most.
         request: The request for approval, if one was made.
         decision: What was decided.
         started: Set when it was begun.
@@ -56,6 +57,7 @@ class PastCall:
     call_id: int
     action: str
     digest: str
+    came_after: float = 0.0
     request: ev.ApprovalRequested | None = None
     decision: ev.ApprovalDecided | None = None
     started: ev.CallStarted | None = None
@@ -155,8 +157,11 @@ class Past:
         self._callers: dict[int, PastScript] = {}
         self._asked: dict[str, PastCall] = {}
         self._plans: dict[str, PastScript] = {}
+        self._script_began = 0.0
         script = PastScript(attempt=0)
         for event in events:
+            if _begins_script(event):
+                self._script_began = event.at
             if isinstance(event, ev.ScriptGenerated):
                 script = self.scripts[event.attempt] = PastScript(attempt=event.attempt)
             self._take(event, script)
@@ -215,7 +220,12 @@ class Past:
     def _call(self, event: ev.ApprovalRequested | ev.CallStarted, script: PastScript) -> PastCall:
         past = self._calls.get(event.call_id)
         if past is None:
-            past = PastCall(call_id=event.call_id, action=event.action, digest=event.digest)
+            past = PastCall(
+                call_id=event.call_id,
+                action=event.action,
+                digest=event.digest,
+                came_after=max(0.0, event.at - self._script_began),
+            )
             self._calls[event.call_id] = past
             self._callers[event.call_id] = script
             self.last_call = max(self.last_call, event.call_id)
@@ -266,6 +276,13 @@ class Past:
         past.finished = event
         if not past.was_given_up:
             self._callers[event.call_id].ends.append(event.call_id)
+
+
+def _begins_script(event: ev.Event) -> bool:
+    """Whether the script that comes next in a journal begins to run after an event, or anew."""
+    if isinstance(event, ev.StepStarted):
+        return event.step == "execute"
+    return isinstance(event, (ev.ScriptGenerated, ev.SandboxOpened, ev.TaskResumed))
 
 
 def _refusal(action: str, error: str | None) -> tuple[Any, ...]:

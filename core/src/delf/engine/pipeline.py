@@ -8,15 +8,13 @@ agent's first task sets connections up before step 2.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any
 
 from delf.engine.context import load_context
 from delf.engine.conversation import keep_turn
+from delf.engine.endings import to_its_end
 from delf.engine.recall import recall
 from delf.engine.select import select
 from delf.engine.task import TaskRun
@@ -66,6 +64,23 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
             was cancelled, or the outcome that it had when it was ending already.
     """
     started = time.perf_counter()
+    work: asyncio.Future[str] | None = None
+    try:
+        await _begin(run, origin)
+        work = asyncio.ensure_future(_work(run, strategy))
+        work.add_done_callback(_look_at)
+        await asyncio.wait({work}, timeout=timeout)
+        text, error = await _settle(run, work, timeout)
+    except asyncio.CancelledError:
+        await to_its_end(_cancel(run, work, started))
+        raise
+    return await to_its_end(
+        _finish(run, text, error, started), failed=lambda error: _lost_end(run, error)
+    )
+
+
+async def _begin(run: TaskRun, origin: str) -> None:
+    """Record that work on a task begins."""
     if run.replay:
         await run.log.record(TaskResumed, origin=origin)
     else:
@@ -81,34 +96,22 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
         )
     if run.sandbox.warning:
         await run.log.record(Warned, message=run.sandbox.warning)
-    work = asyncio.ensure_future(_work(run, strategy))
-    work.add_done_callback(_look_at)
+
+
+async def _cancel(run: TaskRun, work: asyncio.Future[str] | None, started: float) -> None:
+    """End a task that was cancelled, at whatever point; that is raised, whatever fails here."""
     try:
-        await asyncio.wait({work}, timeout=timeout)
-        text, error = await _settle(run, work, timeout)
-    except asyncio.CancelledError:
-        await _to_its_end(_cancel(run, work, started))
-        raise
-    return await _to_its_end(_finish(run, text, error, started))
+        run.gate.close()
+        if work is not None:
+            await _abandon(run, work)
+        await _finish(run, "", DelfError("the task was cancelled"), started)
+    except Exception as error:
+        _lost_end(run, error)
 
 
-async def _to_its_end(ending: Coroutine[Any, Any, TaskResult]) -> TaskResult:
-    """Let a task end, whoever cancels it meanwhile; the cancellation is raised afterwards."""
-    end = asyncio.ensure_future(ending)
-    try:
-        await asyncio.wait({end})
-    except asyncio.CancelledError:
-        while not end.done():
-            with contextlib.suppress(asyncio.CancelledError):  # once more: it ends soon anyway
-                await asyncio.wait({end})
-        end.result()
-        raise
-    return end.result()
-
-
-async def _cancel(run: TaskRun, work: asyncio.Future[str], started: float) -> TaskResult:
-    await _abandon(run, work)
-    return await _finish(run, "", DelfError("the task was cancelled"), started)
+def _lost_end(run: TaskRun, error: BaseException) -> None:
+    message = f"task {run.log.task_id} was cancelled, and its end could not be recorded"
+    run.log.redactor.log_failure(_log, message, error)
 
 
 def _look_at(work: asyncio.Future[str]) -> None:

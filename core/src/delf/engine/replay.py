@@ -20,7 +20,7 @@ from delf.messages import ModelReply, Purpose
 from delf.protocols.sandbox import LimitReached
 
 PATIENCE_SECONDS: Final = 10.0
-"""How long a script may do nothing that the journal tells before it counts as another one."""
+"""How much longer than it took before a script may do nothing that the journal tells."""
 
 _REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter"})
 """Model calls of the loop itself. Those of a script are part of its recorded calls."""
@@ -37,11 +37,13 @@ _USED_UP: Final = -2
 class _Course:
     """A script that runs once more: which of its calls are to come, and whose turn it is.
 
-    Only those are woken that can go on: many calls may wait together.
+    Only those are woken that can go on: many calls may wait together. Answers come at once, but
+    the script itself may take its time once more, as one that sleeps does: the next call is not
+    overdue before it would have come without any answer.
 
     Args:
         script: What the journal tells of it; its ``ends`` are used up.
-        patience: Seconds without any recorded step after which it is a mismatch.
+        patience: Seconds that the next recorded step may be overdue before it is a mismatch.
     """
 
     def __init__(self, script: PastScript, patience: float) -> None:
@@ -53,6 +55,7 @@ class _Course:
         self._expected = {call.call_id: call for call in script.expected}
         self._waiting: dict[asyncio.Future[bool], None] = {}
         self._turns: defaultdict[int, list[asyncio.Future[bool]]] = defaultdict(list)
+        self._began_at: float | None = None
         self._moved_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -63,6 +66,8 @@ class _Course:
 
     def take(self, digest: str) -> PastCall | None:
         """The first of the recorded calls with a digest that have not come again."""
+        if self._began_at is None:
+            self._began_at = asyncio.get_running_loop().time()
         if not self._by_digest.get(digest):
             return None
         past = self._by_digest[digest].popleft()
@@ -131,7 +136,7 @@ class _Course:
     def _look(self) -> None:
         """Tell those who wait that nothing has happened for long, if that is so."""
         loop = asyncio.get_running_loop()
-        lapse = self._moved_at + self._patience
+        lapse = max(self._moved_at, self._due()) + self._patience
         if loop.time() < lapse:
             self._timer = loop.call_at(lapse, self._look)
             return
@@ -139,6 +144,15 @@ class _Course:
         for waiter in self._waiting:
             if not waiter.done():
                 waiter.set_result(False)
+
+    def _due(self) -> float:
+        """When the call on which all wait comes at the latest."""
+        awaited = self._expected.get(self.script.ends[0]) if self.script.ends else None
+        if awaited is None:
+            awaited = next(iter(self._expected.values()), None)
+        if awaited is None or self._began_at is None:
+            return self._moved_at
+        return self._began_at + awaited.came_after
 
     def _stuck(self, past: PastCall | None) -> ReplayMismatch:
         expected = ", ".join(_named(call) for call in self.expected[:3]) or "an earlier answer"
@@ -151,7 +165,7 @@ class Replay:
 
     Args:
         events: The task's events.
-        patience: Seconds without any recorded step after which it is a mismatch.
+        patience: Seconds that the next recorded step may be overdue before it is a mismatch.
     """
 
     def __init__(self, events: Sequence[ev.Event] = (), patience: float = PATIENCE_SECONDS) -> None:

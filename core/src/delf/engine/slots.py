@@ -18,7 +18,8 @@ class Slot:
         self._places = places
         self._held = False
         self._away = 0
-        self._returning = asyncio.Lock()
+        self._over = False
+        self._returning: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def taken(self) -> AsyncGenerator[None]:
@@ -27,26 +28,39 @@ class Slot:
         try:
             yield
         finally:
+            self._over = True
             self._leave()
 
     @asynccontextmanager
     async def given_up(self) -> AsyncGenerator[None]:
-        """Leave the place to others while a person decides; several calls may wait at once."""
+        """Leave the place to others while a person decides; several calls may wait at once.
+
+        It is taken again afterwards, also where the call that waited was cancelled: its task goes
+        on.
+        """
         self._away += 1
         self._leave()
         try:
             yield
         finally:
             self._away -= 1
-        async with self._returning:
-            if not self._held and self._away == 0:
-                await self._take()
+            if not (self._held or self._away or self._over):
+                self._returning = asyncio.create_task(self._take())
+        await self.regained()
+
+    async def regained(self) -> None:
+        """Wait until the task has its place again, unless a person decides meanwhile."""
+        while self._returning is not None and not self._returning.done():
+            await asyncio.wait({self._returning})
 
     async def _take(self) -> None:
         await self._places.acquire()
         self._held = True
 
     def _leave(self) -> None:
+        if self._returning is not None:
+            self._returning.cancel()
+            self._returning = None
         if self._held:
             self._held = False
             self._places.release()

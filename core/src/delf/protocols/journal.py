@@ -174,3 +174,17 @@ class SupportsInbox(Protocol):
                 only those that are left from this call on.
         """
         ...
+
+
+@runtime_checkable
+class SupportsNotes(Protocol):
+    """A journal that has the notes of a task for whoever was not there when they were left."""
+
+    async def notes(self, task_id: str | None = None, after: int = 0) -> Sequence[Note]:
+        """The notes that are there, in order.
+
+        Args:
+            task_id: Only this task's.
+            after: Only those after this position.
+        """
+        ...
