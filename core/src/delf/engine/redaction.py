@@ -179,6 +179,8 @@ class Redactor:
             return False
         if b"\\" in encoded or b'"$t":"bytes"' in encoded:
             return True
+        if any(b"%d" % number in encoded for number in self._numbers):
+            return True
         return self._matcher.holds(encoded.decode("utf-8", "surrogatepass"))
 
     def value(self, value: Any) -> Any:
