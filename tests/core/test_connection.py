@@ -1,3 +1,4 @@
+import copy
 import gc
 import weakref
 
@@ -199,3 +200,28 @@ async def test_a_dynamic_connection_makes_its_actions_itself():
     # Its names are not known before they are asked for, so they cannot be checked here.
     made = Dynamic(allow=["made"], confirm="anything")
     assert [item.name for item in await made.actions()] == ["made"]
+
+
+class Vault(Connection):
+    """Has names of its own."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self._secrets = self._keepers = self._lock = None
+
+
+def test_what_it_keeps_collides_with_no_name_of_a_subclass_and_can_be_copied():
+    learned = []
+
+    class Keeper:
+        def learn(self, source, secrets):
+            learned.append((source, tuple(secrets)))
+
+    keeper, made = Keeper(), Vault(name="v")
+    made.tell_secrets(keeper)
+    made.keep_secret("token-1")
+    copied = copy.deepcopy(made)
+    copied.keep_secret("token-2")
+    assert learned == [("v", ()), ("v", ("token-1",))]
+    copied.tell_secrets(keeper)
+    assert learned[-1] == ("v", ("token-1", "token-2"))

@@ -1,5 +1,6 @@
 import copy
 import dataclasses
+import json
 import pickle
 import pprint
 
@@ -50,6 +51,13 @@ def test_a_copy_has_its_secrets(copied):
     assert made == config
     assert (made.api_key, made.headers) == ("sk-1", {"Authorization": "sk-2"})
     assert dataclasses.replace(made, api_key="sk-3") != config
+
+
+def test_a_dump_makes_a_configuration_again_without_its_secrets():
+    config = LLMConfig("m", api_key="key-1", settings={"seed": 1})
+    assert LLMConfig(**dataclasses.asdict(config)) == LLMConfig("m", settings={"seed": 1}) != config
+    assert json.loads(json.dumps(dataclasses.asdict(config)))["model"] == "m"
+    assert len({config, LLMConfig("m", api_key="key-1", settings={"seed": 1})}) == 1
 
 
 def test_settings_have_one_spelling():

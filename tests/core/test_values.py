@@ -320,7 +320,7 @@ def test_random_documents_never_do_more_than_raise_value_error():
 @pytest.mark.parametrize("tag", ["set", "frozenset", "dict"])
 def test_keys_made_to_collide_are_refused(tag):
     """A set of n keys of one hash takes n² steps to build, and a frame can hold many sets."""
-    keys = [number * (2**61 - 1) for number in range(17)]
+    keys = [number * (2**61 - 1) for number in range(41)]
     items = [[key, 0] for key in keys] if tag == "dict" else keys
     with pytest.raises(ValueError, match="malformed"):
         from_jsonable({"$t": tag, "v": items})
@@ -337,3 +337,9 @@ def test_keys_that_share_a_hash_by_chance_are_fine():
     corners = dict.fromkeys(itertools.product(range(-2, 2), repeat=4), 0)
     assert len(cells) - len({hash(cell) for cell in cells}) > 100
     assert loads(dumps([cells, corners])) == [cells, corners]
+
+
+def test_powers_of_two_cross_though_every_61st_has_the_same_hash():
+    powers = {2**k for k in range(1_001)}
+    assert loads(dumps(powers)) == powers
+    assert loads(dumps(dict.fromkeys(powers, 1))) == dict.fromkeys(powers, 1)

@@ -251,6 +251,18 @@ def _(world: World) -> None:
     chat.compress()
 
 
+@raises(errors.UnrecordedCallError)
+def _(world: World) -> None:
+    class Full(MemoryJournal):
+        async def append(self, event: events.Event) -> None:
+            if isinstance(event, events.CallFinished):
+                raise DelfError("the disk is full", hint="make room")
+            await super().append(event)
+
+    world.host.provide(JournalSpec(name="full", factory="a:b", summary=""), Full)
+    world.fails("await fail('lamp')", fail, journal="full")
+
+
 @raises(errors.JournalUnavailableError)
 def _(world: World) -> None:
     class Full(MemoryJournal):

@@ -47,6 +47,30 @@ def describe_actions(
     return {"tool": name, "description": summary, "methods": methods, "total": len(actions)}
 
 
+class _KeptSecrets:
+    """What a connection learned, and who is told; a copy of it tells nobody yet."""
+
+    def __init__(self, secrets: tuple[str, ...] = ()) -> None:
+        self._secrets = secrets
+        self._keepers: WeakSet[SecretsKeeper] = WeakSet()
+        self._lock = Lock()
+
+    def add(self, source: str, secret: str) -> None:
+        with self._lock:
+            others = [known for known in self._secrets if known != secret]
+            self._secrets = (*others, secret)[-_MAX_SECRETS:]
+            for keeper in list(self._keepers):
+                keeper.learn(source, self._secrets)
+
+    def tell(self, source: str, keeper: SecretsKeeper) -> None:
+        with self._lock:
+            self._keepers.add(keeper)
+            keeper.learn(source, self._secrets)
+
+    def __reduce__(self) -> tuple[type[_KeptSecrets], tuple[tuple[str, ...]]]:
+        return _KeptSecrets, (self._secrets,)
+
+
 class Connection:
     """A service with actions that a script can call.
 
@@ -88,9 +112,7 @@ class Connection:
         self.metadata = dict(metadata or {})
         self.summary = type(self).summary or _first_line(type(self))
         self.settings: Any = self._make_settings(settings)
-        self._secrets: tuple[str, ...] = ()
-        self._keepers: WeakSet[SecretsKeeper] = WeakSet()
-        self._keeping = Lock()
+        self.__kept = _KeptSecrets()
         self._check_static_permissions()
 
     def keep_secret(self, secret: str) -> None:
@@ -103,17 +125,11 @@ class Connection:
         Args:
             secret: The secret as it is. It counts from 6 characters on.
         """
-        with self._keeping:
-            others = [known for known in self._secrets if known != secret]
-            self._secrets = (*others, secret)[-_MAX_SECRETS:]
-            for keeper in list(self._keepers):
-                keeper.learn(self.name, self._secrets)
+        self.__kept.add(self.name, secret)
 
     def tell_secrets(self, keeper: SecretsKeeper) -> None:
         """Implements :class:`delf.protocols.connection.SupportsSecrets`."""
-        with self._keeping:
-            self._keepers.add(keeper)
-            keeper.learn(self.name, self._secrets)
+        self.__kept.tell(self.name, keeper)
 
     @classmethod
     def type_name(cls) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 from delf.errors import ModelConfigurationError, did_you_mean
@@ -46,12 +46,6 @@ class _Hidden:
     def __repr__(self) -> str:
         return HIDDEN
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Hidden) and self.value == other.value
-
-    def __hash__(self) -> int:
-        return hash(_Hidden)
-
 
 @dataclass(frozen=True)
 class LLMConfig:
@@ -78,7 +72,6 @@ class LLMConfig:
     headers: _NotShown[Mapping[str, str] | None] = None
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     provider: Provider = "auto"
-    _secrets: _Hidden = field(init=False)
 
     def __post_init__(  # pyright: ignore[reportGeneralTypeIssues]
         self, api_key: str | None, headers: Mapping[str, str] | None
@@ -93,6 +86,14 @@ class LLMConfig:
                 f"unknown provider {self.provider!r}; one of: {', '.join(PROVIDERS)}"
             )
         object.__setattr__(self, "settings", normalise_settings(self.settings or {}))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LLMConfig):
+            return NotImplemented
+        return _all_of(self) == _all_of(other)
+
+    def __hash__(self) -> int:
+        return hash((self.model, self.base_url, self.provider))
 
     @property
     def address(self) -> str | None:
@@ -112,6 +113,11 @@ class LLMConfig:
     def with_settings(self, **settings: Any) -> LLMConfig:
         """A copy with these settings added or changed."""
         return replace(self, settings={**self.settings, **settings})
+
+
+def _all_of(config: LLMConfig) -> list[Any]:
+    shown = [getattr(config, item.name) for item in fields(config)]
+    return [type(config), config.api_key, config.headers, *shown]
 
 
 def _secret(name: str) -> property:

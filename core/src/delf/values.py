@@ -40,7 +40,7 @@ from typing import Any, cast
 
 TAG = "$t"
 _MAX_REPR = 1000
-_MAX_ALIKE = 16
+_MAX_ALIKE = 40  # numbers have one hash of 61 powers of two; more can be chosen only to cost time
 _MAX_SHORT = 10_000
 _MAX_POWER = 6144  # of ten, as in IEEE 754's decimal128
 _FEW_LEVELS = 3

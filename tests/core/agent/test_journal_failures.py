@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -48,7 +48,7 @@ class Bench:
         self.written: list[str] = []
         host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: self.journal)
 
-    def agent(self, **options: Any) -> Agent:
+    def agent(self, more: Sequence[Any] = (), **options: Any) -> Agent:
         @tool(effect="write", confirm=False)
         async def write(text: str) -> str:
             """Write."""
@@ -60,7 +60,7 @@ class Bench:
             return Settled(result="looked up")
 
         return Agent(
-            tools=[write],
+            tools=[write, *more],
             llm="scripted",
             sandbox="local",
             host=self.host,
@@ -155,3 +155,45 @@ async def test_a_task_that_is_cancelled_meanwhile_has_no_end_either(bench: Bench
             await work
     (record,) = await bench.journal.find()
     assert record.state == "running", "it can be resumed"
+
+
+GIVES_UP = """
+try:
+    said = await asyncio.wait_for(wait(), 0.1)
+except TimeoutError:
+    said = "late"
+await write(said)
+print("end", said)
+"""
+
+
+async def test_what_was_not_journalled_at_once_is_kept_with_the_next_event(bench: Bench) -> None:
+    """That a call was given up is recorded beside the script, which goes on meanwhile."""
+
+    @tool(effect="read", confirm=False)
+    async def wait() -> str:
+        """Wait, and take no cancellation for an end."""
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "partial"
+        return "whole"
+
+    refused: list[ev.Event] = []
+
+    def refuses(event: ev.Event) -> bool:
+        if isinstance(event, ev.CallGivenUp) and not refused:
+            refused.append(event)
+            return True
+        return False
+
+    bench.model.writes(GIVES_UP)
+    bench.journal.refuses = refuses
+    async with bench.agent(more=[wait]) as agent:
+        response = (await agent.arun("Wait.")).raise_for_status()
+    assert refused
+    assert response.text == "end late"
+    events = await bench.journal.read(response.trace.task_id)
+    kinds = [type(event) for event in events]
+    assert ev.CallGivenUp in kinds
+    assert kinds.index(ev.CallGivenUp) < kinds.index(ev.Printed)

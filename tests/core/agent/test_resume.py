@@ -292,6 +292,80 @@ async def test_another_script_is_no_replay(
     assert not isinstance((await bench.journal.read(first.trace.task_id))[-1], ev.TaskFinished)
 
 
+async def test_a_script_that_waits_in_vain_until_the_tasks_timeout_is_no_end_of_the_task(
+    bench: Bench,
+) -> None:
+    bench.model.writes("await asyncio.gather(write('x'), write('y'))\nprint(await look(1))")
+    world = World()
+    async with bench.agent(world) as agent:
+        first = await agent.arun("Write.")
+    events = list(await bench.journal.read(first.trace.task_id))
+    place = max(i for i, e in enumerate(events) if isinstance(e, ev.CallStarted))
+    changed = [
+        replace(e, digest="0" * 64) if isinstance(e, ev.CallStarted) and e.call_id == 2 else e
+        for e in events[:place]
+    ]
+    await bench.journal.ended_after(changed)
+    async with bench.agent(world, timeout=1) as agent:
+        response = await agent.aresume(first.trace.task_id)
+    assert isinstance(response.exception, ReplayMismatch)
+    assert "time was over" in str(response.error)
+    assert not isinstance((await bench.journal.read(first.trace.task_id))[-1], ev.TaskFinished)
+
+
+GIVES_UP = """
+for call in (send("x"), look(1)):
+    try:
+        seen = await asyncio.wait_for(call, 0.3)
+    except TimeoutError:
+        seen = "nothing"
+await write(str(seen))
+print(seen)
+"""
+
+
+async def test_a_call_that_was_given_up_before_its_task_had_its_place_again(bench: Bench) -> None:
+    """Another task has the only place; what waited for it and was given up is known in a resume."""
+    free, is_busy = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read", confirm=False)
+    async def busy() -> None:
+        """Hold the place."""
+        is_busy.set()
+        await free.wait()
+
+    async def nobody(_: Any) -> bool:
+        await is_busy.wait()
+        await asyncio.Event().wait()
+        return True
+
+    bench.model.writes(GIVES_UP, "await busy()")
+    world = World()
+    async with bench.agent(world, nobody, [busy], max_tasks=1) as agent:
+        task = agent.submit("Give up.")
+        while not bench.asked:
+            await asyncio.sleep(0.01)
+        other = agent.submit("Hold the place.")
+        while not any(
+            isinstance(e, ev.CallFinished) and e.call_id == 2 for e in await told(bench, task)
+        ):
+            await asyncio.sleep(0.01)
+        free.set()
+        assert (await asyncio.to_thread(agent.wait, task, 30)).text == "nothing"
+        await asyncio.to_thread(agent.wait, other, 30)
+    events = await told(bench, task)
+    place = next(i for i, e in enumerate(events) if isinstance(e, ev.Printed))
+    await bench.journal.ended_after(events[:place])
+    async with bench.agent(world, nobody, [busy]) as agent:
+        assert (await agent.aresume(task)).raise_for_status().text == "nothing"
+    assert world.writes == ["nothing"]
+
+
+async def told(bench: Bench, task: str) -> Sequence[ev.Event]:
+    """What the journal has of a task."""
+    return await bench.journal.read(task)
+
+
 CLOCKS = """
 import time
 from time import perf_counter

@@ -189,3 +189,20 @@ def test_a_section_that_cannot_be_read_hides_nothing_else() -> None:
 
     options = Sections(broken={}, good={"token": "hunter2"})
     assert worth_hiding(secrets_of_agent(None, (), options, {})) == {"hunter2"}
+
+
+class Client:
+    """As of a cloud's vault: what it is asked for costs money, or is not there."""
+
+    def get_secret_value(self, secret_id):
+        raise AssertionError("nobody asked for it")
+
+    unicode_string = hosts = get_secret_value
+
+
+def test_clients_of_vaults_among_settings_are_asked_nothing():
+    class Held(BaseModel):
+        _client: Client = PrivateAttr(default_factory=Client)
+        _cache: dict[str, str] = PrivateAttr(default_factory=lambda: {"a": "b"})
+
+    assert list(secrets_of_settings(Held())) == []

@@ -273,3 +273,9 @@ def test_values_of_any_depth_that_arrive_can_be_noted():
         with contextlib.suppress(WireError):
             deep = parse(b'["done",%b1%b,{}]' % (b'{"a":' * depth, b"}" * depth))[1]
             assert to_jsonable_or_repr({"b": deep})
+
+
+@pytest.mark.parametrize("text", ["1,2,3,4\n" * 7_000, "[1,2],{}" * 100, '{"a":1}' * 7_000])
+def test_signs_in_texts_take_no_memory_as_values(text):
+    payload = dumps(["call", 1, "echo", "", [text], {}])
+    assert size_in_memory(payload) < 2 * len(payload)

@@ -240,8 +240,9 @@ async def test_an_answer_that_came_before_its_resumed_task_waits_again_counts(
     left = open_journal(journal_url)
     for event in events:
         await left.append(event)
-    answer = answer_data(asked.request_id, asked.digest, Approved(), "cli")
-    position = await left.post(name, KIND, answer)
+    for said in (Rejected(reason="whoever said so was told that nobody heard it"), Approved()):
+        answer = answer_data(asked.request_id, asked.digest, said, "cli")
+        position = await left.post(name, KIND, answer)
     await left.aclose()
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", journal_url)
     async with agent() as second:

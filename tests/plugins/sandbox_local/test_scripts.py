@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from delf.protocols.sandbox import Done, Failed, Rerun, ScriptStart
-from support.scripting import NotingHost, local_session, run_script
+from support.scripting import NotingHost, local_session, run_script, session_spec
 
 
 def script(text: str) -> str:
@@ -733,3 +733,22 @@ async def test_names_of_the_moment_come_from_the_seed_and_the_clock():
         assert isinstance(outcome, Done), outcome
         texts.append(host.text)
     assert texts[0] == texts[1]
+
+
+async def test_what_a_thread_prints_after_its_script_ended_is_not_sent():
+    code = (
+        "import asyncio, time\n"
+        "def late():\n"
+        "    time.sleep(0.3)\n"
+        "    for _ in range(60): print('x' * 60_000)\n"
+        "asyncio.get_running_loop().run_in_executor(None, late)\n"
+        "print('first')"
+    )
+    async with local_session(session_spec(processes=2)) as session:
+        host = NotingHost()
+        await session.execute(code, host)
+        await session.execute("import asyncio\nawait asyncio.sleep(0.6)", NotingHost())
+        await session.execute("print('third')", host)
+        assert host.text.startswith("first\n")
+        assert host.text.endswith("third\n")
+        assert session.alive

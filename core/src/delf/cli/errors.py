@@ -66,6 +66,8 @@ def report(error: BaseException, *, debug: bool = False, clean: Callable[[str], 
     except BrokenPipeError:
         streams.hush()
         return BROKEN_PIPE
+    except OSError:  # a full disk: nothing more can be said
+        streams.finish()
     return exit_status(error)
 
 

@@ -146,8 +146,10 @@ def run_program() -> int:
         The exit status.
     """
     streams.prepare()
-    status: int = cli.main(standalone_mode=False)
-    streams.finish()
+    try:
+        status: int = cli.main(standalone_mode=False)
+    finally:
+        streams.finish()
     return status
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -100,13 +101,23 @@ class CallRecords:
             )
         except asyncio.CancelledError:
             call.begun = True
-            why = "cancelled before it was made"
-            await self.end(call, "cancelled", error=why, raised=NEVER_MADE)
+            await self._end_unmade(call)
             raise
         except Exception:
-            del self._under_way[call.number]
+            self._under_way.pop(call.number, None)
             raise
         call.begun = True
+
+    async def never_made(self, call: Call) -> None:
+        """Record a call that was cancelled before anything was done for it."""
+        if not call.begun:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.begin(call)
+        await self._end_unmade(call)
+
+    async def _end_unmade(self, call: Call) -> None:
+        why = "cancelled before it was made"
+        await self.end(call, "cancelled", error=why, raised=NEVER_MADE)
 
     async def cancel(
         self, call: Call, why: str, error: asyncio.CancelledError, started: float = 0.0

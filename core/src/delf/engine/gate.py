@@ -178,7 +178,11 @@ class Gate:
         return Raised("ToolError", "the task is over; no call is made any more")
 
     async def _ask_and_make(self, call: Call, past: PastCall | None = None) -> CallAnswer:
-        await self._approvals.place_regained()
+        try:
+            await self._approvals.place_regained()
+        except asyncio.CancelledError:
+            await self._records.never_made(call)
+            raise
         if call.bound.asks:
             settled = await self._approve(call, past)
             if not isinstance(settled, Call):

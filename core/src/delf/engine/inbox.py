@@ -121,7 +121,7 @@ class Inbox:
         except DelfError as error:
             _log.warning("earlier answers to %s are not seen: %s", task_id, error.message)
             return
-        for note in notes:
+        for note in reversed(notes):  # who answered once more saw the first answer lost
             if note.kind == KIND:
                 self._take(note)
 

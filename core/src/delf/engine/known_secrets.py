@@ -11,6 +11,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, cast
 from urllib.parse import unquote, unquote_plus, urlsplit
 
@@ -35,6 +36,8 @@ _ADDRESS: Final = re.compile(r"(?:_DSN|_URL)$", re.IGNORECASE)
 """Names of addresses. One without a scheme may hold a login, and is no secret as a whole."""
 _BARE_LOGIN: Final = re.compile(r"^[^\s:/@]*:([^\s@]+)@")
 _HEADER: Final = re.compile(r"auth|key|token|secret|cookie|password|credential", re.IGNORECASE)
+_MAX_PARTS: Final = 10_000
+"""Of one collection; what is private may be a cache."""
 _FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
 """Variables of every shell, which hold where it stands."""
 
@@ -196,14 +199,21 @@ def _within(value: Any, seen: dict[int, Any], of_text: _OfText) -> Iterator[str]
         yield from of_text(value.decode("utf-8", "replace"))
     elif isinstance(value, int):
         yield from (str(value),) if of_text is _declared else ()
-    elif hasattr(kind, "unicode_string"):
+    elif hasattr(kind, "unicode_string") and _is_of_pydantic(kind):
         yield from _of_address(value)
     elif id(value) not in seen:
         seen[id(value)] = value
-        if hasattr(kind, "get_secret_value"):
+        if hasattr(kind, "get_secret_value") and _is_of_pydantic(kind):
             yield from _within(value.get_secret_value(), seen, _declared)
-        for part in _parts_of(value):
+        for part in islice(_parts_of(value), _MAX_PARTS):
             yield from _within(part, seen, of_text)
+
+
+def _is_of_pydantic(kind: type[Any]) -> bool:
+    """Whether a type is one of its secrets or URLs; a client's method of that name may do work."""
+    if issubclass(kind, BaseModel):
+        return False
+    return any(base.__module__.startswith("pydantic") for base in kind.__mro__)
 
 
 def _of_address(url: Any) -> Iterator[str]:

@@ -174,6 +174,14 @@ class TaskLog:
     def _flush_soon(self) -> None:
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.get_running_loop().create_task(self._flush())
+            self._flushing.add_done_callback(self._look_at)
+
+    def _look_at(self, flushing: asyncio.Task[None]) -> None:
+        """What was not kept is tried again with the next event, which fails if that does."""
+        error = None if flushing.cancelled() else flushing.exception()
+        if error is not None:
+            message = f"the journal did not take an event of task {self.task_id}"
+            self.redactor.log_failure(_log, message, error)
 
     async def _flush(self) -> None:
         while True:  # the lock is given up in between: other events need not wait for all prints
@@ -192,7 +200,12 @@ class TaskLog:
             self._printed.clear()
             await self._write(Printed, {"text": text})
         while self._waiting:
-            await self._write_new(*self._waiting.pop(0))
+            try:
+                await self._write_new(*self._waiting[0])
+            except asyncio.CancelledError:
+                del self._waiting[0]  # it is kept
+                raise
+            del self._waiting[0]
 
     async def _write_new(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:
         if not self._replay.knows(kind, fields):

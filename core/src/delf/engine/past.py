@@ -153,6 +153,7 @@ class Past:
         self.known: Counter[tuple[Any, ...]] = Counter()
         self.scripts: dict[int, PastScript] = {}
         self.last_call = 0
+        self._given_up: set[int] = set()
         self._calls: dict[int, PastCall] = {}
         self._callers: dict[int, PastScript] = {}
         self._asked: dict[str, PastCall] = {}
@@ -225,6 +226,7 @@ class Past:
                 action=event.action,
                 digest=event.digest,
                 came_after=max(0.0, event.at - self._script_began),
+                unseen=event.call_id in self._given_up,
             )
             self._calls[event.call_id] = past
             self._callers[event.call_id] = script
@@ -255,6 +257,7 @@ class Past:
         self.last_call = max(self.last_call, event.call_id)
         past = self._calls.get(event.call_id)
         if past is None:
+            self._given_up.add(event.call_id)
             return
         past.unseen = True
         ends = self._callers[event.call_id].ends

@@ -137,8 +137,9 @@ async def _settle(
     """The answer, or the error in its place."""
     run.gate.close()
     if not work.done():
+        unfinished = run.replay.unfinished()
         await _abandon(run, work)
-        return run.take_printed(), TaskTimeoutError(
+        return run.take_printed(), unfinished or TaskTimeoutError(
             f"Timeout: the task did not end within {timeout:g} s"
         )
     run.retire_session()

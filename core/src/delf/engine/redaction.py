@@ -23,6 +23,7 @@ from delf.errors import DelfError
 
 REDACTED: Final = "[redacted]"
 
+_MAX_DIGITS: Final = 100
 _SIMPLE: Final = frozenset({type(None), bool, float})
 _AS_TEXT: Final = (PurePath, uuid.UUID, Decimal, os.PathLike)
 _BYTES: Final = (bytes, bytearray, memoryview)
@@ -55,7 +56,7 @@ class Redactor:
         self._matcher = Matcher(known)
         self._holds = self._matcher.holds
         self._shortest = self._matcher.shortest
-        self._numbers = frozenset(int(text) for text in known if text.isdecimal())
+        self._numbers = frozenset(int(text) for text in known if _is_number(text))
         self._knows_any = bool(known)
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
@@ -179,8 +180,6 @@ class Redactor:
             return False
         if b"\\" in encoded or b'"$t":"bytes"' in encoded:
             return True
-        if any(b"%d" % number in encoded for number in self._numbers):
-            return True
         return self._matcher.holds(encoded.decode("utf-8", "surrogatepass"))
 
     def value(self, value: Any) -> Any:
@@ -286,6 +285,12 @@ class Redactor:
         text = bytes(value).decode("latin-1")  # a secret's own bytes are among its forms
         cleaned = self.text(text)
         return value if cleaned is text else cleaned.encode("latin-1")
+
+
+def _is_number(text: str) -> bool:
+    """Whether a number is written so; ``0042`` is not what becomes of a 42."""
+    is_digits = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+    return is_digits and text[0] != "0"
 
 
 class ForeignError(Exception):

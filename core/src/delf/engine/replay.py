@@ -60,6 +60,11 @@ class _Course:
         self._timer: asyncio.TimerHandle | None = None
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether a call waits for its turn."""
+        return bool(self._waiting)
+
+    @property
     def expected(self) -> Sequence[PastCall]:
         """The calls that have not come again."""
         return tuple(self._expected.values())
@@ -302,6 +307,13 @@ class Replay:
         if past is None and finished is not None:
             await self._end(finished)
         return past
+
+    def unfinished(self) -> ReplayMismatch | None:
+        """What to say of a script whose time is over while it waits for what does not come."""
+        if self._course is None or not self._course.is_waiting:
+            return None
+        expected = ", ".join(map(_named, self._course.expected[:3])) or "an earlier answer"
+        return _mismatch(f"the task's time was over before {expected} came again")
 
     @property
     def loses_sandbox(self) -> bool:

@@ -38,7 +38,6 @@ _MAX_BYTES_LOOKED_AT = 1024 * 1024
 _MAX_MOMENT = 2**63
 _MANY_HALVES = 10_000
 _SMALL = 128
-_LARGE = 64 * 1024
 _VALUE_BYTES = 32
 _TAGGED = b'{"$t"'
 _COST_OF_A_DICT = 6
@@ -83,7 +82,7 @@ def size_in_memory(payload: bytes) -> int:
     if size < _SMALL:
         return size
     values = cost(payload)
-    if size > _LARGE and _VALUE_BYTES * values > size:  # of what stands in a text, perhaps
+    if _VALUE_BYTES * values > size:  # of what stands in a text, perhaps
         values = cost_of_values(payload)
     return size + _VALUE_BYTES * (values - _COST_OF_A_DICT * payload.count(_TAGGED))
 

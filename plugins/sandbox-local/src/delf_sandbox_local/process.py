@@ -106,7 +106,9 @@ class LocalProcess:
         try:
             if self._handle is not None:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-                self._is_hit = True
+            else:
+                os.kill(self.pid, signal.SIGKILL)
+            self._is_hit = True
         except ProcessLookupError:
             return
 

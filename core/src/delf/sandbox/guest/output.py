@@ -48,11 +48,18 @@ class Printer(io.TextIOBase):
         self._waiting = 0
         self._total = 0
         self._sent_at = 0.0
+        self._is_over = False
 
     def start(self) -> None:
         """A new script begins; its output counts from zero."""
         self._total = 0
         self._sent_at = monotonic()
+        self._is_over = False
+
+    def end(self) -> None:
+        """The script is over: send the rest, and nothing that a thread of its prints later."""
+        self._is_over = True
+        self.pass_on()
 
     def writable(self) -> bool:
         return True
@@ -61,6 +68,8 @@ class Printer(io.TextIOBase):
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"write() takes text, not {type(text).__name__}")
         size = len(text)
+        if self._is_over:
+            return size
         if self._total + size > self.limit:
             self.pass_on()
             raise LimitReachedError(

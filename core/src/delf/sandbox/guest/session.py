@@ -185,6 +185,7 @@ class GuestSession:
         await self._stop_stray_tasks()
         with self._lock:
             self._send_gathered()
+            self._printer.end()
         return self._describe_end(value, error)
 
     async def _run(self, source: str, filename: str) -> tuple[Any, BaseException | None]:
