@@ -11,7 +11,7 @@ import pytest
 from delf.chunks import dump_chunks, in_turns, is_large
 from delf.values import UnsupportedValueError, dumps
 
-SLICE = 480_000
+SLICE = 180_000
 
 
 @dataclasses.dataclass

@@ -13,16 +13,20 @@ from typing import Any, Final, TypeVar
 
 from delf.values import TAG, dumps
 
-_ROOM: Final = 4_000
-"""Values in a chunk: about a millisecond's work."""
+_ROOM: Final = 1_500
+"""Values in a chunk: less than half a millisecond's work."""
 _LETTERS: Final = 120
 """Letters or bytes that take as long as one value."""
 _SLICE: Final = _ROOM * _LETTERS
 """A multiple of three, as base64 needs it."""
-_AT_ONCE: Final = 400
+_AT_ONCE: Final = 150
 _DEEP: Final = 12
 """Levels that are looked at; what stands deeper counts as one value."""
-_TURN_SECONDS: Final = 0.002
+_TURN_SECONDS: Final = 0.0005
+_QUIET_SECONDS: Final = 50e-6
+"""A turn of the loop that takes less did nothing else."""
+_REST_SECONDS: Final = 0.001
+_MOST_RESTS: Final = 4
 _EMPTY_BYTES: Final = dumps(b"")
 _EMPTY_TUPLE: Final = dumps(())
 _SIMPLE: Final = frozenset({int, float, bool, type(None)})
@@ -56,7 +60,7 @@ def dump_chunks(value: Any, encode: Encode = dumps, seam: int = 0) -> Iterator[b
 
 
 async def in_turns(chunks: Iterable[T], *, to_its_end: bool = False) -> list[T]:
-    """Go through chunks of work, with a turn for others every other millisecond.
+    """Go through chunks of work, half a millisecond at a time, whenever others have nothing to do.
 
     Args:
         chunks: The work.
@@ -71,7 +75,7 @@ async def in_turns(chunks: Iterable[T], *, to_its_end: bool = False) -> list[T]:
             done.append(chunk)
             if time.perf_counter() > due:
                 try:
-                    await asyncio.sleep(0)
+                    await _let_others_work()
                 except asyncio.CancelledError as error:
                     if not to_its_end:
                         raise
@@ -80,6 +84,20 @@ async def in_turns(chunks: Iterable[T], *, to_its_end: bool = False) -> list[T]:
     finally:
         _cancel_again(cancelled)
     return done
+
+
+async def _let_others_work() -> None:
+    """Give up a turn, and rest while others work: most of what they do waits for their sandbox.
+
+    A few milliseconds at most, so that this work comes to its end beside a loop that is never
+    quiet.
+    """
+    for _ in range(_MOST_RESTS):
+        before = time.perf_counter()
+        await asyncio.sleep(0)
+        if time.perf_counter() - before < _QUIET_SECONDS:
+            return
+        await asyncio.sleep(_REST_SECONDS)
 
 
 def _cancel_again(errors: Iterable[asyncio.CancelledError]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 _LARGE: Final = 256 * 1024
-_SLICES: Final = 8
+_SLICES: Final = 2
 """How many are written in one turn of the loop, if the guest takes as many."""
 
 
