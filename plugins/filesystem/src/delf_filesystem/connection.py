@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
 from delf import Connection, action
 from delf.errors import ToolExecutionError, ToolRefusedError
+from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
+from delf.types import Permission
+from delf_filesystem.changes import Change, preview_of
 from delf_filesystem.roots import Place, Roots, reading, replacing
 from delf_filesystem.search import FileInfo, Glob, Match, info, lines_with, walk
 from delf_filesystem.settings import FilesystemSettings
 
 _PIECE: Final = 1_000_000
+_LOOKED_AT: Final = 8192
+_WRITES: Final = ("write_file", "edit_file", "replace")
 
 
 class Filesystem(Connection):
@@ -25,8 +30,9 @@ class Filesystem(Connection):
     Settings = FilesystemSettings
     settings: FilesystemSettings
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, *, confirm: Permission = None, **options: Any) -> None:
+        # The roots say when a person is asked; `confirm` can only add to them.
+        super().__init__(confirm=False if confirm is None else confirm, **options)
         self._roots = Roots(self.settings.roots)
 
     async def context(self, task: str) -> str | None:
@@ -38,6 +44,26 @@ class Filesystem(Connection):
             mode = "read and write" if settings.mode == "rw" else "read only"
             lines.append(f"- {place.name}/ ({mode}{kinds})")
         return "\n".join(lines)
+
+    def judge(self, call: ToolCall) -> Judgement:
+        """Implements :class:`delf.protocols.connection.SupportsJudge`: what the roots ask about."""
+        try:
+            return self._judge(call.action, call.arguments)
+        except ToolRefusedError as error:
+            return Refused(message=error.message)
+
+    def _judge(self, name: str, arguments: Mapping[str, Any]) -> Judgement:
+        if name not in _WRITES:
+            path = str(arguments.get("path", "."))
+            places = list(self._roots) if path == "." else [self._roots.place(path)]
+            asking = [place.name for place in places if place.settings.read_approval]
+            return Asks(reason=f"{asking[0]} asks before each read") if asking else Allowed()
+        changes = list(self._changes(name, arguments))
+        preview = preview_of(changes)
+        asking = [c.place.name for c in changes if c.place.settings.write_approval]
+        if asking:
+            return Asks(reason=f"{asking[0]} asks before each write", preview=preview)
+        return Allowed(preview=preview)
 
     @action(effect="read")
     def read_file(self, path: str, start: int = 1, lines: int | None = None) -> str:
@@ -141,13 +167,9 @@ class Filesystem(Connection):
         Returns:
             Its size in bytes.
         """
-        place = self._roots.file(path, write=True)
-        data = content.encode() if isinstance(content, str) else content
-        if len(data) > place.settings.max_file_bytes:
-            raise _too_large(place, "write", "write less, or several files")
-        with replacing(place) as file:
-            file.write(data)
-        return len(data)
+        (change,) = self._changes("write_file", {"path": path, "content": content})
+        with replacing(change.place) as file:
+            return file.write(change.after)
 
     @action(effect="write")
     def edit_file(self, path: str, old_text: str, new_text: str) -> None:
@@ -158,24 +180,10 @@ class Filesystem(Connection):
             old_text: What is there, with enough around it to be found only once.
             new_text: What will be there.
         """
-        place = self._roots.file(path, write=True)
-        if not old_text:
-            raise ToolRefusedError("old_text is empty; write_file writes a whole file")
-        old = old_text.encode()
-        with reading(place) as file:
-            content = _whole(place, file, "edit")
-        at = content.find(old)
-        if at < 0:
-            raise ToolExecutionError(f"cannot edit {path!r}: old_text not found in file")
-        if content.find(old, at + 1) >= 0:
-            raise ToolExecutionError(
-                f"cannot edit {path!r}: old_text stands there more than once; give more of "
-                "what is around it, or use replace"
-            )
-        with replacing(place) as new:
-            new.writelines(
-                (memoryview(content)[:at], new_text.encode(), memoryview(content)[at + len(old) :])
-            )
+        arguments = {"path": path, "old_text": old_text, "new_text": new_text}
+        for change in self._changes("edit_file", arguments):
+            with replacing(change.place) as file:
+                file.write(change.after)
 
     @action(effect="write")
     def replace(
@@ -192,17 +200,65 @@ class Filesystem(Connection):
         Returns:
             How often, by path; files without the text are left as they are.
         """
-        if not old_text:
-            raise ToolRefusedError("old_text is empty")
-        old, counts = old_text.encode(), dict[str, int]()
-        holding = [place for place in self._writable(path, pattern) if _holds(place, old)]
-        for place in holding:
-            with reading(place) as file:
-                content = _whole(place, file, "edit")
-            counts[str(place)] = content.count(old)
-            with replacing(place) as new:
-                new.write(content.replace(old, new_text.encode()))
+        arguments = {"old_text": old_text, "new_text": new_text, "path": path, "pattern": pattern}
+        counts: dict[str, int] = {}
+        for change in list(self._changes("replace", arguments)):
+            with replacing(change.place) as file:
+                file.write(change.after)
+            counts[str(change.place)] = (change.before or b"").count(old_text.encode())
         return counts
+
+    def _changes(self, name: str, arguments: Mapping[str, Any]) -> Iterator[Change]:
+        """What a call would write, as the files are now."""
+        match name:
+            case "write_file":
+                yield self._written(str(arguments["path"]), arguments["content"])
+            case "edit_file":
+                path, old, new = (str(arguments[n]) for n in ("path", "old_text", "new_text"))
+                yield self._edited(path, old.encode(), new.encode())
+            case _:
+                old, new = (str(arguments[n]).encode() for n in ("old_text", "new_text"))
+                if not old:
+                    raise ToolRefusedError("old_text is empty")
+                path, pattern = arguments.get("path", "."), arguments.get("pattern", "*")
+                for place in self._writable(str(path), str(pattern)):
+                    content = self._content(place)
+                    if old in content and b"\0" not in content[:_LOOKED_AT]:
+                        yield Change(place, content, content.replace(old, new))
+
+    def _written(self, path: str, content: str | bytes) -> Change:
+        place = self._roots.file(path, write=True)
+        data = content.encode() if isinstance(content, str) else content
+        if len(data) > place.settings.max_file_bytes:
+            raise _too_large(place, "write", "write less, or several files")
+        return Change(place, self._before(place), data)
+
+    def _edited(self, path: str, old: bytes, new: bytes) -> Change:
+        place = self._roots.file(path, write=True)
+        if not old:
+            raise ToolRefusedError("old_text is empty; write_file writes a whole file")
+        content = self._content(place)
+        at = content.find(old)
+        if at < 0:
+            raise ToolExecutionError(f"cannot edit {path!r}: old_text not found in file")
+        if content.find(old, at + 1) >= 0:
+            raise ToolExecutionError(
+                f"cannot edit {path!r}: old_text stands there more than once; give more of "
+                "what is around it, or use replace"
+            )
+        return Change(place, content, content[:at] + new + content[at + len(old) :])
+
+    def _content(self, place: Place) -> bytes:
+        with reading(place) as file:
+            return _whole(place, file, "edit")
+
+    def _before(self, place: Place) -> bytes | None:
+        """What a file that will be replaced holds; None where there is none to show."""
+        try:
+            with reading(place) as file:
+                return file.read(place.settings.max_file_bytes)
+        except ToolExecutionError:
+            return None
 
     def _writable(self, path: str, pattern: str) -> Iterator[Place]:
         """The files that a call of replace may change."""
@@ -254,10 +310,3 @@ def _text(place: Place, content: bytes) -> str:
         raise ToolExecutionError(
             f"{str(place)!r} is not UTF-8 text; read_document reads documents, read_bytes its bytes"
         ) from None
-
-
-def _holds(place: Place, text: bytes) -> bool:
-    """Whether a text file holds a text."""
-    with reading(place) as file:
-        content = _whole(place, file, "edit")
-    return text in content and b"\0" not in content[:8192]

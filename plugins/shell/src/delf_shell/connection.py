@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import shlex
 from pathlib import Path
 from typing import Any, Final
 
 from delf import Connection, action
 from delf.environment import current_environ
 from delf.errors import ToolRefusedError
+from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
+from delf.types import Permission
 from delf_shell.parse import Pipeline, parse, shown
-from delf_shell.rules import Rule, read_rules
+from delf_shell.rules import read_rules
 from delf_shell.run import Runner, ShellResult, confinement
 from delf_shell.settings import ShellSettings
 
@@ -32,8 +34,9 @@ class Shell(Connection):
     Settings = ShellSettings
     settings: ShellSettings
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, *, confirm: Permission = None, **options: Any) -> None:
+        # Rules say which commands a person is asked about; `confirm` can only add to them.
+        super().__init__(confirm=False if confirm is None else confirm, **options)
         self._environ = current_environ()
         plain = [rule for rule in self.settings.rules if not rule.shell]
         self._rules = read_rules(plain, self.name)
@@ -56,10 +59,45 @@ class Shell(Connection):
             "words, quotes, | && || ; only, no variables, wildcards or redirections."
         )
 
+    def judge(self, call: ToolCall) -> Judgement:
+        """Implements :class:`delf.protocols.connection.SupportsJudge`."""
+        command = str(call.arguments["command"])
+        cwd = str(call.arguments.get("cwd", "."))
+        where = "" if cwd == "." else f"in {cwd}\n"
+        asks = self._shell_rule(command)
+        if asks is not None:
+            preview = f"{where}by a shell: {command}"
+            return Asks(reason="a rule asks", preview=preview) if asks else Allowed(preview=preview)
+        try:
+            pipelines = parse(command)
+        except ToolRefusedError as error:
+            return Refused(message=error.message)
+        return self._judge_parts(pipelines, f"{where}{shown(pipelines)}")
+
+    def _judge_parts(self, pipelines: tuple[Pipeline, ...], preview: str) -> Judgement:
+        """The strictest that the rules say of any part."""
+        asked: list[str] = []
+        for words in (words for pipeline in pipelines for words in pipeline.commands):
+            rule = next((rule for rule in self._rules if rule.fits(words)), None)
+            if rule is None and self.settings.default is None:
+                return Refused(message=self._blocked(words))
+            asks = rule.ask if rule is not None else self._asks_by_default
+            if asks:
+                asked.append(words[0])
+        if not asked:
+            return Allowed(preview=preview)
+        return Asks(reason=f"{', '.join(asked)}: not pre-approved", preview=preview)
+
+    @property
+    def _asks_by_default(self) -> bool:
+        return self.settings.default is None or self.settings.default.approval_required
+
+    def _blocked(self, words: tuple[str, ...]) -> str:
+        patterns = ", ".join(repr(rule.pattern) for rule in self.settings.rules) or "none"
+        return f"blocked: {shlex.join(words)!r} is of no rule. Rules: {patterns}"
+
     @action(effect="irreversible")
-    async def run(
-        self, command: str, cwd: str = ".", timeout: float | None = None
-    ) -> ShellResult:
+    async def run(self, command: str, cwd: str = ".", timeout: float | None = None) -> ShellResult:
         """Run a command and wait for its end.
 
         Args:

@@ -35,10 +35,10 @@ _REFUSED: Final = {
     "[": "wildcards",
     "]": "wildcards",
 }
-_RESERVED: Final = frozenset(
-    "! [[ ]] case coproc do done elif else esac fi for function if in select then time until while"
-    " alias bg builtin cd command declare eval exec exit export fg hash jobs local readonly return"
-    " set shift source trap type typeset ulimit umask unalias unset wait .".split()
+_RESERVED: Final = re.compile(
+    r"!|\[\[|\]\]|case|coproc|do|done|elif|else|esac|fi|for|function|if|in|select|then|time|until"
+    r"|while|alias|bg|builtin|cd|command|declare|eval|exec|exit|export|fg|hash|jobs|local|readonly"
+    r"|return|set|shift|source|trap|type|typeset|ulimit|umask|unalias|unset|wait|\."
 )
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _INSTEAD: Final = "do that in Python, or quote the character"
@@ -99,7 +99,7 @@ def _joint(value: str) -> Joint:
 def _end_command(text: str, words: list[str], commands: list[Words]) -> None:
     if not words:
         raise ToolRefusedError(f"a part of the command is empty: {text!r}")
-    if words[0] in _RESERVED:
+    if _RESERVED.fullmatch(words[0]):
         raise ToolRefusedError(
             f"{words[0]!r} belongs to a shell, and commands are run without one: "
             "cwd= sets the folder, Python does the rest"
@@ -185,7 +185,7 @@ def _plain(sign: str, *, quoted: bool = False) -> str:
     kind = unicodedata.category(sign)
     if kind[0] == "C" or (kind[0] == "Z" and sign != " "):
         raise ToolRefusedError(
-            f"the character {sign!a} is not understood in a command; only plain spaces separate words"
+            f"the character {sign!a} is not understood in a command; plain spaces separate words"
         )
     return sign
 

@@ -1,8 +1,9 @@
-"""Runs parsed commands: no shell, a process group of their own, bounded time and output."""
+"""Runs parsed commands: no shell, process groups of their own, bounded time and output."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -113,9 +114,8 @@ class Runner:
             for words in commands:
                 last = len(processes) == len(commands) - 1
                 onward, taken = (None, asyncio.subprocess.PIPE) if last else os.pipe()
-                group = processes[0].pid if processes else 0
                 try:
-                    process = await self._start(words, given, taken, group)
+                    process = await self._start(words, given, taken)
                 finally:
                     for end in (given, taken):
                         if end >= 0:
@@ -131,9 +131,7 @@ class Runner:
                 os.close(given)
             await _end(processes, readers)
 
-    async def _start(
-        self, words: Words, given: int, taken: int, group: int
-    ) -> asyncio.subprocess.Process:
+    async def _start(self, words: Words, given: int, taken: int) -> asyncio.subprocess.Process:
         program = shutil.which(words[0], path=_search_path(self.environment))
         if program is None or "/" in words[0]:
             raise ToolExecutionError(
@@ -150,14 +148,14 @@ class Runner:
                 stderr=asyncio.subprocess.PIPE,
                 cwd=self.folder,
                 env=dict(self.environment),
-                process_group=group,
+                process_group=0,
             )
         except OSError as error:
             raise ToolExecutionError(f"{words[0]!r} cannot be run: {error.strerror}") from error
 
 
 def _search_path(environment: Mapping[str, str]) -> str:
-    """The folders of programs; relative ones, where a script may have put something, are left out."""
+    """The folders of programs, without relative ones, where a script may have put something."""
     folders = environment.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(folder for folder in folders if folder.startswith("/"))
 
@@ -165,21 +163,16 @@ def _search_path(environment: Mapping[str, str]) -> str:
 async def _end(
     processes: Sequence[asyncio.subprocess.Process], readers: Sequence[asyncio.Future[None]]
 ) -> None:
-    """Kill what still runs in the group, and wait for it."""
+    """Kill what still runs of each program and of what it started, and wait for it."""
     for reader in readers:
         reader.cancel()
-    if processes:
-        try:
-            os.killpg(processes[0].pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
     for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
 
 
-def confinement(
-    folder: Path, readable: Sequence[str], *, network: bool, name: str
-) -> Words:
+def confinement(folder: Path, readable: Sequence[str], *, network: bool, name: str) -> Words:
     """The words of bubblewrap that confine a command to a folder and the system's programs.
 
     Args:

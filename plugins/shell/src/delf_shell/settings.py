@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from delf.settings import LocalPath, PluginSettings
 
@@ -18,14 +18,8 @@ class RuleSettings(BaseModel):
     pattern: str = Field(min_length=1, description='Words with wildcards: "git log *".')
     approval_required: bool = Field(default=True, description="Ask a person before each.")
     shell: bool = Field(
-        default=False, description="Run exactly this text with /bin/sh; no wildcards."
+        default=False, description="Give exactly this text, and no other, to /bin/sh."
     )
-
-    @model_validator(mode="after")
-    def _exact_for_a_shell(self) -> RuleSettings:
-        if self.shell and any(sign in self.pattern for sign in "*?"):
-            raise ValueError(f"{self.pattern!r} is run by a shell, so it may hold no wildcard")
-        return self
 
 
 class DefaultSettings(BaseModel):
