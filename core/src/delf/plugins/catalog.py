@@ -41,7 +41,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "journal": ("sql",),
     "strategy": ("stream",),
     "observer": (),
-    "command": ("demo", "runs", "sandbox", "serve"),
+    "command": ("demo", "plugins new", "runs", "sandbox", "serve"),
     "format": ("excel",),
 }
 """Names whose package is known. No other name is ever turned into an advice to install."""
@@ -50,6 +50,7 @@ _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files"}
 _BROUGHT_BY: Final = {
     ("command", "runs"): "delf-plugin-journal-sql",
+    ("command", "plugins new"): "delf-plugin-devkit",
     ("command", "sandbox"): "delf-plugin-sandbox-docker",
 }
 _BLOCK: Final = "uninstall one, or block one by its distribution: DELF_DISABLE_PLUGINS="
