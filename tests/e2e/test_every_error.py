@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from delf import Agent, Chat, LLMConfig, errors, events, tool
-from delf.engine.journal import MemoryJournal
+from delf.engine.journal.memory import MemoryJournal
 from delf.errors import DelfError
 from delf.sandbox import wire
 from delf.specs import JournalSpec

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from delf.actions import Action, action
     from delf.agent import Agent
     from delf.chat import Chat, ChatMessage
-    from delf.connection import Connection
     from delf.engine.views.trace import Trace
     from delf.errors import (
         AgentConfirmationError,
@@ -53,7 +51,9 @@ if TYPE_CHECKING:
     from delf.llm import LLMConfig
     from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
     from delf.response import Response
-    from delf.tools import Tool, tool
+    from delf.tools.action import Action, action
+    from delf.tools.connection import Connection
+    from delf.tools.function import Tool, tool
 
 _ERRORS: Final = (
     "AgentConfirmationError",
@@ -91,22 +91,22 @@ _ERRORS: Final = (
 )
 
 _HOMES: Final = {
-    "Action": "delf.actions",
+    "Action": "delf.tools.action",
     "Agent": "delf.agent",
     "ApprovalRequest": "delf.protocols.approval",
     "Approved": "delf.protocols.approval",
     "Chat": "delf.chat",
     "ChatMessage": "delf.chat",
-    "Connection": "delf.connection",
+    "Connection": "delf.tools.connection",
     "Edited": "delf.protocols.approval",
     "LLMConfig": "delf.llm",
     "Rejected": "delf.protocols.approval",
     "Response": "delf.response",
     "Settled": "delf.protocols.approval",
-    "Tool": "delf.tools",
+    "Tool": "delf.tools.function",
     "Trace": "delf.engine.views.trace",
-    "action": "delf.actions",
-    "tool": "delf.tools",
+    "action": "delf.tools.action",
+    "tool": "delf.tools.function",
     **dict.fromkeys(_ERRORS, "delf.errors"),
 }
 

@@ -70,7 +70,7 @@ def delf_connections() -> Iterable[ConnectionSpec]:  # pyright: ignore[reportRet
 
     A :class:`delf.specs.FormatSpec` adds a file format to the built-in connection ``files``.
 
-    The factory is a subclass of :class:`delf.connection.Connection`.
+    The factory is a subclass of :class:`delf.tools.connection.Connection`.
     """
 
 

@@ -31,7 +31,7 @@ class Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionSpec(Spec):
-    """A type of connection; the factory is a :class:`delf.connection.Connection` subclass."""
+    """A type of connection; the factory is a :class:`delf.tools.connection.Connection` subclass."""
 
     kind: ClassVar[str] = "connection"
 

@@ -5,14 +5,14 @@ import json
 import pytest
 
 from delf.config.schema import AgentConfig
-from delf.engine.journal import MemoryJournal
-from delf.engine.log import TaskLog
-from delf.engine.models import Asker, ModelPool
-from delf.engine.prefilters import choose_prefilter
-from delf.engine.pricing import Pricing, load_pricing
-from delf.engine.redaction import Redactor
+from delf.engine.journal.log import TaskLog
+from delf.engine.journal.memory import MemoryJournal
+from delf.engine.loop.prefilters import choose_prefilter
+from delf.engine.models.client import Asker, ModelPool
+from delf.engine.models.pricing import Pricing, load_pricing
+from delf.engine.models.usage import Ledger
 from delf.engine.sandboxes import choose_sandbox, make_limits
-from delf.engine.usage import Ledger
+from delf.engine.secrets.redaction import Redactor
 from delf.errors import (
     BudgetExceededError,
     ConfigurationError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from delf.engine.pending import Answer, PendingRequests
+from delf.engine.approvals.pending import Answer, PendingRequests
 from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delf.actions import Action
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
-from delf.permissions import check_permission_names, is_allowed, needs_confirmation
 from delf.protocols.connection import ConnectionLike
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.protocols.sandbox import ToolNames
+from delf.tools.action import Action
+from delf.tools.permissions import check_permission_names, is_allowed, needs_confirmation
 
 RESERVED: Final = frozenset(
     {"rerun", "add_to_output_files", "asyncio", "files", "llm", "ToolError", "ToolException"}

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from delf.actions import Action
     from delf.llm import LLMConfig
     from delf.messages import Message, ModelReply
+    from delf.tools.action import Action
     from delf.types import Permission
 
 
 @runtime_checkable
 class ConnectionLike(Protocol):
-    """What the engine asks of a connection; :class:`delf.connection.Connection` provides it.
+    """What the engine asks of a connection; :class:`delf.tools.connection.Connection` provides it.
 
     ``is_function`` says that the connection's only action is called by the connection's own
     name, as ``add(1, 2)``, which is what a ``@tool`` function is.

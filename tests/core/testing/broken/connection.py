@@ -7,9 +7,9 @@ import pytest
 from pydantic import Field
 
 from delf import Connection, ToolExecutionError, action
-from delf.actions import action_from_function
 from delf.settings import PluginSettings, SecretStr
 from delf.testing import Call, ConnectionContract
+from delf.tools.action import action_from_function
 
 
 class DeskSettings(PluginSettings):

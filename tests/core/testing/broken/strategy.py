@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from delf.engine.codegen import CodegenStrategy
+from delf.engine.codegen.strategy import CodegenStrategy
 from delf.errors import DelfError
 from delf.protocols.sandbox import CallRequest
 from delf.testing import StrategyContract, script

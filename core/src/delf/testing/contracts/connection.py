@@ -14,16 +14,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from delf.actions import EFFECTS, Action
-from delf.connection import Connection
 from delf.errors import DelfError, ToolRefusedError
 from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsContext
 from delf.settings import PluginSettings, SecretStr
-from delf.signatures import check_name
 from delf.specs import SandboxSpec
 from delf.testing.contracts.base import Contract, chain, missing, needs
 from delf.testing.hosts import TestHost
 from delf.testing.models import ScriptedModel
+from delf.tools.action import EFFECTS, Action
+from delf.tools.connection import Connection
+from delf.tools.signature import check_name
 from delf.values import dumps, loads
 
 _CONCURRENT = 8

@@ -205,7 +205,7 @@ add_to_output_files("empty.txt", "")
         from delf.specs import SandboxSpec
         from delf.testing.hosts import TestHost
         from delf.testing.models import ScriptedModel
-        from delf.tools import tool
+        from delf.tools.function import tool
 
         @tool(effect="read", confirm=False)
         def add(a: int, b: int) -> int:

@@ -14,7 +14,7 @@ from delf.specs import SandboxSpec, StrategySpec
 from delf.testing.contracts.base import Contract, missing
 from delf.testing.hosts import TestHost
 from delf.testing.models import Answer, ScriptedModel
-from delf.tools import Tool, tool
+from delf.tools.function import Tool, tool
 
 
 @tool(effect="read", confirm=False)
