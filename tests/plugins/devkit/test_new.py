@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from delf.cli.main import cli
 from delf.hookspecs import HOOKS
+from delf.plugins.catalog import package_prefix
 from delf.testing import install_plugin
 from delf_devkit import new
 from delf_devkit.new import KINDS, fields_of, render, write_package
@@ -80,7 +81,11 @@ def test_delf_sees_all_of_them(tmp_path: Path) -> None:
     # two that carry their bare name are in each other's way.
     assert result.returncode == 0, result.stderr
     for kind in set(KINDS) - {"connection", "command"}:
-        (line,) = (x for x in result.stdout.splitlines() if x.startswith(f"{kind}-help-desk "))
+        (line,) = (
+            x
+            for x in result.stdout.splitlines()
+            if x.startswith(f"{package_prefix(kind)}help-desk ")
+        )
         assert f"{kind} help-desk" in line
         assert "loaded" in line
 

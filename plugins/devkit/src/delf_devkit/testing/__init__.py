@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from delf_devkit.testing.contracts.approval import ApprovalContract, request_for
     from delf_devkit.testing.contracts.connection import Call, ConnectionContract
     from delf_devkit.testing.contracts.conversation import ConversationContract
+    from delf_devkit.testing.contracts.embedder import EmbedderContract
+    from delf_devkit.testing.contracts.formats import FormatContract
     from delf_devkit.testing.contracts.journal import JournalContract
     from delf_devkit.testing.contracts.memory import MemoryContract
     from delf_devkit.testing.contracts.model import ModelContract
@@ -48,6 +50,8 @@ _HOMES: Final = {
     "ConnectionContract": "contracts.connection",
     "ConversationContract": "contracts.conversation",
     "DelfProject": "project",
+    "EmbedderContract": "contracts.embedder",
+    "FormatContract": "contracts.formats",
     "JournalContract": "contracts.journal",
     "MemoryContract": "contracts.memory",
     "ModelContract": "contracts.model",
@@ -75,6 +79,8 @@ __all__ = [
     "ConnectionContract",
     "ConversationContract",
     "DelfProject",
+    "EmbedderContract",
+    "FormatContract",
     "JournalContract",
     "MemoryContract",
     "ModelContract",
