@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from delf.errors import DelfError
-from delf.messages import Purpose, Usage
+from delf.messages import Purpose, ToolCall, Usage
 from delf.types import Effect, Isolation
 from delf.values import from_jsonable, to_jsonable_or_repr
 
@@ -114,6 +114,7 @@ class ModelReplied(_Event):
     usage: Usage
     cost_usd: float | None
     duration_ms: float
+    calls: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,5 +379,7 @@ def decode(record: Mapping[str, Any]) -> Event:
     known = {name: data[name] for name in _FIELDS[cls] if name in data}
     if "usage" in known:
         known["usage"] = Usage(**known["usage"])
+    if "calls" in known:
+        known["calls"] = tuple(ToolCall(**call) for call in known["calls"])
     head = {name: record[name] for name in _HEAD}
     return cls(**head, **known)
