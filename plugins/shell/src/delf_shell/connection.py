@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import Any, Final
 
 from delf import Connection, action
-from delf.environment import current_environ
 from delf.errors import ToolRefusedError
 from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
 from delf.types import Permission
@@ -37,7 +37,6 @@ class Shell(Connection):
     def __init__(self, *, confirm: Permission = None, **options: Any) -> None:
         # Rules say which commands a person is asked about; `confirm` can only add to them.
         super().__init__(confirm=False if confirm is None else confirm, **options)
-        self._environ = current_environ()
         plain = [rule for rule in self.settings.rules if not rule.shell]
         self._rules = read_rules(plain, self.name)
         self._folder = Path(self.settings.folder).resolve()
@@ -109,7 +108,7 @@ class Shell(Connection):
         environment = {
             name: value
             for name in self.settings.environment
-            if (value := self._environ.get(name)) is not None
+            if (value := os.environ.get(name)) is not None
         }
         runner = Runner(
             folder=self._beneath(cwd),
