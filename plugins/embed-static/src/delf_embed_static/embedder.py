@@ -58,7 +58,9 @@ class StaticEmbedder:
         return await asyncio.to_thread(self._model.encode, list(texts))
 
     def _load(self) -> Any:
-        from huggingface_hub import snapshot_download
+        from huggingface_hub import (
+            snapshot_download,  # pyright: ignore[reportUnknownVariableType]
+        )
         from huggingface_hub.errors import (
             HfHubHTTPError,
             HFValidationError,
