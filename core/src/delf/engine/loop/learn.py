@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from delf.engine.approvals.decision import call_digest
+from delf.engine.approvals.identity import call_digest
 from delf.engine.task import TaskRun
 from delf.engine.toolset import BoundAction
 from delf.errors import DelfError, MemoryRetrievalError
@@ -38,8 +38,8 @@ The user's task:
 The answer that the user got:
 {answer}
 
-Answer with a JSON list of at most {most} short sentences that can be understood alone; [] if there \
-is none, which is usual."""
+Answer with a JSON list of at most {most} short sentences that can be understood alone; [] if \
+there is none, which is usual."""
 
 
 async def learn(run: TaskRun, answer: str) -> None:

@@ -86,7 +86,7 @@ class Prefilters:
         if key not in self._made:
             offered = {"context": self._context, "mode": choice.mode}
             with using_environ(self._context.environ):
-                self._made[key] = make(self._host, choice.spec, self._options, offered=offered)
+                self._made[key] = make(self._host, choice.spec, self._options, offered)
         return self._made[key]
 
     def _forced(self, mode: str) -> PrefilterSpec:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import Final
 
+from delf.engine.builtins.find_tools import find_tools_in
 from delf.engine.loop.prefilters import SEARCH_FROM, Choice
 from delf.engine.task import TaskRun
 from delf.errors import DelfError, PrefilterError
@@ -31,18 +32,26 @@ async def select(run: TaskRun, seconds: float) -> None:
     chosen_by = "all"
     catalog = run.tools.catalog()
     if past is not None:
-        run.use_tools(run.tools.showing(frozenset(past.actions)))
+        await _show(run, frozenset(past.actions))
     elif (choice := run.prefilters.choose(len(catalog))) is not None:
         async with run.step("select"):
             names = await _chosen(run, choice, min(seconds, _MOST_SECONDS))
         if names is not None:
-            run.use_tools(run.tools.showing(names))
+            await _show(run, names)
             chosen_by = choice.spec.name
     elif len(catalog) >= SEARCH_FROM and run.config.prefilter_mode == "auto":
         message = f"all {len(catalog)} tools are shown to the model: no prefilter is installed"
         await run.log.record(Warned, message=message)
     shown = tuple(bound.name for bound in run.tools.shown if not bound.built_in)
     await run.log.record(ToolsSelected, actions=shown, by=chosen_by)
+
+
+async def _show(run: TaskRun, names: frozenset[str]) -> None:
+    """Show a part of the tools, and with it the way to find the others."""
+    tools = run.tools.showing(names)
+    if tools.left_out:
+        tools = await tools.with_builtins([find_tools_in(tools)])
+    run.use_tools(tools)
 
 
 async def _chosen(run: TaskRun, choice: Choice, seconds: float) -> frozenset[str] | None:
