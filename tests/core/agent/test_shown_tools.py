@@ -8,7 +8,6 @@ import pytest
 
 from delf import tool
 from delf.errors import PluginError, PrefilterError
-from delf.events import CallFinished, ScriptGenerated, ToolsSelected, Warned
 from delf.protocols.approval import Rejected
 from delf.protocols.prefilter import Selection
 from delf.specs import PrefilterSpec
@@ -61,8 +60,8 @@ async def read_mail() -> str:
     return "an invoice of 20"
 
 
-def events(response, kind):
-    return [event for event in response.trace.events if isinstance(event, kind)]
+def statuses(response):
+    return [call.status for call in response.trace.tool_calls]
 
 
 # -- shown and allowed ----------------------------------------------------------------------
@@ -77,8 +76,8 @@ def test_what_is_not_shown_can_be_called(make_agent, delf_host, scripted_model):
     assert response.text == "paid 20"
     assert "def read_mail" in scripted_model.prompts[0]
     assert "def pay" not in scripted_model.prompts[0]
-    (selected,) = events(response, ToolsSelected)
-    assert (selected.actions, selected.by) == (("read_mail",), "made-up")
+    assert response.trace.tools_shown == ["read_mail"]
+    assert response.trace.tools_chosen_by == "made-up"
 
 
 def test_what_is_not_shown_is_asked_about_as_anything_else(
@@ -90,7 +89,7 @@ def test_what_is_not_shown_is_asked_about_as_anything_else(
     scripted_model.writes("print(await pay(20))")
     options = {"prefilter_mode": "filter", "approvals": ["scripted"], "retry_count": 0}
     response = make_agent(pay, read_mail, **options).run("Go.")
-    assert [call.status for call in events(response, CallFinished)] == ["rejected"]
+    assert statuses(response) == ["rejected"]
 
 
 def test_a_plan_names_what_is_not_shown(make_agent, delf_host, scripted_model, scripted_approvals):
@@ -101,8 +100,7 @@ def test_a_plan_names_what_is_not_shown(make_agent, delf_host, scripted_model, s
     options = {"prefilter_mode": "filter", "approvals": ["scripted"], "retry_count": 0}
     response = make_agent(pay, read_mail, confirm_mode="plan", **options).run("Go.")
     assert scripted_approvals.requests[0].actions == ("pay",)
-    assert not events(response, CallFinished)
-    assert events(response, ScriptGenerated)[0].confirmed_actions == ("pay",)
+    assert not statuses(response)
 
 
 def test_a_script_finds_what_is_not_shown(make_agent, delf_host, scripted_model):
@@ -179,16 +177,15 @@ def test_auto_takes_what_there_is(make_agent, delf_host, scripted_model, count, 
     add(delf_host, factory, "semantic")
     scripted_model.writes("print(1)")
     response = make_agent(*tools(count)).run("Go.")
-    (selected,) = events(response, ToolsSelected)
-    assert (selected.by, len(selected.actions)) == (by, count if by == "all" else 1)
+    assert response.trace.tools_chosen_by == by
+    assert len(response.trace.tools_shown) == (count if by == "all" else 1)
 
 
 @pytest.mark.parametrize(("count", "told"), [(49, []), (60, ["all 60 tools are shown"])])
 def test_many_tools_without_a_prefilter_are_told(make_agent, scripted_model, count, told):
     scripted_model.writes("print(1)")
     response = make_agent(*tools(count)).run("Go.")
-    warnings = [event.message for event in events(response, Warned)]
-    assert [text.partition(" to the model")[0] for text in warnings] == told
+    assert [text.partition(" to the model")[0] for text in response.trace.warnings] == told
 
 
 # -- what goes wrong with it ----------------------------------------------------------------
@@ -224,10 +221,10 @@ def test_a_failure_is_told_and_all_tools_are_shown(
     scripted_model.writes("print(await look_7())")
     response = make_agent(*tools(12), timeout=2).run("Go.")
     assert response.text == "7"
-    (warning,) = events(response, Warned)
-    assert says in warning.message
-    assert warning.message.startswith("all tools are shown: the prefilter 'made-up' failed")
-    assert events(response, ToolsSelected)[0].by == "all"
+    (warning,) = response.trace.warnings
+    assert says in warning
+    assert warning.startswith("all tools are shown: the prefilter 'made-up' failed")
+    assert response.trace.tools_chosen_by == "all"
 
 
 @pytest.mark.parametrize(("factory", "says"), FAILURES)

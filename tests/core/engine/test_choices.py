@@ -1,6 +1,7 @@
 """Sandboxes, prefilters, models, money."""
 
 import json
+from pathlib import Path
 
 import pytest
 

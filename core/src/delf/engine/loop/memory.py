@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from delf.errors import DelfError, MemoryRetrievalError
-from delf.protocols.memory import Fact, MemoryStore
+from delf.protocols.memory import MemoryStore
 
 T = TypeVar("T")
 
@@ -63,12 +64,12 @@ class AgentMemory:
             MemoryRetrievalError: When it failed, or took too long.
         """
 
-        async def search() -> list[Fact]:
+        async def search() -> list[str]:
             store = await asyncio.shield(self.open())
-            return list(await store.search(query, self._top_k, self._threshold))
+            facts = list(await store.search(query, self._top_k, self._threshold))
+            return [str(fact.content) for fact in facts[: self._top_k]]
 
-        facts = await self._bounded(search(), min(seconds, _MOST_SECONDS))
-        return [str(fact.content) for fact in facts[: self._top_k]]
+        return await self._bounded(search(), min(seconds, _MOST_SECONDS))
 
     async def save(self, facts: Sequence[str]) -> None:
         """Remember facts that are not known yet, word for word.
@@ -146,8 +147,6 @@ def _in_thread(make: Callable[[], T]) -> asyncio.Future[T]:
             how, value = future.set_exception, error
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, how, value)
-
-    import contextvars
 
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(work,), daemon=True, name="delf-memory").start()
