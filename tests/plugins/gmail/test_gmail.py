@@ -18,7 +18,9 @@ from support.google.fixtures import USER
 BOB = "bob@example.com"
 
 
-def mail(subject: str = "Hello", text: str = "Hello Ada", html: str = "", files: Any = (), **headers: str) -> bytes:
+def mail(
+    subject: str = "Hello", text: str = "Hello Ada", html: str = "", files: Any = (), **headers: str
+) -> bytes:
     message = email.message.EmailMessage()
     given = {"From": "Bob <bob@example.com>", "To": USER, "Subject": subject, **headers}
     for name, value in given.items():
@@ -50,7 +52,11 @@ async def test_search_and_read(google: GoogleServer, gmail: Any) -> None:
     google.gmail.deliver(USER, mail("Lunch"))
     found = await gmail.search("subject:invoice has:attachment")
     (line,) = found["messages"]
-    assert (line["subject"], line["sender"], line["unread"]) == ("Invoice 7", "Bob <bob@example.com>", True)
+    assert (line["subject"], line["sender"], line["unread"]) == (
+        "Invoice 7",
+        "Bob <bob@example.com>",
+        True,
+    )
     assert line["date"].tzinfo is not None
     assert found["notice"] is None
     got = await gmail.read(line["id"])
@@ -117,14 +123,17 @@ async def test_send(google: GoogleServer, gmail: Any) -> None:
         html="<p>Hallo</p>",
         cc=["eve@example.com"],
         bcc="max@example.com",
-        attachments=[{"name": "Übersicht.csv", "data": "a,b\n"}, {"name": "x.pdf", "data": b"%PDF"}],
+        attachments=[
+            {"name": "Übersicht.csv", "data": "a,b\n"},
+            {"name": "x.pdf", "data": b"%PDF"},
+        ],
     )
     assert "SENT" in google.gmail.box(USER).mails[sent["id"]].labels
     got = sent_to(google)
     assert got["subject"] == "Grüße 😀"
     assert got["to"] == "Bob Müller <bob@example.com>"
     assert (got["cc"], got["bcc"]) == ("eve@example.com", None)  # bcc is not told to others
-    assert got.get_body(("plain",)).get_content() .strip() == "Hallo"
+    assert got.get_body(("plain",)).get_content().strip() == "Hallo"
     assert got.get_body(("html",)).get_content().strip() == "<p>Hallo</p>"
     assert [(p.get_filename(), p.get_content_type()) for p in got.iter_attachments()] == [
         ("Übersicht.csv", "text/csv"), ("x.pdf", "application/pdf"),
@@ -146,7 +155,9 @@ async def test_send(google: GoogleServer, gmail: Any) -> None:
         ({"attachments": [{"name": "a", "data": b"x" * 30_000_000}]}, "Gmail takes"),
     ],
 )
-async def test_what_cannot_be_sent(google: GoogleServer, gmail: Any, arguments: Any, said: str) -> None:
+async def test_what_cannot_be_sent(
+    google: GoogleServer, gmail: Any, arguments: Any, said: str
+) -> None:
     with pytest.raises(ToolRefusedError, match=said):
         await gmail.send(**{"to": BOB, "subject": "x", "text": "x", **arguments})
     assert not google.gmail.box(BOB).mails
@@ -155,15 +166,28 @@ async def test_what_cannot_be_sent(google: GoogleServer, gmail: Any, arguments: 
 async def test_a_reply_stays_in_its_conversation(google: GoogleServer, gmail: Any) -> None:
     first = google.gmail.deliver(
         USER,
-        mail("Plan", Message_ID="<1@x.example>", References="<0@x.example>", Cc=f"eve@example.com, {USER}", Reply_To="desk@example.com"),
+        mail(
+            "Plan",
+            Message_ID="<1@x.example>",
+            References="<0@x.example>",
+            Cc=f"eve@example.com, {USER}",
+            Reply_To="desk@example.com",
+        ),
     )
     google.gmail.box("desk@example.com")
     google.gmail.box("eve@example.com")
     sent = await gmail.reply(first.id, "Fine", everyone=True)
     assert sent["thread"] == first.thread
     got = sent_to(google, "desk@example.com")
-    assert (got["subject"], got["to"], got["cc"]) == ("Re: Plan", "desk@example.com", "eve@example.com")
-    assert (got["in-reply-to"], got["references"]) == ("<1@x.example>", "<0@x.example> <1@x.example>")
+    assert (got["subject"], got["to"], got["cc"]) == (
+        "Re: Plan",
+        "desk@example.com",
+        "eve@example.com",
+    )
+    assert (got["in-reply-to"], got["references"]) == (
+        "<1@x.example>",
+        "<0@x.example> <1@x.example>",
+    )
     thread = await gmail.thread(first.thread)
     assert [m["subject"] for m in thread["messages"]] == ["Plan", "Re: Plan"]
 
@@ -182,7 +206,9 @@ async def test_drafts(google: GoogleServer, gmail: Any) -> None:
 
 async def test_labels_archive_trash(google: GoogleServer, gmail: Any) -> None:
     one, two = (google.gmail.deliver(USER, mail()) for _ in range(2))
-    assert await gmail.label([one.id, two.id], add=["Bills", "starred"], remove="UNREAD") == {"changed": 2}
+    assert await gmail.label([one.id, two.id], add=["Bills", "starred"], remove="UNREAD") == {
+        "changed": 2
+    }
     line = (await gmail.search("label:bills"))["messages"][0]
     assert sorted(line["labels"]) == ["Bills", "INBOX", "STARRED"]
     assert "Bills" in {label["name"] for label in await gmail.labels() if label["own"]}
@@ -199,7 +225,10 @@ async def test_labels_archive_trash(google: GoogleServer, gmail: Any) -> None:
 
 
 def test_units_of_permission() -> None:
-    methods = {m["name"]: (m.get("permission", m["name"]), m["effect"]) for m in Gmail.inspect(verbose=True)["methods"]}
+    methods = {
+        m["name"]: (m.get("permission", m["name"]), m["effect"])
+        for m in Gmail.inspect(verbose=True)["methods"]
+    }
     assert {unit for unit, _ in methods.values()} == {"read", "send"}
     assert {effect for unit, effect in methods.values() if unit == "read"} == {"read"}
     assert methods["send"] == methods["reply"] == methods["send_draft"] == ("send", "irreversible")

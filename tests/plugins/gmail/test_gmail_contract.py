@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delf.testing.contracts.connection import Call, ConnectionContract
+from delf.testing import Call, ConnectionContract
 from delf_gmail import Gmail
 from support.google import GoogleServer
 from support.google.fixtures import USER

@@ -17,7 +17,7 @@ from support.google.fixtures import USER
 def plain(charset: str, text: str, declared: str | None = None) -> bytes:
     body = base64.encodebytes(text.encode(charset))
     return (
-        f"Subject: x\r\nContent-Type: text/plain; charset=\"{declared or charset}\"\r\n"
+        f'Subject: x\r\nContent-Type: text/plain; charset="{declared or charset}"\r\n'
         "Content-Transfer-Encoding: base64\r\n\r\n"
     ).encode() + body
 
@@ -45,7 +45,9 @@ async def test_charsets(read: Any, charset: str, text: str) -> None:
     assert (await read(plain(charset, text)))["text"] == text
 
 
-@pytest.mark.parametrize("declared", ["nonsense", "utf-8", "x" * 500, "idna", "base64", "rot13", "../../x"])
+@pytest.mark.parametrize(
+    "declared", ["nonsense", "utf-8", "x" * 500, "idna", "base64", "rot13", "../../x"]
+)
 async def test_charsets_that_are_wrong(read: Any, declared: str) -> None:
     assert "Gr" in (await read(plain("iso-8859-1", "Grüße", declared)))["text"]
 
@@ -74,7 +76,9 @@ async def test_deep_nesting(read: Any) -> None:
     depth = 80
     raw = b"Subject: x\r\n"
     for number in range(depth):
-        raw += f'Content-Type: multipart/mixed; boundary="b{number}"\r\n\r\n--b{number}\r\n'.encode()
+        raw += (
+            f'Content-Type: multipart/mixed; boundary="b{number}"\r\n\r\n--b{number}\r\n'.encode()
+        )
     raw += b"Content-Type: text/plain\r\n\r\nthe core\r\n"
     for number in reversed(range(depth)):
         raw += f"--b{number}--\r\n".encode()
@@ -91,11 +95,19 @@ async def test_ten_thousand_parts(read: Any) -> None:
 
 async def test_names_of_files_stay_in_their_folder(read: Any) -> None:
     raw = b'Content-Type: multipart/mixed; boundary="b"\r\n\r\n'
-    for name in ("../../etc/passwd", "C:\\\\x\\\\evil.exe", "a\x00b.txt", "..", "=?utf-8?q?=2E=2E=2Fx?="):
+    for name in (
+        "../../etc/passwd",
+        "C:\\\\x\\\\evil.exe",
+        "a\x00b.txt",
+        "..",
+        "=?utf-8?q?=2E=2E=2Fx?=",
+    ):
         raw += f'--b\r\nContent-Type: application/x; name="{name}"\r\nContent-Disposition: attachment; filename="{name}"\r\n\r\nx\r\n'.encode()
     names = [file["name"] for file in (await read(raw + b"--b--\r\n"))["attachments"]]
     assert names[:2] == ["passwd", "evil.exe"]
-    assert not any("/" in name or "\\" in name or "\0" in name or name.strip(".") == "" for name in names)
+    assert not any(
+        "/" in name or "\\" in name or "\0" in name or name.strip(".") == "" for name in names
+    )
 
 
 async def test_an_invitation_is_a_file(google: GoogleServer, connect: Any, read: Any) -> None:
@@ -120,7 +132,10 @@ async def test_a_forwarded_message(read: Any) -> None:
     assert (await read(raw))["text"] == "See below\n\nInner text"
 
 
-@pytest.mark.parametrize("raw", [b"", b"\r\n", b"no header at all", b"\xff\xfe\x00", b"Content-Type: multipart/mixed\r\n\r\nx"])
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"\r\n", b"no header at all", b"\xff\xfe\x00", b"Content-Type: multipart/mixed\r\n\r\nx"],
+)
 async def test_what_is_hardly_a_message(read: Any, raw: bytes) -> None:
     got = await read(raw)
     assert isinstance(got["text"], str)
@@ -130,10 +145,14 @@ async def test_large_attachments(google: GoogleServer, connect: Any) -> None:
     gmail = connect(Gmail)
     data = bytes(range(256)) * 20_000
     raw = (
-        b'Subject: x\r\nContent-Type: multipart/mixed; boundary="b"\r\n\r\n'
-        b"--b\r\nContent-Type: text/plain\r\n\r\nsmall\r\n--b\r\nContent-Type: application/zip\r\n"
-        b"Content-Disposition: attachment; filename=big.zip\r\nContent-Transfer-Encoding: base64\r\n\r\n"
-    ) + base64.encodebytes(data) + b"--b--\r\n"
+        (
+            b'Subject: x\r\nContent-Type: multipart/mixed; boundary="b"\r\n\r\n'
+            b"--b\r\nContent-Type: text/plain\r\n\r\nsmall\r\n--b\r\nContent-Type: application/zip\r\n"
+            b"Content-Disposition: attachment; filename=big.zip\r\nContent-Transfer-Encoding: base64\r\n\r\n"
+        )
+        + base64.encodebytes(data)
+        + b"--b--\r\n"
+    )
     message = google.gmail.deliver(USER, raw)
     got = await gmail.read(message.id)  # what is not asked for is not fetched
     assert max(item.received for item in google.seen) < 5000

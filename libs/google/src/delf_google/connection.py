@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from delf.actions import actions_of
-from delf.connection import Connection
 from delf.errors import ConnectionFileNotFoundError
-from delf.permissions import is_allowed
 from delf.settings import PluginSettings
+from delf.tools.action import actions_of
+from delf.tools.connection import Connection
+from delf.tools.permissions import is_allowed
 from delf.types import Permission
 from delf_google.credentials import Tokens
 from delf_google.settings import GoogleSettings
