@@ -15,7 +15,7 @@ from delf.engine.journal.memory import MemoryJournal
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.views.snapshot import snapshot
-from delf.engine.views.trace import Trace
+from delf.engine.views.trace import MAX_LINES, Trace
 from delf.errors import UnknownTaskError
 from delf.messages import Usage
 
@@ -433,6 +433,22 @@ def test_a_line_that_comes_in_pieces_is_one_line():
     trace = Trace(events)
     assert trace.utterances == ["ab", "", "cd"]
     assert [line.label for line in trace.timeline] == ["ab", "", "cd"]
+
+
+def test_only_the_first_lines_are_kept_one_by_one():
+    texts = ["a\nb", "\n" * 5_000_000, "c\n" * MAX_LINES, "d"]
+    events = [ev.Printed(task_id="t", seq=n, at=float(n), text=x) for n, x in enumerate(texts, 1)]
+    trace = Trace(events)
+    told = ["a", "b", *[""] * (MAX_LINES - 2), "… and more: the output has all of it"]
+    assert trace.utterances == told
+    assert [line.label for line in trace.timeline] == told
+    assert len(trace.to_dict()["timeline"]) == MAX_LINES + 1
+
+
+def test_a_line_that_is_open_when_there_is_no_more_room_is_ended():
+    texts = ["a\n" * (MAX_LINES - 1), "b", "c\n", "d", "e\n"]
+    events = [ev.Printed(task_id="t", seq=n, at=float(n), text=x) for n, x in enumerate(texts, 1)]
+    assert Trace(events).utterances[-2:] == ["bc", "… and more: the output has all of it"]
 
 
 def test_usage_by_model_and_step_and_setup_apart():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import Any
+from typing import Any, Final
 
 from delf import events as ev
 from delf.engine.views import summary
@@ -19,6 +19,8 @@ from delf.engine.views.parts import (
 from delf.messages import Usage
 from delf.values import to_jsonable, to_jsonable_or_repr
 
+MAX_LINES: Final = 1_000
+"""Printed lines that a trace holds one by one."""
 _CALL_FIELDS = tuple(item.name for item in fields(ToolCallTrace))
 
 
@@ -50,6 +52,7 @@ class Trace:
         self._utterances: list[str] = []
         self._timeline: list[StreamEvent] = []
         self._open_line: list[str] = []
+        self._is_full = False
         self._said = StreamEvent(kind="say", label="", status="success", started_at=0)
         for event in events:
             self.add(event)
@@ -122,17 +125,21 @@ class Trace:
         self._running.clear()
 
     def _say(self, event: ev.Printed) -> None:
-        """Add printed lines; one that was begun before is continued."""
+        """Add printed lines, as many as a trace holds; one that was begun before is continued."""
         text = event.text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        *ended, rest = text.split("\n")
+        room = MAX_LINES - len(self._utterances) + bool(self._open_line)
+        *ended, rest = text.split("\n", max(room, 0))
         for line in ended:
             self._continue_line(line, event.at)
             self._join_line()
             self._open_line.clear()
-        if rest:
+        if rest and len(self._utterances) < MAX_LINES + bool(self._open_line):
             self._continue_line(rest, event.at)
+        elif rest and not self._is_full:
+            self._is_full = True
+            self._continue_line("… and more: the output has all of it", event.at)
 
     def _continue_line(self, text: str, at: float) -> None:
         """Add to the line that is being printed; its pieces are joined when it is looked at."""
