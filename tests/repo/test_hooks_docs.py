@@ -11,6 +11,8 @@ from delf import hookspecs
 from delf.hookspecs import HOOKS
 from delf.protocols import (
     approval,
+    embedder,
+    formats,
     journal,
     memory,
     model,
@@ -32,6 +34,8 @@ SUITES = {
     "delf_sandbox_backends": ("SandboxContract", sandbox.SandboxBackend),
     "delf_memory_stores": ("MemoryContract", memory.MemoryStore),
     "delf_prefilters": ("PrefilterContract", prefilter.Prefilter),
+    "delf_embedders": ("EmbedderContract", embedder.Embedder),
+    "delf_file_formats": ("FormatContract", formats.FileFormat),
     "delf_approval_channels": ("ApprovalContract", approval.ApprovalChannel),
     "delf_models": ("ModelContract", model.Model),
     "delf_journals": ("JournalContract", journal.Journal),

@@ -16,6 +16,7 @@ from delf.cli import plugins_new
 from delf.cli.main import cli
 from delf.cli.plugins_new import KINDS, fields_of, render, write_package
 from delf.hookspecs import HOOKS
+from delf.plugins.catalog import package_prefix
 from delf.testing import install_plugin
 from support.workspace import CORE
 
@@ -78,7 +79,11 @@ def test_delf_sees_all_of_them(tmp_path: Path) -> None:
     # two that carry their bare name are in each other's way.
     assert result.returncode == 0, result.stderr
     for kind in set(KINDS) - {"connection", "command"}:
-        (line,) = (x for x in result.stdout.splitlines() if x.startswith(f"{kind}-help-desk "))
+        (line,) = (
+            x
+            for x in result.stdout.splitlines()
+            if x.startswith(f"{package_prefix(kind)}help-desk ")
+        )
         assert f"{kind} help-desk" in line
         assert "loaded" in line
 

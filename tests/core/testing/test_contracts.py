@@ -22,6 +22,8 @@ BROKEN = Path(__file__).parent / "broken"
 SUITES = {
     "approval": delf.testing.ApprovalContract,
     "connection": delf.testing.ConnectionContract,
+    "embedder": delf.testing.EmbedderContract,
+    "format": delf.testing.FormatContract,
     "journal": delf.testing.JournalContract,
     "memory": delf.testing.MemoryContract,
     "model": delf.testing.ModelContract,

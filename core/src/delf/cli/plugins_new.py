@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _TAKEN: Final = ("core", "delf", "testing")
-_BARE: Final = ("connection", "command")
-"""Kinds whose plugins carry their bare name; others carry their kind first."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +76,22 @@ KINDS: Final[Mapping[str, Kind]] = {
         "Prefilter",
         "Tools chosen by {title}.",
         '\n        modes=("filter",),',
+    ),
+    "embedder": Kind(
+        "delf_embedders",
+        "EmbedderSpec",
+        "embedder",
+        "Embedder",
+        "Embeddings of {title}.",
+        '\n        serves=("{name}/*",),',
+    ),
+    "format": Kind(
+        "delf_file_formats",
+        "FormatSpec",
+        "format",
+        "Format",
+        "Files of {title} as rows.",
+        '\n        endings=(".{name}",),\n        writes=(".{name}",),',
     ),
     "strategy": Kind(
         "delf_strategies", "StrategySpec", "strategy", "Strategy", "Tasks done by {title}."
@@ -137,10 +151,12 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
         click.BadParameter: For a name that cannot be used.
     """
     from delf.hookspecs import PLUGIN_API
+    from delf.plugins.catalog import package_prefix
 
-    short = name if kind in _BARE else name.removeprefix(f"{kind}-")
+    prefix = package_prefix(kind)
+    short = name.removeprefix(prefix)
     _check_name(short, kind)
-    package = short if kind in _BARE else f"{kind}-{short}"
+    package = f"{prefix}{short}"
     what = KINDS[kind]
     title = short.replace("-", " ").title()
     variable = short.replace("-", "_")

@@ -21,7 +21,7 @@ from delf import hookspecs
 from delf.errors import did_you_mean
 from delf.hookspecs import HOOKS
 from delf.plugins.discovery import Candidate
-from delf.specs import FormatSpec, ModelSpec, PrefilterSpec, SandboxSpec, Spec
+from delf.specs import EmbedderSpec, FormatSpec, ModelSpec, PrefilterSpec, SandboxSpec, Spec
 from delf.types import ISOLATION_ORDER
 
 _FACTORY = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
@@ -191,7 +191,7 @@ def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
     if isinstance(item, SandboxSpec) and item.isolation not in ISOLATION_ORDER:
         allowed = ", ".join(ISOLATION_ORDER)
         raise _BadPluginError(f"{where} has isolation {item.isolation!r}; one of: {allowed}")
-    if isinstance(item, ModelSpec):
+    if isinstance(item, (ModelSpec, EmbedderSpec)):
         _check_texts(where, "serves", item.serves)
     if isinstance(item, PrefilterSpec):
         _check_texts(where, "modes", item.modes)

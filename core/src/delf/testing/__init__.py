@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from delf.testing.contracts.approval import ApprovalContract
     from delf.testing.contracts.connection import Call, ConnectionContract
     from delf.testing.contracts.conversation import ConversationContract
+    from delf.testing.contracts.embedder import EmbedderContract
+    from delf.testing.contracts.formats import FormatContract
     from delf.testing.contracts.journal import JournalContract
     from delf.testing.contracts.memory import MemoryContract
     from delf.testing.contracts.model import ModelContract
@@ -48,6 +50,8 @@ _HOMES: Final = {
     "ConnectionContract": "contracts.connection",
     "ConversationContract": "contracts.conversation",
     "DelfProject": "project",
+    "EmbedderContract": "contracts.embedder",
+    "FormatContract": "contracts.formats",
     "JournalContract": "contracts.journal",
     "MemoryContract": "contracts.memory",
     "ModelContract": "contracts.model",
@@ -74,6 +78,8 @@ __all__ = [
     "ConnectionContract",
     "ConversationContract",
     "DelfProject",
+    "EmbedderContract",
+    "FormatContract",
     "JournalContract",
     "MemoryContract",
     "ModelContract",

@@ -45,6 +45,7 @@ class ScriptedModel:
     Args:
         replies: What it will answer; past the last one it raises ``LLMExecutionError``.
         default: What it answers past the last reply instead.
+        takes_tools: Whether it can be given tools.
     """
 
     replies: deque[Answer] = field(default_factory=deque[Answer])
@@ -52,6 +53,7 @@ class ScriptedModel:
     requests: list[ModelRequest] = field(default_factory=list[ModelRequest])
     configs: list[LLMConfig] = field(default_factory=list[LLMConfig])
     closed: int = 0
+    takes_tools: bool = True
 
     @property
     def spec(self) -> ModelSpec:
@@ -107,6 +109,8 @@ class ScriptedModel:
         for piece in (reply.text[:half], reply.text[half:]):
             if piece:
                 yield ModelDelta(piece)
+        for number, call in enumerate(reply.calls):
+            yield ModelDelta(call.arguments, call=number)
         yield reply
 
     async def aclose(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from delf.errors import LLMExecutionError
-from delf.messages import ModelReply, Price, Usage
+from delf.messages import ModelReply, Price, ToolCall, Usage
 from delf.testing import ModelContract, ScriptedModel
 
 
@@ -20,10 +20,16 @@ class Suite(ModelContract):
     kind = ScriptedModel
     failure = LLMExecutionError("no")
     slow = True
+    calls = True
 
     @pytest.fixture
     def model(self):
         return self.kind(default="Hello, grüß Gott.")
+
+    @pytest.fixture
+    def calling_model(self):
+        call = ToolCall(id="1", name="add", arguments='{"a": 1, "b": 2}')
+        return self.kind(default=ModelReply(text="", model="m", calls=(call,)))
 
     @pytest.fixture
     def failing_model(self):
@@ -44,6 +50,16 @@ class TestCountsNothing(Suite):
     class kind(ScriptedModel):
         async def complete(self, request):
             return replace(await super().complete(request), usage=Usage())
+
+
+class TestForgetsItsCallsInStreams(Suite):
+    breaks = ("test_asks_for_calls_of_its_tools",)
+
+    class kind(ScriptedModel):
+        async def stream(self, request):
+            async for piece in super().stream(request):
+                if isinstance(piece, ModelReply) or piece.call is None:
+                    yield piece
 
 
 class TestPaysForBeingAsked(Suite):

@@ -214,7 +214,11 @@ class Replay:
             return None
         past = self._past.replies[purpose].popleft()
         return ModelReply(
-            text=past.text, usage=past.usage, model=past.model, cost_usd=past.cost_usd
+            text=past.text,
+            calls=past.calls,
+            usage=past.usage,
+            model=past.model,
+            cost_usd=past.cost_usd,
         )
 
     @property

@@ -26,10 +26,18 @@ from delf.messages import (
     Part,
     Price,
     TextPart,
+    ToolCall,
+    ToolResult,
     system,
 )
 from delf.plugins.host import PluginHost
-from delf.protocols.model import Model, ModelContext, SupportsPrice, SupportsRecording
+from delf.protocols.model import (
+    Model,
+    ModelContext,
+    SupportsPrice,
+    SupportsRecording,
+    SupportsTools,
+)
 
 _NO_TEXT: Final = frozenset({"image", "audio", "video"})
 
@@ -117,6 +125,11 @@ class _CleanModel:
         self._inner = inner
         self._redactor = redactor
 
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the inner model does."""
+        return isinstance(self._inner, SupportsTools) and self._inner.takes_tools
+
     async def warm_up(self) -> None:
         """Prepare the inner model, if it can be."""
         prepare = getattr(self._inner, "warm_up", None)
@@ -132,6 +145,8 @@ class _CleanModel:
         shown = self._redactor.stream()
         async with aclosing(self._inner.stream(request)) as pieces:
             async for piece in pieces:
+                if isinstance(piece, ModelDelta) and piece.call is not None:
+                    continue  # the reply has its calls, without secrets
                 text = shown.feed(piece.text) if isinstance(piece, ModelDelta) else shown.end()
                 if text:
                     yield ModelDelta(text)
@@ -144,7 +159,8 @@ class _CleanModel:
 
 
 def _clean_reply(reply: ModelReply, redactor: Redactor) -> ModelReply:
-    return replace(reply, text=redactor.text(reply.text))
+    calls = tuple(replace(call, arguments=redactor.text(call.arguments)) for call in reply.calls)
+    return replace(reply, text=redactor.text(reply.text), calls=calls)
 
 
 def _key(config: LLMConfig) -> str:
@@ -255,6 +271,7 @@ class Asker:
             usage=reply.usage,
             cost_usd=cost,
             duration_ms=_ms_since(started),
+            calls=reply.calls,
         )
         return replace(reply, cost_usd=cost)
 
@@ -267,7 +284,7 @@ class Asker:
             async for piece in pieces:
                 if not isinstance(piece, ModelDelta):
                     final = piece
-                else:
+                elif piece.call is None:
                     self._show(shown.feed(piece.text))
         self._show(shown.end())
         if final is None:
@@ -290,6 +307,10 @@ def _clean(part: Part, redactor: Redactor) -> Part:
         is_text = part.media_type.partition("/")[0] not in _NO_TEXT
         data = redactor.value(part.data) if is_text else part.data
         return replace(part, name=redactor.text(part.name), data=data)
+    if isinstance(part, ToolCall):
+        return replace(part, arguments=redactor.text(part.arguments))
+    if isinstance(part, ToolResult):
+        return replace(part, text=redactor.text(part.text))
     return part
 
 

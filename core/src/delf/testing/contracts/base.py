@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, ClassVar, NoReturn, TypeVar
 
@@ -13,6 +15,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _NEEDS = "__delf_needs__"
+_LOOP_SECONDS = 0.25
+_LOOP_TRIES = 3
+_BEAT_SECONDS = 0.01
 
 
 def needs(*flags: str) -> Callable[[F], F]:
@@ -69,6 +74,38 @@ class Contract:
             task.cancel()
             pytest.fail(f"it did not end within {limit:g} s", pytrace=False)
         return task.result()
+
+    async def leaves_the_loop(self, work: Callable[[], Awaitable[Any]]) -> None:
+        """Await something that must leave the event loop to others meanwhile.
+
+        What is slow once may be the machine's doing; what holds the loop does so each time.
+
+        Args:
+            work: Begins it.
+        """
+        __tracebackhide__ = True
+        held = _LOOP_SECONDS
+        for _ in range(_LOOP_TRIES):
+            beat = asyncio.ensure_future(_longest_pause())
+            await asyncio.sleep(0)
+            await self.within(work())
+            await asyncio.sleep(0)
+            beat.cancel()
+            held = min(held, await beat)
+            if held < _LOOP_SECONDS:
+                return
+        pytest.fail(f"it held the event loop for {held:g} s or more; use a thread", pytrace=False)
+
+
+async def _longest_pause() -> float:
+    """The longest time without a turn of the loop, until this is cancelled."""
+    longest, last = 0.0, time.monotonic()
+    with contextlib.suppress(asyncio.CancelledError):
+        while True:
+            await asyncio.sleep(_BEAT_SECONDS)
+            now = time.monotonic()
+            longest, last = max(longest, now - last), now
+    return max(longest, time.monotonic() - last)
 
 
 def _tests(cls: type) -> Iterator[tuple[str, Any]]:

@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 import pytest
 
 from delf.errors import DelfError
-from delf.messages import ModelDelta, ModelReply, ModelRequest, system, user
-from delf.protocols.model import Model, SupportsPrice
+from delf.messages import (
+    ModelDelta,
+    ModelReply,
+    ModelRequest,
+    ModelTool,
+    ToolResult,
+    assistant,
+    results,
+    system,
+    user,
+)
+from delf.protocols.model import Model, SupportsPrice, SupportsTools
 from delf.testing.contracts.base import Contract, chain, missing, needs
 
 _CONCURRENT = 4
+_ADD = ModelTool(
+    name="add",
+    description="Adds two numbers.",
+    parameters={
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    },
+)
 
 
 class ModelContract(Contract):
@@ -23,12 +44,14 @@ class ModelContract(Contract):
     ``fails = True`` asks for a fixture ``failing_model`` as well: one whose service says no
     for good, such as with a key that is refused. ``secrets`` are the keys of both; they must
     never be shown. ``slow = True`` asks for a fixture ``slow_model`` whose answer takes a
-    second or more.
+    second or more. ``calls = True`` asks for a fixture ``calling_model`` that answers each
+    request with one call of the tool ``add`` that it is given.
     """
 
     fails: ClassVar[bool] = True
     slow: ClassVar[bool] = False
     counts_tokens: ClassVar[bool] = True
+    calls: ClassVar[bool] = False
     secrets: ClassVar[Sequence[str]] = ()
 
     @pytest.fixture
@@ -47,6 +70,11 @@ class ModelContract(Contract):
         missing(self, "a fixture `slow_model`, or slow = False")
 
     @pytest.fixture
+    def calling_model(self) -> Model:
+        """The same model where it answers with a call."""
+        missing(self, "a fixture `calling_model`, or calls = False")
+
+    @pytest.fixture
     def question(self) -> ModelRequest:
         """What is asked."""
         return ModelRequest(messages=(system("Be brief."), user("Say hello, grüß Gott 🦊.")))
@@ -56,14 +84,12 @@ class ModelContract(Contract):
         await model.aclose()
 
     async def test_streams_the_same_answer(self, model: Any, question: ModelRequest) -> None:
-        async def collect() -> list[Any]:
-            return [piece async for piece in model.stream(question)]
-
-        *deltas, reply = await self.within(collect())
+        *deltas, reply = await self.within(_collect(model.stream(question)))
         assert all(isinstance(piece, ModelDelta) for piece in deltas)
         assert isinstance(reply, ModelReply), "a stream ends with the whole reply"
         self._check(reply)
-        assert "".join(piece.text for piece in deltas) == reply.text
+        said = (piece.text for piece in deltas if piece.call is None)
+        assert "".join(said) == reply.text
         await model.aclose()
 
     async def test_a_stream_can_be_left_early(self, model: Any, question: ModelRequest) -> None:
@@ -107,7 +133,7 @@ class ModelContract(Contract):
         with pytest.raises(DelfError) as whole:
             await self.within(failing_model.complete(question))
         with pytest.raises(DelfError) as streamed:
-            await self.within(_exhaust(failing_model.stream(question)))
+            await self.within(_collect(failing_model.stream(question)))
         await failing_model.aclose()
         for error in (*chain(whole.value), *chain(streamed.value)):
             shown = f"{error!s} {error!r} {getattr(error, 'hint', '')}"
@@ -124,6 +150,25 @@ class ModelContract(Contract):
         assert work.cancelled()
         await self.within(slow_model.aclose())
 
+    @needs("calls")
+    async def test_asks_for_calls_of_its_tools(self, calling_model: Any) -> None:
+        assert _takes_tools(calling_model), "its property takes_tools says no"
+        asked = ModelRequest(messages=(user("What is 1 + 2?"),), tools=(_ADD,), must_call=True)
+        reply = await self.within(calling_model.complete(asked))
+        [call] = reply.calls
+        assert call.name == "add"
+        assert call.id
+        assert isinstance(json.loads(call.arguments), dict)
+
+        said = assistant(reply.text, reply.calls)
+        brought = results([ToolResult(id=call.id, name=call.name, text="3")])
+        more = replace(asked, messages=(*asked.messages, said, brought))
+        *deltas, streamed = await self.within(_collect(calling_model.stream(more)))
+        pieces = [piece.text for piece in deltas if piece.call == 0]
+        assert "".join(pieces) == streamed.calls[0].arguments
+        assert streamed.calls[0].name == "add"
+        await calling_model.aclose()
+
     def _check(self, reply: Any) -> None:
         assert isinstance(reply, ModelReply)
         assert isinstance(reply.text, str)
@@ -138,6 +183,9 @@ class ModelContract(Contract):
             assert usage.output_tokens > 0
 
 
-async def _exhaust(stream: Any) -> None:
-    async for _ in stream:
-        pass
+def _takes_tools(model: Model) -> bool:
+    return isinstance(model, SupportsTools) and model.takes_tools
+
+
+async def _collect(stream: Any) -> list[Any]:
+    return [piece async for piece in stream]
