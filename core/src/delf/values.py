@@ -134,10 +134,9 @@ def _parts_of(value: Any) -> tuple[Iterator[Any], int]:
         return iter(members), len(members)
     if isinstance(value, (type, ModuleType)):
         return iter(()), 0
-    if dataclasses.is_dataclass(value):
-        fields = tuple(getattr(value, field.name, None) for field in dataclasses.fields(value))
-    else:
-        fields = tuple(cast("Mapping[str, Any]", getattr(value, "__dict__", {})).values())
+    names: Iterable[str] = getattr(kind, "__dataclass_fields__", ())
+    fields = [getattr(value, name, None) for name in names]
+    fields = fields or list(cast("Mapping[str, Any]", getattr(value, "__dict__", {})).values())
     return iter(fields), len(fields)
 
 

@@ -21,6 +21,8 @@ from delf.values import to_jsonable, to_jsonable_or_repr
 
 MAX_LINES: Final = 1_000
 """Printed lines that a trace holds one by one."""
+MAX_LETTERS: Final = 1_000_000
+"""Of these lines together. The journal, and the answer, have everything."""
 _CALL_FIELDS = tuple(item.name for item in fields(ToolCallTrace))
 
 
@@ -52,6 +54,7 @@ class Trace:
         self._utterances: list[str] = []
         self._timeline: list[StreamEvent] = []
         self._open_line: list[str] = []
+        self._letters = 0
         self._is_full = False
         self._said = StreamEvent(kind="say", label="", status="success", started_at=0)
         for event in events:
@@ -126,7 +129,9 @@ class Trace:
 
     def _say(self, event: ev.Printed) -> None:
         """Add printed lines, as many as a trace holds; one that was begun before is continued."""
-        text = event.text
+        text = event.text[: MAX_LETTERS - self._letters]
+        is_cut = len(text) < len(event.text)
+        self._letters += len(text)
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         room = MAX_LINES - len(self._utterances) + bool(self._open_line)
@@ -137,7 +142,8 @@ class Trace:
             self._open_line.clear()
         if rest and len(self._utterances) < MAX_LINES + bool(self._open_line):
             self._continue_line(rest, event.at)
-        elif rest and not self._is_full:
+            rest = ""
+        if (rest or is_cut) and not self._is_full:
             self._is_full = True
             self._continue_line("… and more: the output has all of it", event.at)
 
