@@ -370,5 +370,14 @@ class Runtime:
         self._threads.close()
 
 
+    async def abandon(self) -> None:
+        """Free what outlives the event loop it worked on, which was closed under it."""
+        self._stopped = True
+        self._threads.close()
+        sandbox: ChosenSandbox | None = getattr(self, "_sandbox", None)
+        if sandbox is not None:
+            await sandbox.backend.aclose()
+
+
 def _callback_channel(on_confirm: Callable[[Any], Any]) -> NamedChannel:
     return NamedChannel("on_confirm", CallbackChannel(on_confirm), needs_presence=False)
