@@ -101,7 +101,7 @@ def test_a_tool_that_raises_what_ends_programs_fails_like_any_other(
     make_agent: MakeAgent,
     scripted_model: ScriptedModel,
     kind: type[BaseException],
-    is_async: bool,  # noqa: FBT001
+    is_async: bool,
 ) -> None:
     @tool(confirm=False)
     def plain() -> None:

@@ -180,7 +180,6 @@ class RuntimeHome:
         if not starting.cancelled() and starting.exception() is None:
             await starting.result().stop()
 
-
     def _abandon_runtime(self) -> None:
         """Free what is left of a runtime whose loop was closed under it."""
         runtime, self._runtime = self.runtime, None

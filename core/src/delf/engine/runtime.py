@@ -369,7 +369,6 @@ class Runtime:
                 _log.warning("while stopping: %s", told)
         self._threads.close()
 
-
     async def abandon(self) -> None:
         """Free what outlives the event loop it worked on, which was closed under it."""
         self._stopped = True
