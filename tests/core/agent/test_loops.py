@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from delf import Agent, tool
-from delf.testing.models import ScriptedModel
+from delf_devkit.testing.models import ScriptedModel
 
 MakeAgent = Callable[..., Agent]
 
