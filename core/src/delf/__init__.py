@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from delf.response import Response
     from delf.tools.action import Action, action
     from delf.tools.connection import Connection
+    from delf.tools.context import CallContext
     from delf.tools.function import Tool, tool
 
 _ERRORS: Final = (
@@ -98,6 +99,7 @@ _HOMES: Final = {
     "ApprovalRequest": "delf.protocols.approval",
     "Approved": "delf.protocols.approval",
     "Asks": "delf.protocols.connection",
+    "CallContext": "delf.tools.context",
     "Chat": "delf.chat",
     "ChatMessage": "delf.chat",
     "Connection": "delf.tools.connection",
@@ -127,6 +129,7 @@ __all__ = [
     "Approved",
     "Asks",
     "BudgetExceededError",
+    "CallContext",
     "Chat",
     "ChatMessage",
     "CodeGenerationError",

@@ -20,6 +20,7 @@ from typing import Any
 from delf.engine.approvals.decision import why_not
 from delf.engine.approvals.identity import identity
 from delf.engine.approvals.policy import TaskApprovals
+from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.records import Call, CallRecords
 from delf.engine.calls.results import Results
 from delf.engine.calls.threads import ToolThreads
@@ -59,6 +60,7 @@ class Gate:
         max_result_bytes: The largest result that can be passed to a script.
         redactor: Takes secrets out of what scripts get.
         replay: Of a task that is resumed: the calls that were made before.
+        children: The child tasks of calls, and what actions are told of the task.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Gate:
         max_result_bytes: int,
         redactor: Redactor | None = None,
         replay: Replay | None = None,
+        children: ChildTasks | None = None,
     ) -> None:
         self._tools = tools
         self._approvals = approvals
@@ -78,6 +81,7 @@ class Gate:
         self._redactor = Redactor() if redactor is None else redactor
         self._results = Results(self._redactor, max_result_bytes)
         self._replay = Replay() if replay is None else replay
+        self._children = children
         self._numbers = itertools.count(self._replay.last_call + 1)
         self._closed = False
         self._at_work: set[asyncio.Task[Any]] = set()
@@ -244,6 +248,8 @@ class Gate:
             except ToolRefusedError as error:  # it was made with others, or a check has changed
                 unfit = f"its recorded arguments do not fit: {error.message}"
                 call = _as_recorded(call, past, edited)
+        if unfit is None and self._children is not None and self._children.begun(call.number):
+            return await self._make(call)  # it goes on with its child task
         decision = await self._decide(call, past, unsettled=True)
         match decision:
             case Settled(result=result):
@@ -346,11 +352,14 @@ class Gate:
         return Raised("ApprovalRejected", message)
 
     async def _make(self, call: Call) -> CallAnswer:
-        action = call.bound.action
+        action, arguments = call.bound.action, call.arguments
+        if action.context is not None and self._children is not None:
+            told = self._children.context(call, again=call.begun)
+            arguments = {**arguments, action.context: told}
         await self._records.begin(call)
         started = time.perf_counter()
         try:
-            result = await self._invoke(action, call.arguments)
+            result = await self._invoke(action, arguments)
             result, encoded = await self._results.take(result)
         except asyncio.CancelledError as error:
             if _is_cancelled():
