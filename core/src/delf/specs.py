@@ -159,6 +159,9 @@ class ObserverSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class CommandSpec(Spec):
-    """A command of the ``delf`` program; the factory is a ``click.Command``."""
+    """A command of the ``delf`` program; the factory is a ``click.Command``.
+
+    A name of two words is a command of a group: ``plugins new``.
+    """
 
     kind: ClassVar[str] = "command"

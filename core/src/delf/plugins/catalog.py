@@ -44,7 +44,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "journal": ("sql",),
     "strategy": ("stream",),
     "observer": (),
-    "command": ("demo", "runs", "sandbox", "serve"),
+    "command": ("demo", "plugins new", "runs", "sandbox", "serve"),
     "format": ("excel",),
 }
 """Names whose package is known. No other name is ever turned into an advice to install."""
@@ -53,6 +53,7 @@ _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 _BROUGHT_BY: Final = {
     ("command", "runs"): "delf-plugin-journal-sql",
+    ("command", "plugins new"): "delf-plugin-devkit",
     ("command", "sandbox"): "delf-plugin-sandbox-docker",
 }
 _USUAL: Final = {"model": "litellm", "embedder": "static"}
