@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     )
     from delf.llm import LLMConfig
     from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
-    from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
+    from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
     from delf.response import Response
     from delf.tools.action import Action, action
     from delf.tools.connection import Connection
@@ -110,7 +110,7 @@ _HOMES: Final = {
     "Rejected": "delf.protocols.approval",
     "Response": "delf.response",
     "Settled": "delf.protocols.approval",
-    "ToolCall": "delf.protocols.connection",
+    "ProposedCall": "delf.protocols.connection",
     "Tool": "delf.tools.function",
     "Trace": "delf.engine.views.trace",
     "action": "delf.tools.action",
@@ -151,6 +151,7 @@ __all__ = [
     "OptionalDependencyError",
     "PluginError",
     "PrefilterError",
+    "ProposedCall",
     "Refused",
     "Rejected",
     "ReplayMismatch",
@@ -162,7 +163,6 @@ __all__ = [
     "Settled",
     "TaskTimeoutError",
     "Tool",
-    "ToolCall",
     "ToolDefinitionError",
     "ToolException",
     "ToolExecutionError",

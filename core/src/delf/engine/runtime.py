@@ -316,8 +316,7 @@ class Runtime:
     async def _prepare(self, order: TaskOrder, slot: Slot) -> TaskRun:
         config, set_up, inputs = await self._surroundings(order.child)
         replay = Replay(order.past, PATIENCE_SECONDS)
-        redactor = self._redactor
-        listeners = [*self._feeds, *order.listeners]
+        redactor, listeners = self._redactor, [*self._feeds, *order.listeners]
         log = TaskLog(order.task_id, self._journal, listeners, redactor, replay)
         asker = Asker(
             pool=self._models,
@@ -333,19 +332,9 @@ class Runtime:
         llm = LLM(asker, config, paths_by_name(inputs))
         tools = await set_up.tools.with_builtins([llm])
         approvals = self._approvals.for_task(order, log, slot)
-        output = OutputFiles(
-            OutputFolder(config.output_dir, written_before(order.past)), self._formats, log
-        )
-        children = ChildTasks(
-            runtime=self,
-            order=order,
-            config=config,
-            log=log,
-            slot=slot,
-            folder=self._parts.folder,
-            input_files={file.name: Path(file.path) for file in inputs},
-            output_files=lambda: {name: Path(path) for name, path in output.files.items()},
-        )
+        folder = OutputFolder(config.output_dir, written_before(order.past))
+        output = OutputFiles(folder, self._formats, log)
+        children = self._children(order, config, log, slot, inputs, output)
         gate = Gate(
             tools,
             approvals,
@@ -383,6 +372,26 @@ class Runtime:
             replay=replay,
             conversation=order.conversation,
             context=TaskContext(files=[file.line for file in inputs]),
+        )
+
+    def _children(
+        self,
+        order: TaskOrder,
+        config: AgentConfig,
+        log: TaskLog,
+        slot: Slot,
+        inputs: Sequence[InputFile],
+        output: OutputFiles,
+    ) -> ChildTasks:
+        return ChildTasks(
+            runtime=self,
+            order=order,
+            config=config,
+            log=log,
+            slot=slot,
+            folder=self._parts.folder,
+            input_files={file.name: Path(file.path) for file in inputs},
+            output_files=lambda: {name: Path(path) for name, path in output.files.items()},
         )
 
     async def _surroundings(

@@ -15,7 +15,7 @@ from delf.engine.journal.memory import MemoryJournal
 from delf.errors import ToolDefinitionError
 from delf.messages import ModelReply
 from delf.specs import JournalSpec
-from delf.testing.models import USAGE, script
+from delf_devkit.testing.models import USAGE, script
 
 
 class Office(Connection):
@@ -314,8 +314,8 @@ async def test_a_parent_that_was_killed_goes_on_with_its_child(bench):
 WORKER = """
 import asyncio, os, signal, sys
 from delf import Agent, CallContext, Settled, tool
-from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel, script
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel, script
 
 journal, done, kill_at = sys.argv[1], sys.argv[2], int(sys.argv[3])
 

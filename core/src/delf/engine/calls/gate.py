@@ -38,7 +38,7 @@ from delf.errors import (
 )
 from delf.events import CallFinished
 from delf.protocols.approval import Approved, Decision, Edited, Settled
-from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
+from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
 from delf.tools.action import Action
 from delf.values import UnsupportedValueError
@@ -209,7 +209,7 @@ class Gate:
         if judge is None:
             return None
         try:
-            asked = ToolCall(
+            asked = ProposedCall(
                 action=call.bound.action.name,
                 arguments=copy.deepcopy(call.arguments),
                 description=call.description,
