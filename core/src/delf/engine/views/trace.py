@@ -73,6 +73,10 @@ class Trace:
                 self._start_call(event)
             case ev.CallFinished():
                 self._finish_call(event)
+            case ev.ChildStarted():
+                self._start_child(event)
+            case ev.ChildFinished():
+                self._finish_child(event)
             case ev.ModelReplied():
                 self._add_model_call(event)
             case ev.Printed():
@@ -188,6 +192,18 @@ class Trace:
         line = self._running.pop(event.call_id, None)
         if line is not None:
             line.finish(event.duration_ms, ok=event.status == "ok")
+
+    def _start_child(self, event: ev.ChildStarted) -> None:
+        call = self._calls.get(event.call_id)
+        if call is not None:
+            call.children.append(event.child_id)
+        self._running[event.child_id] = self._line("task", event.task, event.at)
+
+    def _finish_child(self, event: ev.ChildFinished) -> None:
+        line = self._running.pop(event.child_id, None)
+        if line is not None:
+            line.finish(event.duration_ms, ok=event.status)
+        self.total_cost_usd = _sum(self.total_cost_usd, event.cost_usd)
 
     def _add_model_call(self, event: ev.ModelReplied) -> None:
         call = ModelCallTrace(
