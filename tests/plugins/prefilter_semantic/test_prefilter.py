@@ -98,7 +98,7 @@ async def test_vectors_find_what_words_do_not(context: PluginContext) -> None:
 
 async def test_each_step_of_a_task_has_its_tools(without: PluginContext) -> None:
     prefilter = SemanticPrefilter(without, limit=3)
-    task = "Look for invoices by state, then send an email about them, and feed the animal."
+    task = "Look for invoices by their state, then send an email about them, and feed every animal twice."
     assert {"bank.invoices", "mail.send", "zoo.feed"} <= await chosen(prefilter, task)
 
 
@@ -106,7 +106,7 @@ async def test_each_step_of_a_task_has_its_tools(without: PluginContext) -> None
     ("task", "steps"),
     [
         ("Feed the animal.", 1),
-        ("Find the invoice, then send an email.", 3),
+        ("Find the late invoice of Ada, then send an email to her boss.", 3),
         ("Send it to a@b.com and c.d@e.org", 3),
         ("Yes, and no.", 1),
     ],

@@ -56,26 +56,24 @@ class SemanticPrefilter:
         Raises:
             PrefilterError: When not one of them has anything in common with it.
         """
-        vectors = await self._vectors(catalog)
-        steps = steps_of(task)
-        rankings = [await self._ranking(step, catalog, vectors) for step in steps]
-        chosen = list(_in_turn(rankings))[: self._limit]
+        chosen = await self.rank(task, catalog)
         if catalog and not chosen:
             raise PrefilterError("no tool has a word in common with the task")
         return Selection(names=frozenset(catalog[number].name for number in chosen))
 
-    async def _ranking(
-        self, step: str, catalog: Catalog, vectors: CatalogVectors | None
-    ) -> Sequence[int]:
-        by_words = catalog.ranking(step, _LOOKED_AT)
-        if vectors is None:
-            return by_words
-        try:
-            by_meaning = await vectors.ranking(step, _LOOKED_AT)
-        except DelfError as error:
-            _log.warning("words decide alone, the embedder failed: %s", error)
-            return by_words
-        return _fused((by_words, by_meaning))
+    async def rank(self, task: str, catalog: Catalog) -> Sequence[int]:
+        """The places in the catalog of the actions that fit a task, best first."""
+        steps = steps_of(task)
+        rankings = [catalog.ranking(step, _LOOKED_AT) for step in steps]
+        vectors = await self._vectors(catalog)
+        if vectors is not None:
+            try:
+                by_meaning = await vectors.rankings(steps, _LOOKED_AT)
+            except DelfError as error:
+                _log.warning("words decide alone, the embedder failed: %s", error)
+            else:
+                rankings = [_fused(both) for both in zip(rankings, by_meaning, strict=True)]
+        return list(_in_turn(rankings))[: self._limit]
 
     async def _vectors(self, catalog: Catalog) -> CatalogVectors | None:
         """The catalog's vectors, when they are there within the time that a task waits for them."""

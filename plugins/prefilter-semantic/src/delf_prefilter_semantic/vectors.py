@@ -52,14 +52,20 @@ class CatalogVectors:
             await asyncio.to_thread(_write, path, matrix)
         return cls(matrix, embedder)
 
-    async def ranking(self, text: str, limit: int) -> Sequence[int]:
-        """The numbers of the actions that are nearest to a text, best first."""
+    async def rankings(self, texts: Sequence[str], limit: int) -> list[list[int]]:
+        """For each text the numbers of the actions that are nearest to it, best first."""
         if not len(self._matrix):
-            return []
-        (query,) = np.asarray(await self._embedder.embed([text], "query"), dtype="float32")
-        likeness = self._matrix @ query
-        best = np.argpartition(-likeness, min(limit, len(likeness) - 1))[:limit]
-        return [int(number) for number in best[np.argsort(-likeness[best], kind="stable")]]
+            return [[] for _ in texts]
+        size = self._embedder.batch_size
+        batches = [texts[start : start + size] for start in range(0, len(texts), size)]
+        made = [await self._embedder.embed(batch, "query") for batch in batches]
+        queries = np.concatenate([np.asarray(rows, dtype="float32") for rows in made])
+        return [_nearest(self._matrix @ query, limit) for query in queries]
+
+
+def _nearest(likeness: Any, limit: int) -> list[int]:
+    best = np.argpartition(-likeness, min(limit, len(likeness) - 1))[:limit]
+    return [int(number) for number in best[np.argsort(-likeness[best], kind="stable")]]
 
 
 def _text(entry: CatalogEntry) -> str:
