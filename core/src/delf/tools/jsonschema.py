@@ -162,10 +162,11 @@ class _Arguments:
             except (TypeError, ValueError) as error:
                 raise self._refused(f"{name}: {error}") from None
         # None stands for what is left out, unless it is a value of its own.
-        for name in optional & {name for name, value in given.items() if value is None}:
-            rest = {key: value for key, value in given.items() if key != name}
-            if not self._validator.is_valid(self._sent(given)):
-                given = rest
+        if any(given[name] is None for name in optional & set(given)):
+            errors = self._validator.iter_errors(self._sent(given))
+            unfit = {self._arg(error.instance_path[0]) for error in errors if error.instance_path}
+            gone = {name for name in optional & unfit if given.get(name) is None}
+            given = {name: value for name, value in given.items() if name not in gone}
         for error in self._validator.iter_errors(self._sent(given)):
             place = [self._arg(part) for part in error.instance_path]
             where = f"{'.'.join(place)}: " if place else ""
