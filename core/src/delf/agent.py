@@ -8,7 +8,7 @@ import secrets
 import sys
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Never, Self
+from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
 from delf.background import BackgroundTasks, EventStream, Granularity, wants_tokens
 from delf.config.schema import AgentConfig, make_config
@@ -52,7 +52,7 @@ class Agent:
     Args:
         tools: Connections, ``@tool`` functions, or plain functions.
         chat: A conversation to continue; True for one in memory, or the options of a ``Chat``.
-        memory: Facts from before, recalled for each task.
+        memory: Facts from before, recalled for each task: a store, or the name of one.
         on_confirm: Asked about calls that need approval; returns True, False, or None to
             leave it to the next channel. Plain or async.
         host: Plugins; those installed when omitted.
@@ -74,12 +74,17 @@ class Agent:
         heavy_llm: str | LLMConfig | None = None,
         vision_llm: str | LLMConfig | None = None,
         chat: Chat | Mapping[str, Any] | bool | None = None,
-        memory: MemoryStore | None = None,
+        memory: MemoryStore | str | None = None,
         system_prompt: str | None = None,
         on_confirm: Callable[[Any], Any] | None = None,
         providers: Mapping[str, str] | None = None,
         verbose: bool | None = None,
         prefilter_mode: str | None = None,
+        embedder: str | None = None,
+        memory_namespace: str | None = None,
+        memory_top_k: int | None = None,
+        memory_threshold: float | None = None,
+        learn: bool | Literal["ask"] | None = None,
         retry_count: int | None = None,
         rerun_count: int | None = None,
         sandbox: str | None = None,
@@ -98,6 +103,7 @@ class Agent:
         timeout: float | None = None,
         stream: bool | None = None,
         max_tasks: int | None = None,
+        max_depth: int | None = None,
         keep_tasks: int | None = None,
         record: str | None = None,
         journal: str | None = None,
@@ -106,6 +112,8 @@ class Agent:
         project: Project | None = None,
         **unknown: Never,
     ) -> None:
+        store = None if isinstance(memory, str) else memory
+        memory = memory if isinstance(memory, str) else None
         fields = AgentConfig.model_fields.keys() - {"chat"}
         given: dict[str, Any] = {
             name: value for name, value in locals().items() if name in fields and value is not None
@@ -126,7 +134,7 @@ class Agent:
             from delf.chat import Chat
 
             self.chat = Chat.of(chat)
-        self.memory = memory
+        self.memory = store
         self.tools = tuple(as_connection(item) for item in tools or ())
         self._on_confirm = on_confirm
         self._host = host
@@ -148,15 +156,13 @@ class Agent:
     ) -> Self:
         """An agent as ``delf run`` makes it: from the nearest ``delf.toml`` and its environment.
 
-        It has the connections of the file, the options of plugins, the variables of ``.env``,
-        and a journal that outlives the process where one is installed.
+        With a journal that outlives the process where one is installed.
 
         Args:
-            path: A directory, whose ``delf.toml`` is looked for upwards; a ``delf.toml``; or a
-                project that was loaded already.
+            path: A directory, whose ``delf.toml`` is looked for upwards; the file; a project.
             connections: The names of those to use; all of the file when omitted.
             tools: Further tools.
-            host: Plugins; those installed when omitted.
+            host: Plugins.
             overrides: Any other parameter of :class:`Agent`; it wins over the project.
 
         Raises:
@@ -267,8 +273,8 @@ class Agent:
             timeout: Seconds from now; the configuration's when omitted.
 
         Returns:
-            Its response, the recorded one if it is over; with ``ReplayMismatch`` as its exception
-            where the script does something else than is recorded.
+            Its response, the recorded one if it is over; a failed one with ``ReplayMismatch`` where
+            the script does something else than is recorded.
 
         Raises:
             UnknownTaskError: When the journal does not have the task.
@@ -322,7 +328,7 @@ class Agent:
 
         Args:
             task: What to do, in plain words.
-            timeout: Seconds from the moment it begins to run; the configuration's when omitted.
+            timeout: Seconds from when it begins to run; the configuration's when omitted.
             conversation_id: As for :meth:`run`.
 
         Returns:
@@ -403,7 +409,6 @@ class Agent:
     def run_chat(self, timeout: float | None = None, **options: Any) -> None:
         """Do tasks that are typed on the terminal, one after another (the plugin ``chat``).
 
-
         Args:
             timeout: Seconds for one task; when omitted the agent's, or 300 if it was not set.
             options: ``show_code=True`` writes scripts, ``verbose=True`` calls.
@@ -480,8 +485,7 @@ class Agent:
 
         Raises:
             UnknownRequestError: When the request does not wait (any more).
-            DelfError: When the request is for a script, or for a call that was begun: neither can
-                be edited. It goes on waiting.
+            DelfError: When it is for a script or a call that was begun; it goes on waiting.
         """
         self._pending.answer(request_id, Answer(Edited(arguments=dict(arguments))))
         return True
@@ -496,8 +500,7 @@ class Agent:
 
         Raises:
             UnknownRequestError: When the request does not wait (any more).
-            DelfError: When it is for a new call, which cannot have been made before. It goes on
-                waiting.
+            DelfError: When it is for a new call, which goes on waiting.
         """
         self._pending.answer(request_id, Answer(Settled(result=result, reason=note)))
         return True
@@ -532,9 +535,7 @@ class Agent:
         """How the agent stands now, as JSON-ready data.
 
         ``state`` is ``new``, ``starting``, ``running`` or ``stopped``; ``tasks`` counts those
-        that run and those that wait for a place; ``budget`` has ``limit_usd``,
-        ``remaining_usd`` (None without a limit), ``spent_usd``, ``reserved_usd`` for calls that
-        are being made, and ``is_exhausted``.
+        that run and those that wait for a place; ``budget`` is None where there is no limit.
         """
         runtime = self._home.runtime
         running, queued = (0, 0) if runtime is None else runtime.counts
@@ -590,6 +591,7 @@ class Agent:
                 on_confirm=self._on_confirm,
                 pricing_files=around.pricing_files,
                 attached=() if self.chat is None else (self.chat,),
+                folder=around.folder,
             )
         )
         try:

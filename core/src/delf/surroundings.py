@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +32,7 @@ class Surroundings:
         config: The agent's configuration.
         ledger: Counts what is spent.
         pricing_files: Where the user's own prices may be.
+        folder: The project's.
     """
 
     host: PluginHost
@@ -41,6 +41,7 @@ class Surroundings:
     config: AgentConfig | None = None
     ledger: Ledger | None = None
     pricing_files: tuple[Path, ...] = ()
+    folder: Path
 
     @classmethod
     def of(
@@ -61,7 +62,7 @@ class Surroundings:
         from platformdirs import user_config_path
 
         environ = current_environ() if project is None else project.environ
-        root = Path(os.curdir) if project is None else project.root
+        root = Path.cwd() if project is None else project.root
         return cls(
             host=host or PluginHost.discover(environ=environ),
             plugin_options={} if project is None else project.plugin_options,
@@ -69,6 +70,7 @@ class Surroundings:
             config=config,
             ledger=ledger,
             pricing_files=(root / "pricing.json", user_config_path("delf") / "pricing.json"),
+            folder=root,
         )
 
     def open_conversations(self, url: str | None = None) -> SupportsConversations:

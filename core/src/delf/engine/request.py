@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from delf.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from delf.config.schema import AgentConfig
     from delf.engine.journal.log import Listener
     from delf.engine.loop.conversation import Conversation
     from delf.events import Event
+    from delf.protocols.connection import ConnectionLike
 
 OnDelta = Callable[[str], None]
 """Sees a piece of a model's answer."""
@@ -35,6 +37,25 @@ def check_task(task: object) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChildOptions:
+    """What a child task has of its own.
+
+    Args:
+        parent: The task whose call has it done.
+        depth: How many tasks are above it.
+        config: Its configuration.
+        tools: Its connections; the agent's when None.
+        files: Its input files; the agent's when None.
+    """
+
+    parent: str
+    depth: int
+    config: AgentConfig
+    tools: Sequence[ConnectionLike] | None = None
+    files: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class TaskOrder:
     """An order for a task.
 
@@ -51,6 +72,7 @@ class TaskOrder:
             a task do that was ordered for the background.
         setup: What the caller needs to set up the same agent again; kept in the journal.
         past: The journal of the task, which is taken up again.
+        child: What it has of its own, if it is the child of another task.
     """
 
     task: str
@@ -64,3 +86,4 @@ class TaskOrder:
     patient: bool = False
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     past: Sequence[Event] = ()
+    child: ChildOptions | None = None
