@@ -277,8 +277,7 @@ class Agent:
             the script does something else than is recorded.
 
         Raises:
-            UnknownTaskError: When the journal does not have the task.
-            DelfError: When a process that lives works on it.
+            DelfError: When the journal does not have the task, or a process works on it.
         """
         return self._home.call(lambda runtime: self._resume(runtime, task_id, timeout))
 
@@ -445,7 +444,6 @@ class Agent:
 
         Raises:
             TimeoutError: When it is not over in time.
-            UnknownTaskError: When no task has this id.
         """
         return self._tasks.wait(task_id, timeout)
 
