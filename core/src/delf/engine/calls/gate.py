@@ -12,6 +12,7 @@ import copy
 import functools
 import inspect
 import itertools
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -371,7 +372,9 @@ class Gate:
             return await self._fail(call, started, f"{call.bound.name} cancelled itself")
         except ToolException as error:
             return await self._tell(call, started, error)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt) and _is_main_thread():
+                raise  # somebody pressed Ctrl-C
             return await self._fail(call, started, describe_failure(error))
         await self._records.end(call, "ok", started, result=result, safe=_CLEAN)
         return Returned(result, encoded)
@@ -411,6 +414,10 @@ def _as_recorded(call: Call, past: PastCall, arguments: Mapping[str, Any]) -> Ca
     """A call as the journal tells of it, to be asked about and not to be made."""
     digest = call.digest if past.started is None else past.started.digest
     return replace(call, arguments=dict(arguments), digest=digest)
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _is_cancelled() -> bool:
