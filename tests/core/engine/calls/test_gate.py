@@ -438,7 +438,7 @@ async def test_a_tool_that_raises_is_an_error_in_the_script(error, said, kind):
     ("value", "said"),
     [
         (object(), "object cannot be passed"),
-        ("x" * 120_000, "too large: 120,002 bytes"),
+        ("x" * 120_000, "too large: more than 120,001 bytes"),
         ([10**5000], "integer"),
     ],
     ids=["object", "large", "integer"],
