@@ -23,7 +23,7 @@ from delf.agent.terminal import AgentTerminal
 from delf.config.schema import make_config
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.models.usage import Ledger
-from delf.engine.request import OnDelta, TaskOrder
+from delf.engine.task import TaskRequest
 from delf.errors import AgentConfirmationError, ConfigurationError
 from delf.events import TaskFinished, TaskStarted
 from delf.messages import ModelDelta
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from delf.events import Event
     from delf.plugins.host import PluginHost
     from delf.protocols.memory import MemoryStore
+    from delf.protocols.strategy import OnDelta
 
 
 class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentFacts, AgentTerminal):
@@ -236,7 +237,7 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentFacts, AgentTermina
         order = self._order(task, timeout, conversation_id, attended=False)
         return self._tasks.add(order, self._post)
 
-    def _post(self, order: TaskOrder) -> Future[Response]:
+    def _post(self, order: TaskRequest) -> Future[Response]:
         return self._home.post(lambda runtime: self._run(runtime, order))
 
     async def stream(
@@ -281,12 +282,12 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentFacts, AgentTermina
         conversation_id: str | None = None,
         *,
         attended: bool = True,
-    ) -> TaskOrder:
+    ) -> TaskRequest:
         if self.chat is None and conversation_id is not None:
             raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
         conversation = None if self.chat is None else self.chat.here(conversation_id)
         seconds = self.config.timeout if timeout is None else timeout
-        return TaskOrder(
+        return TaskRequest(
             task=task,
             timeout=seconds,
             conversation=conversation,
@@ -294,25 +295,24 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentFacts, AgentTermina
             patient=not attended,
         )
 
-    async def _run(self, runtime: Runtime, order: TaskOrder) -> Response:
+    async def _run(self, runtime: Runtime, order: TaskRequest) -> Response:
         from delf.engine.views.trace import Trace
 
         if self.config.verbose:
             order = replace(order, listeners=(tell, *order.listeners))
-        finished = await runtime.run(order)
-        result, run = finished.result, finished.run
-        trace = Trace(run.log.events)
+        outcome = await runtime.run(order)
+        trace = Trace(outcome.events)
         if self.config.verbose:
             sys.stderr.write(visible(trace.summary()) + "\n")
         return Response(
-            text=result.text,
-            status=result.error is None,
-            error=None if result.error is None else result.error.message,
+            text=outcome.text,
+            status=outcome.error is None,
+            error=None if outcome.error is None else outcome.error.message,
             cost_usd=trace.total_cost_usd,
-            duration_ms=round(result.duration_ms),
+            duration_ms=round(outcome.duration_ms),
             trace=trace,
-            files=dict(run.output.files),
-            exception=result.error,
+            files=dict(outcome.files),
+            exception=outcome.error,
         )
 
     async def _make_runtime(self) -> Runtime:

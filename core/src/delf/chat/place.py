@@ -99,12 +99,12 @@ async def ask_alone(surroundings: Surroundings, llm: LLMConfig | None, question:
     """
     from delf.engine.journal.log import TaskLog
     from delf.engine.journal.memory import MemoryJournal
-    from delf.engine.models.client import Asker, ModelPool
+    from delf.engine.models.client import ModelClient, ModelPool
     from delf.engine.models.pricing import load_pricing
     from delf.engine.models.usage import Ledger
-    from delf.engine.request import new_task_id
     from delf.engine.secrets.known import secrets_of_agent, secrets_of_model
     from delf.engine.secrets.redaction import Redactor
+    from delf.engine.task import new_task_id
     from delf.messages import ModelRequest, user
     from delf.protocols.model import ModelContext
 
@@ -120,7 +120,7 @@ async def ask_alone(surroundings: Surroundings, llm: LLMConfig | None, question:
     redactor = Redactor(known)
     keys = config.providers if config is not None else {}
     pool = ModelPool(host, ModelContext(environ=environ, providers=keys))
-    asker = Asker(
+    asker = ModelClient(
         pool=pool,
         ledger=surroundings.ledger or Ledger(),
         pricing=load_pricing(surroundings.pricing_files),

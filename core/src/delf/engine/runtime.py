@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from delf.config.schema import AgentConfig
 from delf.engine.approvals.callback import CallbackChannel
@@ -19,28 +19,28 @@ from delf.engine.approvals.policy import Approvals
 from delf.engine.builtins.llm import LLM
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
-from delf.engine.codegen.prompt import TaskContext
 from delf.engine.files.connection import Files
 from delf.engine.files.formats import Formats
 from delf.engine.files.inputs import InputFile, find_inputs, input_files, paths_by_name
+from delf.engine.host import TaskHost
 from delf.engine.journal.claims import Claims
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
 from delf.engine.libraries import applying
-from delf.engine.loop.pipeline import TaskResult, run_task
+from delf.engine.loop.pipeline import TaskPipeline
 from delf.engine.loop.prefilters import choose_prefilter
 from delf.engine.loop.setup import SetUp
-from delf.engine.models.client import Asker, ModelPool
+from delf.engine.models.client import ModelClient, ModelPool
 from delf.engine.models.pricing import Pricing, load_pricing
 from delf.engine.models.usage import Ledger
 from delf.engine.output import OutputFiles, OutputFolder, check_output_folder, written_before
-from delf.engine.request import TaskOrder
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
+from delf.engine.scripts import ScriptRunner
 from delf.engine.secrets.known import secrets_of_agent
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.slots import Slot
-from delf.engine.task import TaskRun
+from delf.engine.task import TaskContext, TaskOutcome, TaskRequest, TaskState
 from delf.engine.toolset import load_toolset
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
@@ -51,8 +51,7 @@ from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsSec
 from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
-from delf.protocols.sandbox import SessionSpec
-from delf.protocols.strategy import Strategy
+from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
 from delf.sandbox.policy import allowed_modules
 from delf.specs import ApprovalSpec, JournalSpec, ObserverSpec, Spec, StrategySpec
 
@@ -93,14 +92,6 @@ class RuntimeParts:
     attached: tuple[SupportsClose, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class FinishedTask:
-    """A task's result with the log that it left."""
-
-    result: TaskResult
-    run: TaskRun
-
-
 class Runtime:
     """Connections, sandbox, models, journal and threads of a started agent.
 
@@ -125,7 +116,7 @@ class Runtime:
             self._redactor,
         )
         self._threads = ToolThreads(_TOOL_THREADS)
-        self._running: set[asyncio.Task[FinishedTask]] = set()
+        self._running: set[asyncio.Task[TaskOutcome]] = set()
         self._claims = Claims()
         self._places = asyncio.Semaphore(parts.config.max_tasks)
         self._background: set[asyncio.Future[None]] = set()
@@ -202,10 +193,10 @@ class Runtime:
 
     async def _warm_up(self) -> None:
         """Prepare sandboxes and the model while the first task looks for its context."""
-        warm_up = getattr(self._sandbox.backend, "warm_up", None)
+        backend = self._sandbox.backend
         try:
-            if warm_up is not None:
-                await warm_up(self._spec)
+            if isinstance(backend, SupportsWarmUp):
+                await backend.warm_up(self._spec)
             await self._models.warm_up(self._config.main_llm)
         except DelfError as error:
             told = self._redactor.text(str(error))
@@ -227,7 +218,7 @@ class Runtime:
         names = [name for name in self._config.approvals if chosen or name in installed]
         return channels + [NamedChannel(name, self._make(ApprovalSpec, name)) for name in names]
 
-    async def run(self, order: TaskOrder) -> FinishedTask:
+    async def run(self, request: TaskRequest) -> TaskOutcome:
         """Work one task to its end; many may be worked at once.
 
         Raises:
@@ -235,11 +226,11 @@ class Runtime:
         """
         if self._stopped:
             raise AgentStateError("the agent was stopped")
-        work = asyncio.ensure_future(self._work(order))
+        work = asyncio.ensure_future(self._work(request))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
-        self._claims.begin(order.task_id)
-        work.add_done_callback(lambda work: self._leave(work, order.task_id))
+        self._claims.begin(request.task_id)
+        work.add_done_callback(lambda work: self._leave(work, request.task_id))
         try:
             return await work
         except asyncio.CancelledError:
@@ -248,23 +239,22 @@ class Runtime:
                 raise AgentStateError("the agent was stopped") from None
             raise
 
-    def _leave(self, work: asyncio.Task[FinishedTask], task_id: str) -> None:
-        over = not work.cancelled() and work.exception() is None and work.result().result.is_over
+    def _leave(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:
+        over = not work.cancelled() and work.exception() is None and work.result().is_over
         self._claims.leave(self._journal, task_id, over=over)
 
-    async def _work(self, order: TaskOrder) -> FinishedTask:
+    async def _work(self, request: TaskRequest) -> TaskOutcome:
         slot = Slot(self._places)
-        self._parts.ledger.begin(order.task_id, order.past)
-        run = await self._prepare(order, slot)
-        strategy = cast("Strategy", self._host.resolve(self._strategy_spec())())
+        self._parts.ledger.begin(request.task_id, request.past)
+        pipeline = await self._prepare(request, slot)
         async with slot.taken():
             self._working += 1
             try:
-                result = await run_task(run, strategy, order.timeout, self._parts.agent_id)
+                outcome = await pipeline.run(self._parts.agent_id)
             finally:
                 self._working -= 1
-        self._parts.ledger.end(order.task_id)
-        return FinishedTask(result=result, run=run)
+        self._parts.ledger.end(request.task_id)
+        return outcome
 
     async def take_up(self, task_id: str) -> Sequence[Event]:
         """Make a task of the journal this agent's own.
@@ -281,62 +271,55 @@ class Runtime:
         """
         return await self._claims.take_up(self._journal, task_id)
 
-    def _strategy_spec(self) -> StrategySpec:
-        return self._host.spec(StrategySpec, self._config.strategy)
-
-    async def _prepare(self, order: TaskOrder, slot: Slot) -> TaskRun:
-        config = self._config
-        replay = Replay(order.past, PATIENCE_SECONDS)
-        redactor = self._redactor
-        listeners = [*self._feeds, *order.listeners]
-        log = TaskLog(order.task_id, self._journal, listeners, redactor, replay)
-        asker = Asker(
+    async def _prepare(self, request: TaskRequest, slot: Slot) -> TaskPipeline:
+        """Put together what works a task."""
+        config, redactor = self._config, self._redactor
+        replay = Replay(request.past, PATIENCE_SECONDS)
+        listeners = [*self._feeds, *request.listeners]
+        log = TaskLog(request.task_id, self._journal, listeners, redactor, replay)
+        models = ModelClient(
             pool=self._models,
             ledger=self._parts.ledger,
             pricing=self._pricing,
             log=log,
             system_prompt=config.system_prompt,
-            stream=config.stream if order.stream is None else order.stream,
-            on_delta=order.on_delta,
+            stream=config.stream if request.stream is None else request.stream,
+            on_delta=request.on_delta,
             redactor=redactor,
             replay=replay,
         )
-        llm = LLM(asker, config, paths_by_name(self._inputs))
+        llm = LLM(models, config, paths_by_name(self._inputs))
         tools = await self._set_up.tools.with_builtins([llm])
-        approvals = self._approvals.for_task(order, log, slot)
-        gate = Gate(
-            tools,
-            approvals,
-            log,
-            self._threads,
-            self._limits.frame_bytes - 1024,
-            redactor,
-            replay,
-        )
-        prefilter = choose_prefilter(self._host, config.prefilter_mode, len(self._set_up.tools))
-        return TaskRun(
-            task=order.task,
+        task = TaskState(
+            request=request,
             config=config,
             log=log,
-            tools=tools,
-            gate=gate,
-            approvals=approvals,
-            asker=asker,
-            sandbox=self._sandbox,
-            session_spec=replace(self._spec, tools=tools.names_for_sandbox()),
-            output=OutputFiles(
-                OutputFolder(config.output_dir, written_before(order.past)), self._formats, log
-            ),
-            in_background=self._in_background,
-            prepare_tools=self._set_up,
-            memory=self._parts.memory,
-            prefilter=prefilter,
-            seed=replay.seed or secrets.token_hex(16),
-            setup=order.setup,
-            attended=order.attended,
             replay=replay,
-            conversation=order.conversation,
+            models=models,
+            tools=tools,
+            memory=self._parts.memory,
+            prefilter=choose_prefilter(self._host, config.prefilter_mode, len(self._set_up.tools)),
             context=TaskContext(files=[file.line for file in self._inputs]),
+            seed=replay.seed or secrets.token_hex(16),
+        )
+        approvals = self._approvals.for_task(request, log, slot)
+        most = self._limits.frame_bytes - 1024
+        gate = Gate(tools, approvals, log, self._threads, most, redactor, replay)
+        folder = OutputFolder(config.output_dir, written_before(request.past))
+        scripts = ScriptRunner(
+            task,
+            gate,
+            approvals,
+            self._sandbox,
+            replace(self._spec, tools=tools.names_for_sandbox()),
+            OutputFiles(folder, self._formats, log),
+            self._in_background,
+        )
+        strategy = self._host.resolve(self._host.spec(StrategySpec, config.strategy))()
+        warning = self._sandbox.warning
+        host = TaskHost(task, gate, approvals, scripts)
+        return TaskPipeline(
+            task, host, strategy, self._set_up, () if warning is None else (warning,)
         )
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:

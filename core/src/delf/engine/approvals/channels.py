@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from delf.engine.approvals.pending import Answer
-from delf.engine.request import TaskOrder
 from delf.engine.secrets.redaction import Redactor
+from delf.engine.task import TaskRequest
 from delf.protocols.approval import ApprovalChannel, ApprovalRequest, Decision
 
 _log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class NamedChannel:
 async def ask_channels(
     channels: Sequence[NamedChannel],
     request: ApprovalRequest,
-    order: TaskOrder,
+    order: TaskRequest,
     redactor: Redactor,
 ) -> Answer | None:
     """What the first channel says that says anything.

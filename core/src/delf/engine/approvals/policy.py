@@ -27,8 +27,8 @@ from delf.engine.approvals.inbox import Inbox
 from delf.engine.approvals.pending import SCRIPT_HINT, Answer, PendingRequests
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.recording import PastCall
-from delf.engine.request import TaskOrder
 from delf.engine.slots import Slot
+from delf.engine.task import TaskRequest
 from delf.engine.toolset import BoundAction
 from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import (
@@ -85,7 +85,7 @@ class Approvals:
         self.inbox = inbox
         self.wait = wait
 
-    def for_task(self, order: TaskOrder, log: TaskLog, slot: Slot) -> TaskApprovals:
+    def for_task(self, order: TaskRequest, log: TaskLog, slot: Slot) -> TaskApprovals:
         """The same for one task, with its own memory beside the session's."""
         return TaskApprovals(self, order, log, slot)
 
@@ -103,7 +103,7 @@ class TaskApprovals:
         slot: The task's place among those that run, given up while a person decides.
     """
 
-    def __init__(self, shared: Approvals, order: TaskOrder, log: TaskLog, slot: Slot) -> None:
+    def __init__(self, shared: Approvals, order: TaskRequest, log: TaskLog, slot: Slot) -> None:
         self._shared = shared
         self._order = order
         self._log = log

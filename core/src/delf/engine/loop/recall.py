@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 
 from delf.engine.loop.conversation import load_conversation
-from delf.engine.task import TaskRun
+from delf.engine.task import TaskState
 from delf.errors import MemoryRetrievalError
 from delf.events import Warned
 from delf.protocols.memory import MemoryStore
@@ -14,7 +14,7 @@ from delf.protocols.memory import MemoryStore
 _log = logging.getLogger(__name__)
 
 
-async def recall(run: TaskRun) -> None:
+async def recall(task: TaskState) -> None:
     """Load the conversation and search the memory store; nothing to do without them.
 
     A search that fails is a warning: the task can be done without old facts.
@@ -22,19 +22,19 @@ async def recall(run: TaskRun) -> None:
     Raises:
         DelfError: When the conversation cannot be read.
     """
-    if run.memory is None and run.conversation is None:
+    if task.memory is None and task.request.conversation is None:
         return
-    async with run.step("recall"):
-        await load_conversation(run)
-        if run.memory is not None:
-            run.context = replace(run.context, facts=await _facts(run, run.memory))
+    async with task.log.step("recall"):
+        await load_conversation(task)
+        if task.memory is not None:
+            task.context = replace(task.context, facts=await _facts(task, task.memory))
 
 
-async def _facts(run: TaskRun, memory: MemoryStore) -> list[str]:
-    safe = run.log.redactor.text
+async def _facts(task: TaskState, memory: MemoryStore) -> list[str]:
+    safe = task.log.redactor.text
     try:
-        return [fact.content for fact in await memory.search(safe(run.task))]
+        return [fact.content for fact in await memory.search(safe(task.request.task))]
     except MemoryRetrievalError as error:
         _log.warning("recall failed: %s", safe(str(error)))
-        await run.log.record(Warned, message=f"nothing was recalled: {error.message}")
+        await task.log.record(Warned, message=f"nothing was recalled: {error.message}")
         return []
