@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
     from delf.llm import LLMConfig
     from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
+    from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
     from delf.response import Response
     from delf.tools.action import Action, action
     from delf.tools.connection import Connection
@@ -93,16 +94,21 @@ _ERRORS: Final = (
 _HOMES: Final = {
     "Action": "delf.tools.action",
     "Agent": "delf.agent",
+    "Allowed": "delf.protocols.connection",
     "ApprovalRequest": "delf.protocols.approval",
     "Approved": "delf.protocols.approval",
+    "Asks": "delf.protocols.connection",
     "Chat": "delf.chat",
     "ChatMessage": "delf.chat",
     "Connection": "delf.tools.connection",
     "Edited": "delf.protocols.approval",
+    "Judgement": "delf.protocols.connection",
     "LLMConfig": "delf.llm",
+    "Refused": "delf.protocols.connection",
     "Rejected": "delf.protocols.approval",
     "Response": "delf.response",
     "Settled": "delf.protocols.approval",
+    "ToolCall": "delf.protocols.connection",
     "Tool": "delf.tools.function",
     "Trace": "delf.engine.views.trace",
     "action": "delf.tools.action",
@@ -115,9 +121,11 @@ __all__ = [
     "Agent",
     "AgentConfirmationError",
     "AgentStateError",
+    "Allowed",
     "ApprovalRejectedError",
     "ApprovalRequest",
     "Approved",
+    "Asks",
     "BudgetExceededError",
     "Chat",
     "ChatMessage",
@@ -131,6 +139,7 @@ __all__ = [
     "DelfError",
     "Edited",
     "EnvironmentKeyError",
+    "Judgement",
     "LLMConfig",
     "LLMExecutionError",
     "MemoryRetrievalError",
@@ -139,6 +148,7 @@ __all__ = [
     "OptionalDependencyError",
     "PluginError",
     "PrefilterError",
+    "Refused",
     "Rejected",
     "ReplayMismatch",
     "Response",
@@ -149,6 +159,7 @@ __all__ = [
     "Settled",
     "TaskTimeoutError",
     "Tool",
+    "ToolCall",
     "ToolDefinitionError",
     "ToolException",
     "ToolExecutionError",

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from delf.events import Event
     from delf.plugins.host import PluginHost
     from delf.protocols.memory import MemoryStore
-    from delf.protocols.strategy import OnDelta
 
 
 class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentFacts, AgentTerminal):
@@ -139,7 +138,7 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentFacts, AgentTermina
         timeout: float | None = None,
         *,
         listeners: Sequence[Listener] = (),
-        on_delta: OnDelta | None = None,
+        on_delta: Callable[[str], None] | None = None,
         setup: Mapping[str, Any] | None = None,
         conversation_id: str | None = None,
     ) -> Response:
@@ -185,7 +184,7 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentFacts, AgentTermina
         timeout: float | None = None,
         *,
         listeners: Sequence[Listener] = (),
-        on_delta: OnDelta | None = None,
+        on_delta: Callable[[str], None] | None = None,
     ) -> Response:
         """The same from asynchronous code; listeners see what is new.
 

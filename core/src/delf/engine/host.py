@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from delf.engine.approvals.policy import TaskApprovals
@@ -17,8 +18,8 @@ from delf.engine.task import TaskState
 from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import BudgetExceededError, DelfError, ReplayMismatch, UnrecordedCallError
 from delf.events import RerunRequested, RetryScheduled, ScriptGenerated, Warned
-from delf.messages import Message, ModelReply, ModelRequest, assistant
-from delf.protocols.model import ModelSession
+from delf.messages import Message, ModelReply, ModelRequest, ModelTool, assistant
+from delf.protocols.model import ModelSession, SupportsTools
 from delf.protocols.sandbox import (
     GIVEN_UP,
     CallAnswer,
@@ -90,23 +91,26 @@ class TaskHost:
 
     # -- the model ----------------------------------------------------------------------
 
-    async def ask(self, messages: Sequence[Message], on_delta: OnDelta | None = None) -> ModelReply:
-        """Ask the main model once."""
-        return await self._ask(messages, on_delta)
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the main model can be given tools, and asks for calls of them."""
+        model = self._task.models.pool.get(self._task.config.main_llm)
+        return isinstance(model, SupportsTools) and model.takes_tools
 
-    async def _ask(
+    async def ask(
         self,
         messages: Sequence[Message],
-        on_delta: OnDelta | None,
-        session: ModelSession | None = None,
         *,
-        continues: bool = False,
+        tools: Sequence[ModelTool] = (),
+        on_delta: OnDelta | None = None,
     ) -> ModelReply:
-        request, attempt = ModelRequest(messages=tuple(messages)), self._next_attempt()
-        config = self._task.config.main_llm
-        return await self._task.models.ask(
-            config, request, attempt, on_delta=on_delta, session=session, continues=continues
-        )
+        """Ask the main model once."""
+        request = ModelRequest(messages=tuple(messages), tools=tuple(tools))
+        return await self._ask(request, on_delta=on_delta)
+
+    async def _ask(self, request: ModelRequest, **how: Any) -> ModelReply:
+        config, attempt = self._task.config.main_llm, self._next_attempt()
+        return await self._task.models.ask(config, request, attempt, **how)
 
     @asynccontextmanager
     async def chat(self) -> AsyncGenerator[_Chat]:
@@ -307,33 +311,39 @@ class _Chat:
         self._known = 0
 
     async def send(
-        self, messages: Sequence[Message], on_delta: OnDelta | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ModelTool] = (),
+        on_delta: OnDelta | None = None,
     ) -> ModelReply:
         """Say something new, and wait for the answer."""
         self._messages += messages
-        reply = await self._answer(on_delta)
-        self._messages.append(assistant(reply.text))
+        request = ModelRequest(messages=tuple(self._messages), tools=tuple(tools))
+        reply = await self._answer(request, on_delta)
+        self._messages.append(assistant(reply.text, reply.calls))
         if self._session is not None:
             self._known = len(self._messages)
         return reply
 
-    async def _answer(self, on_delta: OnDelta | None) -> ModelReply:
+    async def _answer(self, request: ModelRequest, on_delta: OnDelta | None) -> ModelReply:
         if self._task.replay.has_reply("generate"):
-            return await self._ask(self._messages, on_delta)
+            return await self._ask(request, on_delta=on_delta)
         try:
             if self._session is None and self._may_connect:
                 self._may_connect = False
                 self._session = await self._task.models.pool.connect(self._task.config.main_llm)
             if self._session is not None:
-                known, new = self._known, self._messages[self._known :]
-                return await self._ask(new, on_delta, self._session, continues=known > 0)
+                known, session = self._known, self._session
+                new = replace(request, messages=request.messages[known:])
+                return await self._ask(new, on_delta=on_delta, session=session, continues=known > 0)
         except BudgetExceededError:
             raise
         except DelfError as error:
             await self.aclose()
             message = f"the model's session ended, and the task goes on without it: {error.message}"
             await self._task.log.record(Warned, message=message)
-        return await self._ask(self._messages, on_delta)
+        return await self._ask(request, on_delta=on_delta)
 
     async def aclose(self) -> None:
         """Close the session, if there is one."""

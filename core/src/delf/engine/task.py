@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.protocols.conversation import Conversation
     from delf.protocols.memory import MemoryStore
     from delf.protocols.prefilter import Prefilter
-    from delf.protocols.strategy import OnDelta
 
 _CAN_BE_RESUMED = (ReplayMismatch, UnrecordedCallError)
 """What stops a task that is not over: it can be resumed where the journal fits and is written."""
@@ -55,7 +54,7 @@ class TaskRequest:
     task_id: str = field(default_factory=new_task_id)
     conversation: Conversation | None = None
     listeners: Sequence[Callable[[Event], None]] = ()
-    on_delta: OnDelta | None = None
+    on_delta: Callable[[str], None] | None = None
     stream: bool | None = None
     attended: bool = True
     patient: bool = False

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from delf.messages import Message, ModelDelta, ModelReply, ModelRequest, Price
+from delf.messages import ModelDelta, ModelReply, ModelRequest, Price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,16 @@ class SupportsPrice(Protocol):
 
 
 @runtime_checkable
+class SupportsTools(Protocol):
+    """A model that can be given tools, and asks for calls of them."""
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether a request's ``tools`` reach it. Asks nobody."""
+        ...
+
+
+@runtime_checkable
 class SupportsRecording(Protocol):
     """A factory of models that can also write down what another model answers."""
 
@@ -71,11 +81,12 @@ class SupportsRecording(Protocol):
 class ModelSession(Protocol):
     """An open connection to a model that keeps what was said in it."""
 
-    def send(self, messages: Sequence[Message]) -> AsyncGenerator[ModelDelta | ModelReply]:
+    def send(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """Say something new; the answer in pieces as they come, then once as a whole.
 
         Args:
-            messages: What was not said in this session before; the rules are among the first.
+            request: Its messages are those that were not said in this session before; the rules
+                are among the first.
 
         Raises:
             DelfError: When the session is broken. The task goes on without it.

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from delf.errors import DelfError
-    from delf.messages import Message, ModelReply
+    from delf.messages import Message, ModelDelta, ModelReply, ModelTool
     from delf.protocols.sandbox import CallAnswer, Outcome
     from delf.types import Effect
 
-OnDelta = Callable[[str], None]
-"""Sees a piece of a model's answer as it comes."""
+OnDelta = Callable[["ModelDelta"], None]
+"""Sees a piece of a model's answer as it comes. Of a recorded answer, the pieces are whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +63,17 @@ class ModelChat(Protocol):
     """
 
     async def send(
-        self, messages: Sequence[Message], on_delta: OnDelta | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ModelTool] = (),
+        on_delta: OnDelta | None = None,
     ) -> ModelReply:
         """Say something new, and wait for the answer.
 
         Args:
             messages: What was not said before.
+            tools: What the model may call in its answer; see :attr:`StrategyHost.takes_tools`.
             on_delta: Sees the answer's pieces as they come.
         """
         ...
@@ -111,11 +116,23 @@ class StrategyHost(Protocol):
         """
         ...
 
-    async def ask(self, messages: Sequence[Message], on_delta: OnDelta | None = None) -> ModelReply:
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the main model can be given tools, and asks for calls of them."""
+        ...
+
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ModelTool] = (),
+        on_delta: OnDelta | None = None,
+    ) -> ModelReply:
         """Ask the main model once; counted in cost and budget.
 
         Args:
             messages: The whole conversation.
+            tools: What the model may call in its answer, where it takes tools.
             on_delta: Sees the answer's pieces as they come.
 
         Raises:

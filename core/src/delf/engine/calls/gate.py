@@ -1,6 +1,6 @@
 """The gate: the one path that every call takes on the host.
 
-known → allowed → arguments valid → approval → call → record
+known → allowed → arguments valid → judged → approval → call → record
 """
 
 from __future__ import annotations
@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import copy
 import functools
+import inspect
 import itertools
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from delf.engine.approvals.decision import identity
+from delf.engine.approvals.decision import why_not
+from delf.engine.approvals.identity import identity
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.records import Call, CallRecords
 from delf.engine.calls.results import Results
@@ -33,7 +36,8 @@ from delf.errors import (
     UnrecordedCallError,
 )
 from delf.events import CallFinished
-from delf.protocols.approval import Approved, Decision, Edited, Expired, Rejected, Settled
+from delf.protocols.approval import Approved, Decision, Edited, Settled
+from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
 from delf.tools.action import Action
 from delf.values import UnsupportedValueError
@@ -180,14 +184,51 @@ class Gate:
         except asyncio.CancelledError:
             await self._records.never_made(call)
             raise
-        if call.bound.asks:
-            settled = await self._approve(call, past)
+        judged = await self._judge(call)
+        if isinstance(judged, Refused):
+            return await self._turn_down(call, judged.message)
+        if call.bound.asks or isinstance(judged, Asks):
+            settled = await self._approve(call, past, judged)
             if not isinstance(settled, Call):
                 return settled
             call = settled
         if self._closed:
             return self._too_late()
         return await self._make(call)
+
+    async def _judge(self, call: Call) -> Judgement | None:
+        """What the call's connection says about it; a judgement that fails refuses the call."""
+        judge = call.bound.judge
+        if judge is None:
+            return None
+        try:
+            asked = ToolCall(
+                action=call.bound.action.name,
+                arguments=copy.deepcopy(call.arguments),
+                description=call.description,
+            )
+            if inspect.iscoroutinefunction(judge):
+                judged = await judge(asked)
+            else:
+                judged = await self._threads.run(functools.partial(judge, asked))
+                judged = await judged if inspect.isawaitable(judged) else judged
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                await self._records.never_made(call)
+                raise
+            return Refused(message="it could not be judged: its judgement cancelled itself")
+        except (Exception, SystemExit) as error:
+            return Refused(message=f"it could not be judged: {describe_failure(error)}")
+        if isinstance(judged, (Allowed, Asks, Refused)):
+            return judged
+        return Refused(message=f"it could not be judged: judge returned {type(judged).__name__}")
+
+    async def _turn_down(self, call: Call, why: str) -> Raised:
+        """The answer to a call that its connection refuses."""
+        message = self._redactor.text(f"{call.bound.name} is refused: {why}")[:_MAX_MESSAGE]
+        kind, digest = "ToolNotAllowed", call.digest
+        await self._records.end(call, "refused", error=message, raised=kind, digest=digest)
+        return Raised(kind, message)
 
     async def _settle(self, call: Call, past: PastCall) -> CallAnswer:
         """A call was begun, and its end is not recorded: a person says whether to make it again."""
@@ -213,7 +254,7 @@ class Gate:
             case Edited():
                 reason = "the arguments of a call that was begun cannot be changed"
             case _:
-                reason = _why_not(decision)
+                reason = why_not(decision)
         return await self._reject(call, reason)
 
     async def _take_as_made(self, call: Call, result: Any) -> CallAnswer:
@@ -229,7 +270,7 @@ class Gate:
         self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
     ) -> Call:
         arguments = bound.action.validate(named)
-        digest = identity(bound.name, arguments, named)
+        digest = identity(bound.name, arguments, named, bound.action.defaults)
         return Call(number, bound, arguments, description, digest)
 
     async def _refuse(
@@ -250,26 +291,36 @@ class Gate:
         )
         return Raised(kind, message)
 
-    async def _approve(self, call: Call, past: PastCall | None) -> Call | Raised:
+    async def _approve(
+        self, call: Call, past: PastCall | None, judged: Asks | Allowed | None
+    ) -> Call | Raised:
         """The call as it may be made, or the answer to a script that may not make it."""
-        decision = await self._decide(call, past)
+        decision = await self._decide(call, past, judged=judged)
         match decision:
             case Approved():
                 return call
             case Edited(arguments=arguments):
                 try:
                     edited = self._check(call.number, call.bound, arguments, call.description)
+                    again = await self._judge(edited)
+                    if isinstance(again, Refused):
+                        return await self._turn_down(call, again.message)
                     return replace(edited, begun=call.begun)
                 except ToolRefusedError as error:
                     reason = f"the edited arguments do not fit: {error.message}"
             case Settled():
                 reason = "it is a new call, which cannot have been made before"
             case _:
-                reason = _why_not(decision)
+                reason = why_not(decision)
         return await self._reject(call, reason)
 
     async def _decide(
-        self, call: Call, past: PastCall | None, *, unsettled: bool = False
+        self,
+        call: Call,
+        past: PastCall | None,
+        *,
+        unsettled: bool = False,
+        judged: Asks | Allowed | None = None,
     ) -> Decision:
         try:
             return await self._approvals.decide(
@@ -280,6 +331,7 @@ class Gate:
                 call.description,
                 past=past,
                 unsettled=unsettled,
+                judged=judged,
             )
         except asyncio.CancelledError as error:
             await self._records.cancel(call, "cancelled before it was decided", error)
@@ -344,12 +396,6 @@ def _as_recorded(call: Call, past: PastCall, arguments: Mapping[str, Any]) -> Ca
     """A call as the journal tells of it, to be asked about and not to be made."""
     digest = call.digest if past.started is None else past.started.digest
     return replace(call, arguments=dict(arguments), digest=digest)
-
-
-def _why_not(decision: Decision) -> str:
-    if isinstance(decision, Expired):
-        return f"nobody answered within {decision.after_seconds:g} s"
-    return decision.reason if isinstance(decision, Rejected) else "it was not approved"
 
 
 def _is_cancelled() -> bool:

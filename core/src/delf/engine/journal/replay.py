@@ -130,9 +130,8 @@ class _Course:
             return await waiter
         finally:
             self._count -= 1
-            if not self._count and self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+            if not self._count:
+                self._look_no_more()
 
     def _move(self) -> None:
         """A recorded step was made: whose turn is it now?"""
@@ -147,6 +146,11 @@ class _Course:
         for waiter in self._waiting.pop(number, ()):
             if not waiter.done():
                 waiter.set_result(came)
+
+    def _look_no_more(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _look(self) -> None:
         """Tell those who wait that nothing has happened for long, if that is so."""
@@ -225,7 +229,11 @@ class Replay:
             return None
         past = self._past.replies[purpose].popleft()
         return ModelReply(
-            text=past.text, usage=past.usage, model=past.model, cost_usd=past.cost_usd
+            text=past.text,
+            calls=past.calls,
+            usage=past.usage,
+            model=past.model,
+            cost_usd=past.cost_usd,
         )
 
     @property

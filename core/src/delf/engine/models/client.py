@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -25,6 +25,8 @@ from delf.messages import (
     Part,
     Price,
     TextPart,
+    ToolCall,
+    ToolResult,
     system,
 )
 from delf.plugins.host import PluginHost
@@ -36,6 +38,7 @@ from delf.protocols.model import (
     SupportsPrice,
     SupportsRecording,
     SupportsSessions,
+    SupportsTools,
 )
 from delf.protocols.strategy import OnDelta
 
@@ -130,6 +133,11 @@ class _CleanModel:
         self._inner = inner
         self._redactor = redactor
 
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the inner model does."""
+        return isinstance(self._inner, SupportsTools) and self._inner.takes_tools
+
     async def warm_up(self) -> None:
         """Prepare the inner model, if it can be."""
         if isinstance(self._inner, SupportsModelWarmUp):
@@ -144,6 +152,8 @@ class _CleanModel:
         shown = self._redactor.stream()
         async with aclosing(self._inner.stream(request)) as pieces:
             async for piece in pieces:
+                if isinstance(piece, ModelDelta) and piece.call is not None:
+                    continue  # the reply has its calls, without secrets
                 text = shown.feed(piece.text) if isinstance(piece, ModelDelta) else shown.end()
                 if text:
                     yield ModelDelta(text)
@@ -156,7 +166,8 @@ class _CleanModel:
 
 
 def _clean_reply(reply: ModelReply, redactor: Redactor) -> ModelReply:
-    return replace(reply, text=redactor.text(reply.text))
+    calls = tuple(replace(call, arguments=redactor.text(call.arguments)) for call in reply.calls)
+    return replace(reply, text=redactor.text(reply.text), calls=calls)
 
 
 def _key(config: LLMConfig) -> str:
@@ -188,7 +199,7 @@ class ModelClient:
     log: TaskLog
     system_prompt: str | None = None
     stream: bool = False
-    on_delta: OnDelta | None = None
+    on_delta: Callable[[str], None] | None = None
     redactor: Redactor = field(default_factory=Redactor)
     replay: Replay = field(default_factory=Replay)
     refused: list[BudgetExceededError] = field(default_factory=list[BudgetExceededError])
@@ -219,8 +230,8 @@ class ModelClient:
         """
         past = self.replay.reply(request.purpose)
         if past is not None:
-            if on_delta is not None and past.text:
-                on_delta(past.text)
+            if on_delta is not None:
+                _show_again(past, on_delta)
             return past
         request = self._made_ready(request, instruct=not continues)
         try:
@@ -293,6 +304,7 @@ class ModelClient:
             usage=reply.usage,
             cost_usd=cost,
             duration_ms=_ms_since(started),
+            calls=reply.calls,
         )
         return replace(reply, cost_usd=cost)
 
@@ -304,33 +316,44 @@ class ModelClient:
         session: ModelSession | None,
     ) -> ModelReply:
         """The model's answer; whoever wants its pieces sees them."""
-        viewers = [] if on_delta is None else [on_delta]
-        if self.on_delta is not None and self.stream and request.purpose != "call":
-            viewers.append(self.on_delta)
+        watched = self.stream and request.purpose != "call"
         if session is None:
             model = self.pool.get(config)
-            if on_delta is None and (not self.stream or request.purpose == "call"):
+            if on_delta is None and not watched:
                 return await model.complete(request)
             pieces = model.stream(request)
         else:
-            pieces = session.send(request.messages)
+            pieces = session.send(request)
+        watch = self.on_delta if watched else None
+
+        def show(delta: ModelDelta) -> None:
+            if delta.text and on_delta is not None:
+                on_delta(delta)
+            if delta.text and watch is not None and delta.call is None:
+                watch(delta.text)
+
         final: ModelReply | None = None
         shown = self.redactor.stream()
         async with aclosing(pieces):
             async for piece in pieces:
-                if isinstance(piece, ModelDelta):
-                    _show(shown.feed(piece.text), viewers)
-                else:
+                if not isinstance(piece, ModelDelta):
                     final = piece
-        _show(shown.end(), viewers)
+                elif piece.call is None:
+                    show(ModelDelta(shown.feed(piece.text)))
+                else:
+                    show(piece)
+        show(ModelDelta(shown.end()))
         if final is None:
             raise DelfError("the model's stream ended without its answer")
         return final
 
 
-def _show(text: str, viewers: Sequence[OnDelta]) -> None:
-    for view in viewers if text else ():
-        view(text)
+def _show_again(reply: ModelReply, on_delta: OnDelta) -> None:
+    """Show a recorded answer as if it came now."""
+    if reply.text:
+        on_delta(ModelDelta(reply.text))
+    for number, call in enumerate(reply.calls):
+        on_delta(ModelDelta(call.arguments, number))
 
 
 def _without_secrets(message: Message, redactor: Redactor) -> Message:
@@ -344,6 +367,10 @@ def _clean(part: Part, redactor: Redactor) -> Part:
         is_text = part.media_type.partition("/")[0] not in _NO_TEXT
         data = redactor.value(part.data) if is_text else part.data
         return replace(part, name=redactor.text(part.name), data=data)
+    if isinstance(part, ToolCall):
+        return replace(part, arguments=redactor.text(part.arguments))
+    if isinstance(part, ToolResult):
+        return replace(part, text=redactor.text(part.text))
     return part
 
 

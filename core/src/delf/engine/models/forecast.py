@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from delf.llm import LLMConfig
-from delf.messages import FilePart, ImagePart, ModelReply, ModelRequest, Price, Purpose, Usage
+from delf.messages import (
+    FilePart,
+    ImagePart,
+    ModelReply,
+    ModelRequest,
+    Price,
+    Purpose,
+    ToolCall,
+    Usage,
+)
 
 _TOKENS_PER_BYTE: Final = 1 / 3
 """Before a model was asked; text in English has about a quarter of a token a byte."""
@@ -100,13 +109,15 @@ class Forecast:
 
 def _sizes(request: ModelRequest) -> tuple[int, int]:
     """Bytes of text, and tokens of what is attached."""
-    text = attached = 0
+    text = sum(len(f"{tool}") for tool in request.tools)
+    attached = 0
     for message in request.messages:
         for part in message.parts:
             if isinstance(part, ImagePart):
                 attached += _IMAGE_TOKENS
             elif not isinstance(part, FilePart):
-                text += len(part.text.encode("utf-8", "replace"))
+                said = part.arguments if isinstance(part, ToolCall) else part.text
+                text += len(said.encode("utf-8", "replace"))
             elif part.media_type.startswith("text/"):
                 text += len(part.data)
             else:
