@@ -41,6 +41,7 @@ class TaskStarted(_Event):
     ``seed`` is what its scripts draw chance from; ``setup`` is what the program that runs it
     needs to set up the same agent again. ``conversation`` is the one that it continues.
     ``attended``: whoever ordered it waits for it; else its requests wait for an answer.
+    ``parent`` is the task of which it is a child.
     """
 
     task: str
@@ -49,6 +50,7 @@ class TaskStarted(_Event):
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     conversation: str | None = None
     attended: bool = True
+    parent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +196,27 @@ class CallGivenUp(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChildStarted(_Event):
+    """A call has a child task done, which has events of its own."""
+
+    call_id: int
+    child_id: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildFinished(_Event):
+    """A child task ended; ``cost_usd`` is None where a price is not known."""
+
+    call_id: int
+    child_id: str
+    status: bool
+    duration_ms: float
+    error: str | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested(_Event):
     """A call waits for a decision, or a whole script does: then ``code`` is set.
 
@@ -317,6 +340,8 @@ Event = (
     | CallStarted
     | CallFinished
     | CallGivenUp
+    | ChildStarted
+    | ChildFinished
     | ApprovalRequested
     | ApprovalDecided
     | Printed

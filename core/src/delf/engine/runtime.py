@@ -17,6 +17,7 @@ from delf.engine.approvals.inbox import Inbox, open_journal
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.policy import Approvals
 from delf.engine.builtins.llm import LLM
+from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.files.connection import Files
@@ -37,14 +38,14 @@ from delf.engine.models.usage import Ledger
 from delf.engine.output import OutputFiles, OutputFolder, check_output_folder, written_before
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
 from delf.engine.scripts import ScriptRunner
-from delf.engine.secrets.known import secrets_of_agent
+from delf.engine.secrets.known import secrets_of_agent, secrets_of_settings
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.slots import Slot
-from delf.engine.task import TaskContext, TaskOutcome, TaskRequest, TaskState
+from delf.engine.task import ChildOptions, TaskContext, TaskOutcome, TaskRequest, TaskState
 from delf.engine.toolset import load_toolset
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
-from delf.events import Event
+from delf.events import Event, TaskFinished
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsSecrets
@@ -54,6 +55,7 @@ from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
 from delf.sandbox.policy import allowed_modules
 from delf.specs import ApprovalSpec, JournalSpec, ObserverSpec, Spec, StrategySpec
+from delf.tools.context import ChildResult
 
 _log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
@@ -76,6 +78,7 @@ class RuntimeParts:
         on_confirm: Asked first about calls that need approval.
         pricing_files: Where the user's own prices may be.
         attached: What is closed with it.
+        folder: The project's folder, which actions may ask for.
     """
 
     agent_id: str
@@ -90,6 +93,7 @@ class RuntimeParts:
     on_confirm: Callable[[Any], Any] | None = None
     pricing_files: tuple[Path, ...] = ()
     attached: tuple[SupportsClose, ...] = ()
+    folder: Path = field(default_factory=Path.cwd)
 
 
 class Runtime:
@@ -256,6 +260,31 @@ class Runtime:
         self._parts.ledger.end(request.task_id)
         return outcome
 
+    async def run_child(self, request: TaskRequest) -> ChildResult:
+        """Work a child task to its end. Implements :class:`delf.engine.calls.children.RunsTasks`.
+
+        Raises:
+            DelfError: When it has no end, and can be resumed.
+        """
+        end = next((event for event in request.past if isinstance(event, TaskFinished)), None)
+        if end is not None:
+            self._parts.ledger.begin(request.task_id, request.past)
+            self._parts.ledger.end(request.task_id)
+        else:
+            outcome = await self.run(request)
+            events = outcome.events
+            end = next((event for event in events if isinstance(event, TaskFinished)), None)
+            if end is None:
+                raise outcome.error or AgentStateError("the child task has no end")
+        return ChildResult(
+            task_id=request.task_id,
+            text=end.text,
+            status=end.status,
+            error=end.error,
+            cost_usd=end.cost_usd,
+            files=dict(end.files),
+        )
+
     async def take_up(self, task_id: str) -> Sequence[Event]:
         """Make a task of the journal this agent's own.
 
@@ -273,23 +302,14 @@ class Runtime:
 
     async def _prepare(self, request: TaskRequest, slot: Slot) -> TaskPipeline:
         """Put together what works a task."""
-        config, redactor = self._config, self._redactor
+        config, set_up, inputs = await self._surroundings(request.child)
+        redactor = self._redactor
         replay = Replay(request.past, PATIENCE_SECONDS)
         listeners = [*self._feeds, *request.listeners]
         log = TaskLog(request.task_id, self._journal, listeners, redactor, replay)
-        models = ModelClient(
-            pool=self._models,
-            ledger=self._parts.ledger,
-            pricing=self._pricing,
-            log=log,
-            system_prompt=config.system_prompt,
-            stream=config.stream if request.stream is None else request.stream,
-            on_delta=request.on_delta,
-            redactor=redactor,
-            replay=replay,
-        )
-        llm = LLM(models, config, paths_by_name(self._inputs))
-        tools = await self._set_up.tools.with_builtins([llm])
+        models = self._model_client(request, config, log, replay)
+        llm = LLM(models, config, paths_by_name(inputs))
+        tools = await set_up.tools.with_builtins([llm])
         task = TaskState(
             request=request,
             config=config,
@@ -297,30 +317,77 @@ class Runtime:
             replay=replay,
             models=models,
             tools=tools,
-            memory=self._parts.memory,
-            prefilter=choose_prefilter(self._host, config.prefilter_mode, len(self._set_up.tools)),
-            context=TaskContext(files=[file.line for file in self._inputs]),
+            memory=None if request.child is not None else self._parts.memory,
+            prefilter=choose_prefilter(self._host, config.prefilter_mode, len(set_up.tools)),
+            context=TaskContext(files=[file.line for file in inputs]),
             seed=replay.seed or secrets.token_hex(16),
         )
         approvals = self._approvals.for_task(request, log, slot)
         most = self._limits.frame_bytes - 1024
-        gate = Gate(tools, approvals, log, self._threads, most, redactor, replay)
         folder = OutputFolder(config.output_dir, written_before(request.past))
+        output = OutputFiles(folder, self._formats, log)
+        children = ChildTasks(
+            runtime=self,
+            request=request,
+            config=config,
+            log=log,
+            slot=slot,
+            folder=self._parts.folder,
+            input_files={file.name: Path(file.path) for file in inputs},
+            output_files=lambda: {name: Path(path) for name, path in output.files.items()},
+        )
+        gate = Gate(tools, approvals, log, self._threads, most, redactor, replay, children)
+        files = tuple(file.path for file in inputs)
         scripts = ScriptRunner(
             task,
             gate,
             approvals,
             self._sandbox,
-            replace(self._spec, tools=tools.names_for_sandbox()),
-            OutputFiles(folder, self._formats, log),
+            replace(self._spec, tools=tools.names_for_sandbox(), files=files),
+            output,
             self._in_background,
         )
         strategy = self._host.resolve(self._host.spec(StrategySpec, config.strategy))()
         warning = self._sandbox.warning
         host = TaskHost(task, gate, approvals, scripts)
-        return TaskPipeline(
-            task, host, strategy, self._set_up, () if warning is None else (warning,)
+        return TaskPipeline(task, host, strategy, set_up, () if warning is None else (warning,))
+
+    def _model_client(
+        self, request: TaskRequest, config: AgentConfig, log: TaskLog, replay: Replay
+    ) -> ModelClient:
+        return ModelClient(
+            pool=self._models,
+            ledger=self._parts.ledger,
+            pricing=self._pricing,
+            log=log,
+            system_prompt=config.system_prompt,
+            stream=config.stream if request.stream is None else request.stream,
+            on_delta=request.on_delta,
+            redactor=self._redactor,
+            replay=replay,
         )
+
+    async def _surroundings(
+        self, child: ChildOptions | None
+    ) -> tuple[AgentConfig, SetUp, Sequence[InputFile]]:
+        """What a task is worked with: the agent's, but for what a child has of its own."""
+        if child is None or (child.tools is None and child.files is None):
+            return self._config if child is None else child.config, self._set_up, self._inputs
+        inputs: Sequence[InputFile] = self._inputs
+        if child.files is not None:
+            found = find_inputs(child.files)
+            inputs = input_files(found, self._sandbox.backend.visible_path)
+        connections = self._parts.connections if child.tools is None else child.tools
+        for connection in connections:
+            self._redactor.learn(
+                f"child tasks: {connection.name}",
+                [*secrets_of_settings(getattr(connection, "settings", None))],
+            )
+            if isinstance(connection, SupportsSecrets):
+                connection.tell_secrets(self._redactor)
+        tools = await load_toolset(connections)
+        built_in = [Files(inputs, self._formats)] if inputs else []
+        return child.config, SetUp(await tools.with_builtins(built_in), connections), inputs
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -351,6 +418,14 @@ class Runtime:
                 told = self._redactor.text(f"{type(outcome).__name__}: {outcome}")
                 _log.warning("while stopping: %s", told)
         self._threads.close()
+
+    async def abandon(self) -> None:
+        """Free what outlives the event loop it worked on, which was closed under it."""
+        self._stopped = True
+        self._threads.close()
+        sandbox: ChosenSandbox | None = getattr(self, "_sandbox", None)
+        if sandbox is not None:
+            await sandbox.backend.aclose()
 
 
 def _callback_channel(on_confirm: Callable[[Any], Any]) -> NamedChannel:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.engine.toolset import Toolset
     from delf.events import Event
     from delf.messages import Message
+    from delf.protocols.connection import ConnectionLike
     from delf.protocols.conversation import Conversation
     from delf.protocols.memory import MemoryStore
     from delf.protocols.prefilter import Prefilter
@@ -28,6 +29,25 @@ _CAN_BE_RESUMED = (ReplayMismatch, UnrecordedCallError)
 def new_task_id() -> str:
     """A name for a task that no other task has."""
     return f"task_{secrets.token_hex(8)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChildOptions:
+    """What a child task has of its own.
+
+    Args:
+        parent: The task whose call has it done.
+        depth: How many tasks are above it.
+        config: Its configuration.
+        tools: Its connections; the agent's when None.
+        files: Its input files; the agent's when None.
+    """
+
+    parent: str
+    depth: int
+    config: AgentConfig
+    tools: Sequence[ConnectionLike] | None = None
+    files: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +67,7 @@ class TaskRequest:
             a task in the background do.
         setup: What the caller needs to set up the same agent again; kept in the journal.
         past: The journal of the task, when it is resumed.
+        child: What it has of its own, if it is the child of another task.
     """
 
     task: str
@@ -60,6 +81,7 @@ class TaskRequest:
     patient: bool = False
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     past: Sequence[Event] = ()
+    child: ChildOptions | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

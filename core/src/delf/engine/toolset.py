@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
-from delf.protocols.connection import ConnectionLike, Judgement, SupportsJudge, ToolCall
+from delf.protocols.connection import ConnectionLike, Judgement, ProposedCall, SupportsJudge
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.protocols.sandbox import ToolNames
 from delf.tools.action import Action
@@ -41,7 +41,7 @@ class BoundAction:
     name: str
     asks: bool
     built_in: bool = False
-    judge: Callable[[ToolCall], Judgement | Awaitable[Judgement]] | None = None
+    judge: Callable[[ProposedCall], Judgement | Awaitable[Judgement]] | None = None
 
     def bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]

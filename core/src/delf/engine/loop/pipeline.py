@@ -20,7 +20,7 @@ from delf.engine.loop.select import select
 from delf.engine.task import TaskOutcome, TaskState
 from delf.engine.toolset import Toolset
 from delf.errors import DelfError, ReplayMismatch, TaskTimeoutError, UnrecordedCallError
-from delf.events import ModelReplied, TaskFinished, TaskResumed, TaskStarted, Warned
+from delf.events import ChildFinished, ModelReplied, TaskFinished, TaskResumed, TaskStarted, Warned
 from delf.protocols.connection import SupportsContext
 from delf.protocols.strategy import Strategy
 
@@ -92,6 +92,7 @@ class TaskPipeline:
                 setup=request.setup,
                 conversation=None if continued is None else continued.conversation_id,
                 attended=request.attended,
+                parent=None if request.child is None else request.child.parent,
             )
         for message in self._warnings:
             await self._log.record(Warned, message=message)
@@ -172,8 +173,8 @@ class TaskPipeline:
             await self._leave(outcome)
             return outcome
         await keep_turn(task, text, error)
-        replies = [event for event in log.events if isinstance(event, ModelReplied)]
-        costs = [event.cost_usd for event in replies if event.purpose != "setup"]
+        paid = [e for e in log.events if isinstance(e, (ModelReplied, ChildFinished))]
+        costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
         await log.record(
             TaskFinished,
             status=error is None,
