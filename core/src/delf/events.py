@@ -65,7 +65,7 @@ class StepStarted(_Event):
     """A step of the loop began; ``attempt`` counts passes through generation from 1.
 
     The loop's own: ``recall``, ``setup``, ``select``, ``context``, ``preview``, ``execute``,
-    ``rerun``, ``retry``; ``codegen`` adds ``generate``, and other strategies add theirs.
+    ``rerun``, ``retry``, ``learn``; ``codegen`` adds ``generate``, and other strategies add theirs.
     """
 
     step: str
@@ -83,7 +83,10 @@ class StepFinished(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolsSelected(_Event):
-    """The actions that the model is shown, as ``connection.method``, and who chose them."""
+    """The actions that the model is shown, as ``connection.method``, and who chose them.
+
+    ``by`` is the prefilter's name, or ``all``.
+    """
 
     actions: tuple[str, ...]
     by: str = "all"
@@ -313,6 +316,13 @@ class Warned(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FactsLearned(_Event):
+    """Facts of this task went into the memory store."""
+
+    facts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFinished(_Event):
     """The task is over."""
 
@@ -350,6 +360,7 @@ Event = (
     | RerunRequested
     | RetryScheduled
     | Warned
+    | FactsLearned
     | TaskFinished
 )
 

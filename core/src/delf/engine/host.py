@@ -47,7 +47,7 @@ class TaskHost:
     ) -> None:
         self._task = task
         self._gate = gate
-        self._approvals = approvals
+        self.approvals = approvals
         self.scripts = scripts
         self.stopped: DelfError | None = None
         """Set once the task must stop without an end, whatever its strategy makes of that."""
@@ -71,7 +71,7 @@ class TaskHost:
     @property
     def tools(self) -> Sequence[ToolDescription]:
         """The tools that the model is shown."""
-        return [_described(bound) for bound in self._task.tools]
+        return [_described(bound) for bound in self._task.tools.shown]
 
     @property
     def retry_count(self) -> int:
@@ -86,7 +86,7 @@ class TaskHost:
     def begin(self, rules: str | None = None) -> tuple[Message, ...]:
         """The conversation's start: rules and tools, what was said before, context and task."""
         if rules is None:
-            rules = script_rules(render_stubs(self._task.tools), self.scripts.libraries)
+            rules = script_rules(render_stubs(self._task.tools.shown), self.scripts.libraries)
         return first_messages(self.task, self._task.context, rules)
 
     # -- the model ----------------------------------------------------------------------
@@ -185,7 +185,7 @@ class TaskHost:
             outcome = refused or await self.scripts.run(code, attempt)
         finally:
             self._running = False
-            self._approvals.script_ended()
+            self.approvals.script_ended()
         self._last_counts = isinstance(outcome, (Done, Rerun))
         if isinstance(outcome, Rerun):
             await self._record_rerun(outcome, attempt)
@@ -206,7 +206,7 @@ class TaskHost:
             return None
         async with self._task.log.step("preview", attempt):
             past = self._task.replay.plan(attempt)
-            reason = await self._approvals.decide_script(code, attempt, named, past)
+            reason = await self.approvals.decide_script(code, attempt, named, past)
         if reason is None:
             return None
         message = f"the script was not run: it was rejected: {reason}"
@@ -277,8 +277,7 @@ class TaskHost:
     # -- for the loop -------------------------------------------------------------------
 
     def use(self, tools: Toolset) -> None:
-        """Let other tools be called, before the sandbox is opened."""
-        self._task.tools = tools
+        """Let these tools be called, before the sandbox is opened."""
         self._gate.use(tools)
         self.scripts.use(tools)
 

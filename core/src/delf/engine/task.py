@@ -13,14 +13,14 @@ if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.config.schema import AgentConfig
     from delf.engine.journal.log import TaskLog
     from delf.engine.journal.replay import Replay
+    from delf.engine.loop.memory import AgentMemory
+    from delf.engine.loop.prefilters import Prefilters
     from delf.engine.models.client import ModelClient
     from delf.engine.toolset import Toolset
     from delf.events import Event
     from delf.messages import Message
     from delf.protocols.connection import ConnectionLike
     from delf.protocols.conversation import Conversation
-    from delf.protocols.memory import MemoryStore
-    from delf.protocols.prefilter import Prefilter
 
 _CAN_BE_RESUMED = (ReplayMismatch, UnrecordedCallError)
 """What stops a task that is not over: it can be resumed where the journal fits and is written."""
@@ -113,9 +113,9 @@ class TaskState:
         log: The task's events.
         replay: What the journal of a resumed task holds; empty for a new one.
         models: Asks models, with every call counted.
-        tools: What may be called and shown.
+        tools: What may be called, and what of it the model is shown.
+        prefilters: Choose the tools that are shown.
         memory: Facts from before, if there is a store.
-        prefilter: Chooses tools, if there are many and a plugin can.
         context: What the model is told beside the task.
         seed: What scripts draw chance from.
     """
@@ -126,8 +126,8 @@ class TaskState:
     replay: Replay
     models: ModelClient
     tools: Toolset
-    memory: MemoryStore | None = None
-    prefilter: Prefilter | None = None
+    prefilters: Prefilters
+    memory: AgentMemory | None = None
     context: TaskContext = field(default_factory=TaskContext)
     seed: str = ""
 

@@ -1,7 +1,8 @@
 """The way of a task, step by step.
 
-1 recall → 2 select → 3 context, then the strategy's own steps until it has an answer. A step is
-skipped when it has nothing to do. An agent's first task sets connections up before step 2.
+1 recall → 2 select → 3 context, then the strategy's own steps until it has an answer, and at last
+learn. A step is skipped when it has nothing to do. An agent's first task sets connections up before
+step 2.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from dataclasses import replace
 from delf.engine.endings import to_its_end
 from delf.engine.host import TaskHost
 from delf.engine.loop.conversation import keep_turn
+from delf.engine.loop.learn import learn
 from delf.engine.loop.recall import recall
 from delf.engine.loop.select import select
 from delf.engine.task import TaskOutcome, TaskState
-from delf.engine.toolset import Toolset
 from delf.errors import DelfError, ReplayMismatch, TaskTimeoutError, UnrecordedCallError
 from delf.events import ChildFinished, ModelReplied, TaskFinished, TaskResumed, TaskStarted, Warned
 from delf.protocols.connection import SupportsContext
@@ -26,6 +27,8 @@ from delf.protocols.strategy import Strategy
 
 _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 1.0
+_SHARE = 0.25
+"""How much of a task's time its memory and its prefilter may take, each."""
 
 
 class TaskPipeline:
@@ -44,7 +47,7 @@ class TaskPipeline:
         task: TaskState,
         host: TaskHost,
         strategy: Strategy,
-        set_up: Callable[[TaskState], Awaitable[Toolset | None]],
+        set_up: Callable[[TaskState], Awaitable[None]],
         warnings: tuple[str, ...] = (),
     ) -> None:
         self._task = task
@@ -73,6 +76,8 @@ class TaskPipeline:
             work.add_done_callback(_look_at)
             await asyncio.wait({work}, timeout=self._task.request.timeout)
             text, error = await self._result(work)
+            if error is None:
+                await learn(self._task, self._host.approvals, text)
         except asyncio.CancelledError:
             await to_its_end(self._cancel(work))
             raise
@@ -101,11 +106,11 @@ class TaskPipeline:
         task = self._task
         if not task.replay:
             task.models.ledger.check()
-        await recall(task)
-        tools = await self._set_up(task)
-        if tools is not None:
-            self._host.use(tools)
-        await select(task)
+        seconds = task.request.timeout * _SHARE
+        await recall(task, seconds)
+        await self._set_up(task)
+        await select(task, seconds)
+        self._host.use(task.tools)
         self._host.scripts.open()
         await load_context(task)
         return await self._strategy.solve(self._host)

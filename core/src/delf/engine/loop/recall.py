@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 
 from delf.engine.loop.conversation import load_conversation
+from delf.engine.loop.memory import AgentMemory
 from delf.engine.task import TaskState
 from delf.errors import MemoryRetrievalError
 from delf.events import Warned
-from delf.protocols.memory import MemoryStore
-
-_log = logging.getLogger(__name__)
 
 
-async def recall(task: TaskState) -> None:
+async def recall(task: TaskState, seconds: float) -> None:
     """Load the conversation and search the memory store; nothing to do without them.
 
     A search that fails is a warning: the task can be done without old facts.
+
+    Args:
+        task: The task.
+        seconds: The most that the memory store may take.
 
     Raises:
         DelfError: When the conversation cannot be read.
@@ -27,14 +28,14 @@ async def recall(task: TaskState) -> None:
     async with task.log.step("recall"):
         await load_conversation(task)
         if task.memory is not None:
-            task.context = replace(task.context, facts=await _facts(task, task.memory))
+            facts = await _facts(task, task.memory, seconds)
+            task.context = replace(task.context, facts=facts)
 
 
-async def _facts(task: TaskState, memory: MemoryStore) -> list[str]:
+async def _facts(task: TaskState, memory: AgentMemory, seconds: float) -> list[str]:
     safe = task.log.redactor.text
     try:
-        return [fact.content for fact in await memory.search(safe(task.request.task))]
+        return [safe(fact) for fact in await memory.recall(safe(task.request.task), seconds)]
     except MemoryRetrievalError as error:
-        _log.warning("recall failed: %s", safe(str(error)))
-        await task.log.record(Warned, message=f"nothing was recalled: {error.message}")
+        await task.log.record(Warned, message=f"nothing was recalled: {safe(error.message)}")
         return []

@@ -32,16 +32,13 @@ class SetUp:
         self._needed = bool(self._left)
         self._turn = asyncio.Lock()
 
-    async def __call__(self, task: TaskState) -> Toolset | None:
+    async def __call__(self, task: TaskState) -> None:
         """Set up what is left to be. A failure costs a warning, never the task.
 
         When this task is cancelled meanwhile, the next that waits goes on with the rest.
-
-        Returns:
-            The task's tools as they are now, if a set-up may have changed them.
         """
         if not self._needed:
-            return None
+            return
         if self._left:
             async with self._turn:
                 if self._left:
@@ -49,7 +46,7 @@ class SetUp:
                         while self._left:
                             await self._set_up(self._left[0], task)
                             del self._left[0]
-        return self.tools.with_builtins_of(task.tools)  # the task may date from before
+        task.tools = self.tools.with_builtins_of(task.tools)  # the task may date from before
 
     async def _set_up(self, connection: SupportsSetup, task: TaskState) -> None:
         try:
