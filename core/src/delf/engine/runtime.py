@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from delf.config.schema import AgentConfig
-from delf.engine.approvals.callback import CallbackChannel
-from delf.engine.approvals.channels import NamedChannel
+from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.inbox import Inbox, open_journal
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.policy import Approvals
@@ -20,6 +19,7 @@ from delf.engine.builtins.llm import LLM
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
+from delf.engine.clock import TaskClock
 from delf.engine.files.connection import Files
 from delf.engine.files.formats import Formats
 from delf.engine.files.inputs import InputFile, find_inputs, input_files, paths_by_name
@@ -342,6 +342,7 @@ class Runtime:
         config, set_up, inputs = await self._surroundings(request.child)
         redactor = self._redactor
         replay = Replay(request.past, PATIENCE_SECONDS)
+        clock = TaskClock(request.timeout, None if request.child is None else request.child.clock)
         listeners = [*self._feeds, *request.listeners]
         log = TaskLog(request.task_id, self._journal, listeners, redactor, replay)
         models = self._model_client(request, config, log, replay)
@@ -359,7 +360,7 @@ class Runtime:
             context=TaskContext(files=[file.line for file in inputs]),
             seed=replay.seed or secrets.token_hex(16),
         )
-        approvals = self._approvals.for_task(request, log, slot)
+        approvals = self._approvals.for_task(request, log, slot, clock)
         most = self._limits.frame_bytes - 1024
         folder = OutputFolder(config.output_dir, written_before(request.past))
         output = OutputFiles(folder, self._formats, log)
@@ -369,6 +370,7 @@ class Runtime:
             config=config,
             log=log,
             slot=slot,
+            clock=clock,
             folder=self._parts.folder,
             input_files={file.name: Path(file.path) for file in inputs},
             output_files=lambda: {name: Path(path) for name, path in output.files.items()},
@@ -387,7 +389,9 @@ class Runtime:
         strategy = self._host.resolve(self._host.spec(StrategySpec, config.strategy))()
         warning = self._sandbox.warning
         host = TaskHost(task, gate, approvals, scripts)
-        return TaskPipeline(task, host, strategy, set_up, () if warning is None else (warning,))
+        return TaskPipeline(
+            task, host, strategy, set_up, clock, () if warning is None else (warning,)
+        )
 
     def _model_client(
         self, request: TaskRequest, config: AgentConfig, log: TaskLog, replay: Replay

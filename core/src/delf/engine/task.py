@@ -11,6 +11,7 @@ from delf.errors import DelfError, ReplayMismatch, UnrecordedCallError
 
 if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.config.schema import AgentConfig
+    from delf.engine.clock import TaskClock
     from delf.engine.journal.log import TaskLog
     from delf.engine.journal.replay import Replay
     from delf.engine.loop.memory import AgentMemory
@@ -39,6 +40,7 @@ class ChildOptions:
         parent: The task whose call has it done.
         depth: How many tasks are above it.
         config: Its configuration.
+        clock: The parent's time.
         tools: Its connections; the agent's when None.
         files: Its input files; the agent's when None.
     """
@@ -46,6 +48,7 @@ class ChildOptions:
     parent: str
     depth: int
     config: AgentConfig
+    clock: TaskClock
     tools: Sequence[ConnectionLike] | None = None
     files: Sequence[str] | None = None
 

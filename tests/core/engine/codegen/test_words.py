@@ -190,11 +190,12 @@ async def test_names_in_allow_are_checked_once_the_actions_are_known():
 
 async def test_a_part_of_the_tools():
     tools = await load_toolset([Shop(), add])
-    part = tools.only(frozenset({"shop.find", "add", "other"}))
-    assert [bound.name for bound in part] == ["shop.find", "add"]
-    assert len(tools) == 3
-    assert [entry.name for entry in tools.catalog()] == ["shop.find", "shop.close", "add"]
-    assert [c.name for c in tools.connections] == ["shop", "add"]
+    part = tools.showing(frozenset({"shop.find", "add", "other"}))
+    assert [bound.name for bound in part.shown] == ["shop.find", "add"]
+    assert [bound.name for bound in part.left_out] == ["shop.close"]
+    assert len(part) == len(tools) == 3
+    assert [entry.name for entry in part.catalog()] == ["shop.find", "shop.close", "add"]
+    assert [c.name for c in part.connections] == ["shop", "add"]
 
 
 # -- preview --------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from delf.engine.clock import TaskClock
 from delf.engine.endings import to_its_end
 from delf.engine.host import TaskHost
 from delf.engine.loop.conversation import keep_turn
@@ -39,6 +40,7 @@ class TaskPipeline:
         host: What its strategy works through.
         strategy: How it becomes tool calls.
         set_up: Gets connections ready, in an agent's first task.
+        clock: The task's time.
         warnings: What the user should know before it begins.
     """
 
@@ -48,6 +50,7 @@ class TaskPipeline:
         host: TaskHost,
         strategy: Strategy,
         set_up: Callable[[TaskState], Awaitable[None]],
+        clock: TaskClock,
         warnings: tuple[str, ...] = (),
     ) -> None:
         self._task = task
@@ -55,6 +58,7 @@ class TaskPipeline:
         self._host = host
         self._strategy = strategy
         self._set_up = set_up
+        self._clock = clock
         self._warnings = warnings
         self._started = time.perf_counter()
 
@@ -74,7 +78,7 @@ class TaskPipeline:
             await self._record_start(origin)
             work = asyncio.ensure_future(self._work())
             work.add_done_callback(_look_at)
-            await asyncio.wait({work}, timeout=self._task.request.timeout)
+            await self._clock.wait(work)
             text, error = await self._result(work)
             if error is None:
                 await learn(self._task, self._host.approvals, text)
@@ -106,7 +110,7 @@ class TaskPipeline:
         task = self._task
         if not task.replay:
             task.models.ledger.check()
-        seconds = task.request.timeout * _SHARE
+        seconds = self._clock.seconds * _SHARE
         await recall(task, seconds)
         await self._set_up(task)
         await select(task, seconds)
@@ -122,7 +126,7 @@ class TaskPipeline:
         if not work.done():
             unfinished = self._task.replay.unfinished()
             await self._abandon(work)
-            seconds = self._task.request.timeout
+            seconds = self._clock.seconds
             late = TaskTimeoutError(f"Timeout: the task did not end within {seconds:g} s")
             return host.said, unfinished or late
         host.scripts.retire()
