@@ -9,7 +9,7 @@ from delf.config.schema import AgentConfig
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.memory import MemoryJournal
 from delf.engine.loop.prefilters import Prefilters
-from delf.engine.models.client import Asker, ModelPool
+from delf.engine.models.client import ModelClient, ModelPool
 from delf.engine.models.pricing import Pricing, load_pricing
 from delf.engine.models.usage import Ledger
 from delf.engine.sandboxes import choose_sandbox, make_limits
@@ -267,7 +267,7 @@ def pool(host):
 
 def asker(pool, ledger=None, **options):
     log = TaskLog("t", MemoryJournal(), [])
-    return Asker(
+    return ModelClient(
         pool=pool,
         ledger=ledger or Ledger(),
         pricing=options.pop("pricing", Pricing()),
