@@ -12,8 +12,8 @@ import re
 import string
 import time
 
-from delf.engine.matching import _encodings, _spellings
-from delf.engine.redaction import Redactor
+from delf.engine.secrets.matching import _encodings, _spellings
+from delf.engine.secrets.redaction import Redactor
 
 _SMALL = {
     "action": "shop.find_orders",

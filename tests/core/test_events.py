@@ -9,7 +9,7 @@ import pytest
 from delf import events
 from delf.errors import DelfError
 from delf.events import CallStarted, Event, ModelReplied, TaskFinished, TaskStarted, decode, encode
-from delf.messages import Usage
+from delf.messages import ToolCall, Usage
 
 HEAD = {"task_id": "t1", "seq": 3, "at": 12.5}
 SAMPLES = {
@@ -27,6 +27,7 @@ SAMPLES = {
     "Mapping[str, str]": {"a": "b"},
     "Any": [1, {"a": (2,)}],
     "Usage": Usage(input_tokens=3, cached_tokens=1, output_tokens=2),
+    "tuple[ToolCall, ...]": (ToolCall(id="1", name="run", arguments="{}", token="t"),),
     "Step": "execute",
     "Purpose": "generate",
     "Effect": "read",
@@ -114,3 +115,9 @@ def test_events_of_a_newer_delf_are_refused(change):
 def test_usage_comes_back_as_usage():
     event = sample(ModelReplied)
     assert decode(json.loads(json.dumps(encode(event)))).usage.total_tokens == 5
+
+
+def test_a_reply_of_an_older_delf_has_no_calls():
+    record = encode(sample(ModelReplied))
+    del record["data"]["calls"]
+    assert decode(record).calls == ()

@@ -15,6 +15,14 @@ def test_messages_by_role():
     assert messages.assistant("a").role == "assistant"
 
 
+def test_calls_and_what_they_brought():
+    call = messages.ToolCall(id="1", name="add", arguments="{}")
+    assert messages.assistant("", [call]) == Message("assistant", (call,))
+    assert messages.assistant("so", [call]).text == "so"
+    result = messages.ToolResult(id="1", name="add", text="3")
+    assert messages.results([result]) == Message("user", (result,))
+
+
 def test_usage_adds_up():
     total = Usage(input_tokens=1, cached_tokens=1, output_tokens=2) + Usage(input_tokens=10)
     assert total == Usage(input_tokens=11, cached_tokens=1, output_tokens=2)

@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from delf.engine.approvals import Approvals, TaskApprovals
-from delf.engine.callback import CallbackChannel
-from delf.engine.channels import NamedChannel
-from delf.engine.gate import Gate
-from delf.engine.journal import MemoryJournal
-from delf.engine.log import TaskLog
-from delf.engine.order import TaskOrder
-from delf.engine.pending import PendingRequests
-from delf.engine.redaction import Redactor
+from delf.engine.approvals.callback import CallbackChannel
+from delf.engine.approvals.channels import NamedChannel
+from delf.engine.approvals.pending import PendingRequests
+from delf.engine.approvals.policy import Approvals, TaskApprovals
+from delf.engine.calls.gate import Gate
+from delf.engine.calls.threads import ToolThreads
+from delf.engine.journal.log import TaskLog
+from delf.engine.journal.memory import MemoryJournal
+from delf.engine.request import TaskOrder
+from delf.engine.secrets.redaction import Redactor
 from delf.engine.slots import Slot
-from delf.engine.threads import ToolThreads
 from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.views.trace import Trace
 from delf.events import Event

@@ -37,7 +37,9 @@ class Reply:
 
     Args:
         text: The answer; ``chunks`` gives its streamed pieces, or it is cut by words.
-        usage: Tokens in, out and (third, optional) in from the cache; None leaves usage out.
+        usage: Tokens in, out and, if wanted, in from the cache and out for reasoning; None leaves
+            usage out.
+        calls: Names of tools that are asked for, with their arguments as JSON.
         status: Anything but 200 sends an error body with ``error`` as its message.
         headers: Extra response headers, as ``Retry-After``.
         error: The error's message; ``error_code`` its code.
@@ -62,13 +64,16 @@ class Reply:
     hold: threading.Event | None = None
     drop: Drop | None = None
     model: str | None = None
-    finish_reason: str = "stop"
+    finish_reason: str | None = "stop"
+    calls: tuple[tuple[str, str], ...] = ()
 
     @property
     def pieces(self) -> list[str]:
         """The text as it is streamed."""
         if self.chunks is not None:
             return list(self.chunks)
+        if self.calls and not self.text:
+            return []
         words = self.text.split(" ")
         return [word if i == 0 else " " + word for i, word in enumerate(words)]
 
@@ -100,7 +105,7 @@ class Request:
         for message in self.json.get("messages", []):
             content = message["content"]
             parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-            texts.extend(part["text"] for part in parts if part.get("type") == "text")
+            texts.extend(part["text"] for part in parts or () if part.get("type") == "text")
         return "\n".join(texts)
 
 
@@ -227,7 +232,13 @@ class OpenAIServer:
         options: Mapping[str, Any] = request.json.get("stream_options") or {}
         wants = bool(options.get("include_usage"))
         return protocols.Answer(
-            model, reply.whole, reply.pieces, reply.usage, reply.finish_reason, wants
+            model,
+            reply.whole,
+            reply.pieces,
+            reply.usage,
+            reply.finish_reason,
+            wants,
+            reply.calls,
         )
 
     async def _stream(

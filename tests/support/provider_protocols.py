@@ -10,20 +10,31 @@ from typing import Any, Final
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer, whatever the protocol. ``usage`` is in, out, from the cache."""
+    """An answer, whatever the protocol.
+
+    Args:
+        usage: Tokens in, out, from the cache, spent on reasoning.
+        calls: Names of tools with their arguments as JSON.
+    """
 
     model: str
     text: str
     pieces: list[str]
     usage: tuple[int, ...] | None
-    finish_reason: str
+    finish_reason: str | None
     include_usage: bool
+    calls: tuple[tuple[str, str], ...] = ()
 
     @property
-    def tokens(self) -> tuple[int, int, int]:
-        """In, out, cached; zeros where the script leaves them out."""
-        given = (*(self.usage or ()), 0, 0, 0)
-        return given[0], given[1], given[2]
+    def tokens(self) -> tuple[int, int, int, int]:
+        """In, out, cached, reasoning; zeros where the script leaves them out."""
+        given = (*(self.usage or ()), 0, 0, 0, 0)
+        return given[0], given[1], given[2], given[3]
+
+    def halves(self, text: str) -> tuple[str, str]:
+        """A text as it comes in two events."""
+        half = len(text) // 2
+        return text[:half], text[half:]
 
 
 def _event(data: Any, name: str | None = None) -> bytes:
@@ -40,22 +51,44 @@ class _OpenAI:
         return {"error": {"message": message, "type": "scripted", "param": None, "code": code}}
 
     def _usage(self, answer: Answer) -> Any:
-        given, out, cached = answer.tokens
+        given, out, cached, reasoning = answer.tokens
         return {
             "prompt_tokens": given,
             "completion_tokens": out,
             "total_tokens": given + out,
-            "prompt_tokens_details": {"cached_tokens": cached},
+            "prompt_tokens_details": {"cached_tokens": cached, "audio_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": reasoning, "audio_tokens": 0},
         }
 
+    def _finish(self, answer: Answer) -> str | None:
+        return "tool_calls" if answer.calls else answer.finish_reason
+
+    def _calls(self, answer: Answer) -> list[Any]:
+        return [
+            {
+                "id": f"call_{number}",
+                "type": "function",
+                "function": {"name": name, "arguments": arguments},
+            }
+            for number, (name, arguments) in enumerate(answer.calls)
+        ]
+
     def answer(self, answer: Answer) -> Any:
-        message = {"role": "assistant", "content": answer.text}
+        message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
+        if answer.calls:
+            message |= {"content": answer.text or None, "tool_calls": self._calls(answer)}
+        choice = {
+            "index": 0,
+            "message": message,
+            "logprobs": None,
+            "finish_reason": self._finish(answer),
+        }
         body: dict[str, Any] = {
             "id": "chatcmpl-1",
             "object": "chat.completion",
             "created": 1_700_000_000,
             "model": answer.model,
-            "choices": [{"index": 0, "message": message, "finish_reason": answer.finish_reason}],
+            "choices": [choice],
         }
         if answer.usage is not None:
             body["usage"] = self._usage(answer)
@@ -80,13 +113,21 @@ class _OpenAI:
         yield chunk({"role": "assistant", "content": ""})
         for piece in answer.pieces:
             yield chunk({"content": piece})
-        yield chunk({}, answer.finish_reason)
+        for number, call in enumerate(self._calls(answer)):
+            first, second = answer.halves(call["function"]["arguments"])
+            function = {"name": call["function"]["name"], "arguments": first}
+            yield chunk({"tool_calls": [{**call, "index": number, "function": function}]})
+            more = {"index": number, "function": {"arguments": second}}
+            yield chunk({"tool_calls": [more]})
+        yield chunk({}, self._finish(answer))
         if answer.include_usage and answer.usage is not None:
             yield chunk(None, usage=self._usage(answer))
         yield _event("[DONE]")
 
 
 class _Anthropic:
+    _STOPS: Final = {"stop": "end_turn", "length": "max_tokens"}
+
     def streams(self, path: str, body: Any) -> bool:
         return bool(body.get("stream"))
 
@@ -94,13 +135,17 @@ class _Anthropic:
         return {"type": "error", "error": {"type": code or "scripted", "message": message}}
 
     def _usage(self, answer: Answer) -> Any:
-        given, out, cached = answer.tokens
+        given, out, cached, _reasoning = answer.tokens
         return {
             "input_tokens": given - cached,
             "cache_read_input_tokens": cached,
             "cache_creation_input_tokens": 0,
             "output_tokens": out,
         }
+
+    def _stop(self, answer: Answer) -> str:
+        reason = answer.finish_reason or "stop"
+        return "tool_use" if answer.calls else self._STOPS.get(reason, reason)
 
     def _message(self, answer: Answer, content: list[Any], stop: str | None) -> Any:
         return {
@@ -115,7 +160,12 @@ class _Anthropic:
         }
 
     def answer(self, answer: Answer) -> Any:
-        return self._message(answer, [{"type": "text", "text": answer.text}], "end_turn")
+        text = [{"type": "text", "text": answer.text}] if answer.text or not answer.calls else []
+        calls = [
+            {"type": "tool_use", "id": f"toolu_{n}", "name": name, "input": json.loads(arguments)}
+            for n, (name, arguments) in enumerate(answer.calls)
+        ]
+        return self._message(answer, [*text, *calls], self._stop(answer))
 
     def events(self, answer: Answer) -> Iterator[bytes]:
         def event(name: str, **fields: Any) -> bytes:
@@ -123,34 +173,53 @@ class _Anthropic:
 
         yield event("message_start", message=self._message(answer, [], None))
         yield event("content_block_start", index=0, content_block={"type": "text", "text": ""})
+        yield event("ping")
         for piece in answer.pieces:
             yield event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
         yield event("content_block_stop", index=0)
-        delta = {"stop_reason": "end_turn", "stop_sequence": None}
+        for number, (name, arguments) in enumerate(answer.calls):
+            index = number + 1
+            block = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
+            yield event("content_block_start", index=index, content_block=block)
+            for half in answer.halves(arguments):
+                delta = {"type": "input_json_delta", "partial_json": half}
+                yield event("content_block_delta", index=index, delta=delta)
+            yield event("content_block_stop", index=index)
+        delta = {"stop_reason": self._stop(answer), "stop_sequence": None}
         yield event("message_delta", delta=delta, usage=self._usage(answer))
         yield event("message_stop")
 
 
 class _Gemini:
+    _FINISHES: Final = {"stop": "STOP", "length": "MAX_TOKENS"}
+
     def streams(self, path: str, body: Any) -> bool:
         return ":streamGenerateContent" in path
 
     def error(self, status: int, message: str, code: str | None) -> Any:
         return {"error": {"code": status, "message": message, "status": code or "SCRIPTED"}}
 
-    def _part(self, answer: Answer, text: str, finish: str | None) -> Any:
-        given, out, cached = answer.tokens
-        candidate: dict[str, Any] = {
-            "content": {"role": "model", "parts": [{"text": text}]},
-            "index": 0,
-        }
-        if finish:
-            candidate["finishReason"] = finish
+    def _calls(self, answer: Answer) -> list[Any]:
+        return [
+            {
+                "functionCall": {"name": name, "args": json.loads(arguments)},
+                "thoughtSignature": "c2lnbmVk",
+            }
+            for name, arguments in answer.calls
+        ]
+
+    def _part(self, answer: Answer, parts: list[Any], *, last: bool) -> Any:
+        given, out, cached, reasoning = answer.tokens
+        candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
+        if last:
+            reason = answer.finish_reason or "stop"
+            candidate["finishReason"] = self._FINISHES.get(reason, reason)
         return {
             "candidates": [candidate],
             "usageMetadata": {
                 "promptTokenCount": given,
-                "candidatesTokenCount": out,
+                "candidatesTokenCount": out - reasoning,
+                "thoughtsTokenCount": reasoning,
                 "cachedContentTokenCount": cached,
                 "totalTokenCount": given + out,
             },
@@ -158,12 +227,14 @@ class _Gemini:
         }
 
     def answer(self, answer: Answer) -> Any:
-        return self._part(answer, answer.text, "STOP")
+        text = [{"text": answer.text}] if answer.text or not answer.calls else []
+        return self._part(answer, [*text, *self._calls(answer)], last=True)
 
     def events(self, answer: Answer) -> Iterator[bytes]:
-        for number, piece in enumerate(answer.pieces, 1):
-            last = number == len(answer.pieces)
-            yield _event(self._part(answer, piece, "STOP" if last else None))
+        parts = [[{"text": piece}] for piece in answer.pieces]
+        parts += [[call] for call in self._calls(answer)]
+        for number, each in enumerate(parts, 1):
+            yield _event(self._part(answer, each, last=number == len(parts)))
 
 
 Protocol = _OpenAI | _Anthropic | _Gemini

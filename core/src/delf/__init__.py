@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from delf.actions import Action, action
     from delf.agent import Agent
     from delf.chat import Chat, ChatMessage
-    from delf.connection import Connection
     from delf.engine.views.trace import Trace
     from delf.errors import (
         AgentConfirmationError,
@@ -52,8 +50,11 @@ if TYPE_CHECKING:
     )
     from delf.llm import LLMConfig
     from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
+    from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
     from delf.response import Response
-    from delf.tools import Tool, tool
+    from delf.tools.action import Action, action
+    from delf.tools.connection import Connection
+    from delf.tools.function import Tool, tool
 
 _ERRORS: Final = (
     "AgentConfirmationError",
@@ -91,22 +92,27 @@ _ERRORS: Final = (
 )
 
 _HOMES: Final = {
-    "Action": "delf.actions",
+    "Action": "delf.tools.action",
     "Agent": "delf.agent",
+    "Allowed": "delf.protocols.connection",
     "ApprovalRequest": "delf.protocols.approval",
     "Approved": "delf.protocols.approval",
+    "Asks": "delf.protocols.connection",
     "Chat": "delf.chat",
     "ChatMessage": "delf.chat",
-    "Connection": "delf.connection",
+    "Connection": "delf.tools.connection",
     "Edited": "delf.protocols.approval",
+    "Judgement": "delf.protocols.connection",
     "LLMConfig": "delf.llm",
+    "Refused": "delf.protocols.connection",
     "Rejected": "delf.protocols.approval",
     "Response": "delf.response",
     "Settled": "delf.protocols.approval",
-    "Tool": "delf.tools",
+    "ToolCall": "delf.protocols.connection",
+    "Tool": "delf.tools.function",
     "Trace": "delf.engine.views.trace",
-    "action": "delf.actions",
-    "tool": "delf.tools",
+    "action": "delf.tools.action",
+    "tool": "delf.tools.function",
     **dict.fromkeys(_ERRORS, "delf.errors"),
 }
 
@@ -115,9 +121,11 @@ __all__ = [
     "Agent",
     "AgentConfirmationError",
     "AgentStateError",
+    "Allowed",
     "ApprovalRejectedError",
     "ApprovalRequest",
     "Approved",
+    "Asks",
     "BudgetExceededError",
     "Chat",
     "ChatMessage",
@@ -131,6 +139,7 @@ __all__ = [
     "DelfError",
     "Edited",
     "EnvironmentKeyError",
+    "Judgement",
     "LLMConfig",
     "LLMExecutionError",
     "MemoryRetrievalError",
@@ -139,6 +148,7 @@ __all__ = [
     "OptionalDependencyError",
     "PluginError",
     "PrefilterError",
+    "Refused",
     "Rejected",
     "ReplayMismatch",
     "Response",
@@ -149,6 +159,7 @@ __all__ = [
     "Settled",
     "TaskTimeoutError",
     "Tool",
+    "ToolCall",
     "ToolDefinitionError",
     "ToolException",
     "ToolExecutionError",

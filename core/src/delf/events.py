@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from delf.errors import DelfError
-from delf.messages import Purpose, Usage
+from delf.messages import Purpose, ToolCall, Usage
 from delf.types import Effect, Isolation
 from delf.values import from_jsonable, to_jsonable_or_repr
 
@@ -114,6 +114,7 @@ class ModelReplied(_Event):
     usage: Usage
     cost_usd: float | None
     duration_ms: float
+    calls: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +178,8 @@ class CallFinished(_Event):
     """A call ended; one that the gate refused has no ``CallStarted``.
 
     ``raised`` is the exception that the script saw, ``ToolError`` or one of its siblings; None
-    when it got a result, which can be a tool's own error as text.
+    when it got a result, which can be a tool's own error as text. ``digest`` identifies a call
+    that was turned down before anybody was asked; of others it is in an earlier event.
     """
 
     call_id: int
@@ -188,6 +190,7 @@ class CallFinished(_Event):
     error: str | None = None
     description: str | None = None
     raised: str | None = None
+    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +207,7 @@ class ApprovalRequested(_Event):
 
     ``unsettled``: it was begun before its process died, and the question is whether to make
     it again. Of a script, ``call_id`` is 0, and ``actions`` are what it names of the actions
-    that a person is asked about.
+    that a person is asked about. ``reason`` and ``preview`` are what its connection says.
     """
 
     request_id: str
@@ -214,6 +217,8 @@ class ApprovalRequested(_Event):
     effect: Effect
     digest: str
     description: str | None = None
+    reason: str | None = None
+    preview: str | None = None
     unsettled: bool = False
     code: str | None = None
     actions: tuple[str, ...] = ()
@@ -225,7 +230,8 @@ class ApprovalDecided(_Event):
 
     ``arguments`` are those of an edited call, ``result`` is that of a settled one, ``note`` is
     the position of the answer in the journal's inbox, if it came from there. ``remember`` says
-    whether the same call needs no further approval in this task or session.
+    whether the same call needs no further approval in this task or session, and ``like`` which of
+    its arguments may differ then, by which patterns.
     """
 
     request_id: str
@@ -236,6 +242,7 @@ class ApprovalDecided(_Event):
     result: Any = None
     note: int | None = None
     remember: Remember = "no"
+    like: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,5 +379,7 @@ def decode(record: Mapping[str, Any]) -> Event:
     known = {name: data[name] for name in _FIELDS[cls] if name in data}
     if "usage" in known:
         known["usage"] = Usage(**known["usage"])
+    if "calls" in known:
+        known["calls"] = tuple(ToolCall(**call) for call in known["calls"])
     head = {name: record[name] for name in _HEAD}
     return cls(**head, **known)

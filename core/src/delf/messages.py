@@ -35,7 +35,33 @@ class FilePart:
     media_type: str
 
 
-Part = TextPart | ImagePart | FilePart
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A call of a :class:`ModelTool` that the model asks for.
+
+    Args:
+        id: What its result refers to.
+        name: The tool.
+        arguments: JSON as the model wrote it; nobody has checked it.
+        token: What the provider wants to see again with the call, where it gave something.
+    """
+
+    id: str
+    name: str
+    arguments: str
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What a call brought, for a message of the user's that follows it."""
+
+    id: str
+    name: str
+    text: str
+
+
+Part = TextPart | ImagePart | FilePart | ToolCall | ToolResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +87,30 @@ def user(text: str, parts: Sequence[Part] = ()) -> Message:
     return Message("user", (TextPart(text), *parts))
 
 
-def assistant(text: str) -> Message:
-    """What the model said before."""
-    return Message("assistant", (TextPart(text),))
+def assistant(text: str, calls: Sequence[ToolCall] = ()) -> Message:
+    """What the model said before: text, then the calls that it asked for."""
+    said = (TextPart(text),) if text or not calls else ()
+    return Message("assistant", (*said, *calls))
+
+
+def results(given: Sequence[ToolResult]) -> Message:
+    """What the calls of the message before brought."""
+    return Message("user", tuple(given))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTool:
+    """A function that a model may call instead of answering.
+
+    Args:
+        name: Letters, digits, ``_`` and ``-``; at most 64.
+        description: What it does.
+        parameters: JSON Schema of its arguments: an object.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,20 +121,28 @@ class ModelRequest:
         messages: The conversation, the byte-stable part first.
         purpose: What the call is for.
         settings: Normalised generation settings (``temperature``, ``max_tokens`` …).
+        tools: What the model may call; see :class:`delf.protocols.model.SupportsTools`.
+        must_call: Whether the answer has to be a call.
     """
 
     messages: tuple[Message, ...]
     purpose: Purpose = "generate"
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tools: tuple[ModelTool, ...] = ()
+    must_call: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens of one call or of many added up. ``cached_tokens`` are part of ``input_tokens``."""
+    """Tokens of one call or of many added up.
+
+    ``cached_tokens`` are part of ``input_tokens``, ``reasoning_tokens`` of ``output_tokens``.
+    """
 
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
+    reasoning_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:
@@ -99,6 +154,7 @@ class Usage:
             input_tokens=self.input_tokens + other.input_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
         )
 
 
@@ -130,7 +186,8 @@ class ModelReply:
         model: The model that was asked, as the user named it.
         usage: Tokens as the provider counted them.
         cost_usd: The price by the provider's list, or None where it is not known.
-        finish_reason: ``stop``, ``length`` or the provider's own word.
+        finish_reason: ``stop``, ``length``, ``tool_calls`` or the provider's own word.
+        calls: What it asks to be called.
     """
 
     text: str
@@ -138,10 +195,17 @@ class ModelReply:
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = None
     finish_reason: str = "stop"
+    calls: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ModelDelta:
-    """A piece of an answer while it streams."""
+    """A piece of an answer while it streams.
+
+    Args:
+        text: What came.
+        call: Which of the reply's calls it is a piece of the arguments of; None for its text.
+    """
 
     text: str
+    call: int | None = None

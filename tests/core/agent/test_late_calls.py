@@ -12,12 +12,12 @@ import pytest
 from delf import Agent, Chat, Edited, Settled, tool
 from delf import events as ev
 from delf.chat.memory import MemoryConversations
-from delf.engine.journal import MemoryJournal
+from delf.engine.journal.memory import MemoryJournal
 from delf.errors import AgentStateError, DelfError, SandboxUnavailableError, TaskTimeoutError
 from delf.protocols.sandbox import Outcome, SandboxSession, ScriptHost, SessionSpec
 from delf.specs import JournalSpec, SandboxSpec
-from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
 from delf_sandbox_local.backend import LocalBackend
 from support.forks import kill_guests
 
@@ -119,7 +119,7 @@ async def test_a_call_that_does_not_end_in_time_is_told_to_a_person(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The journal says that it may go on, and nothing of what becomes of it."""
-    monkeypatch.setattr("delf.engine.execute._SETTLE_SECONDS", 0.1)
+    monkeypatch.setattr("delf.engine.codegen.execute._SETTLE_SECONDS", 0.1)
     death = Death()
     go_on, ended = asyncio.Event(), asyncio.Event()
 
@@ -194,7 +194,7 @@ async def test_nothing_is_recorded_after_the_end_of_a_task(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, quick: bool
 ) -> None:
     """A call that the script gave up may take its time to notice: the task waits, not for long."""
-    monkeypatch.setattr("delf.engine.pipeline._GRACE_SECONDS", 20 if quick else 0.05)
+    monkeypatch.setattr("delf.engine.loop.pipeline._GRACE_SECONDS", 20 if quick else 0.05)
     call = GivenUp(ends_at_once=quick)
     bench.model.writes(call.SCRIPT)
     async with bench.agent(*call.tools) as agent:

@@ -25,12 +25,12 @@ from delf import (
     tool,
 )
 from delf import events as ev
-from delf.engine.journal import MemoryJournal
-from delf.engine.past import PastCall
+from delf.engine.journal.memory import MemoryJournal
+from delf.engine.journal.recording import PastCall
 from delf.errors import DelfError, SandboxLimitError
 from delf.specs import JournalSpec
-from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
 from support.forks import kill_guests
 
 FIRST = """

@@ -1,9 +1,7 @@
 import pytest
 from pydantic import Field
 
-from delf.actions import action
 from delf.config.connections import make_connection, plugin_warnings
-from delf.connection import Connection
 from delf.errors import (
     AgentConfirmationError,
     ConfigurationError,
@@ -16,6 +14,8 @@ from delf.hookspecs import hookimpl
 from delf.plugins.host import PluginHost
 from delf.settings import PluginSettings, SecretStr
 from delf.specs import ConnectionSpec
+from delf.tools.action import action
+from delf.tools.connection import Connection
 
 
 class TicketSettings(PluginSettings):

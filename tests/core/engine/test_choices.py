@@ -5,13 +5,14 @@ import json
 import pytest
 
 from delf.config.schema import AgentConfig
-from delf.engine.journal import MemoryJournal
-from delf.engine.log import TaskLog
-from delf.engine.models import Asker, ModelPool
-from delf.engine.prefilters import choose_prefilter
-from delf.engine.pricing import Pricing, load_pricing
+from delf.engine.journal.log import TaskLog
+from delf.engine.journal.memory import MemoryJournal
+from delf.engine.loop.prefilters import choose_prefilter
+from delf.engine.models.client import Asker, ModelPool
+from delf.engine.models.pricing import Pricing, load_pricing
+from delf.engine.models.usage import Ledger
 from delf.engine.sandboxes import choose_sandbox, make_limits
-from delf.engine.usage import Ledger
+from delf.engine.secrets.redaction import Redactor
 from delf.errors import (
     BudgetExceededError,
     ConfigurationError,
@@ -20,11 +21,24 @@ from delf.errors import (
     SandboxUnavailableError,
 )
 from delf.llm import LLMConfig
-from delf.messages import ModelDelta, ModelReply, ModelRequest, Price, Usage, system, user
+from delf.messages import (
+    ModelDelta,
+    ModelReply,
+    ModelRequest,
+    Price,
+    ToolCall,
+    ToolResult,
+    Usage,
+    assistant,
+    results,
+    system,
+    user,
+)
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import Available, Limits, Unavailable
 from delf.specs import ModelSpec, PrefilterSpec, SandboxSpec
-from delf.testing.hosts import TestHost
+from delf.testing import ScriptedModel
+from delf_devkit.testing.hosts import TestHost
 
 MB = 1024 * 1024
 
@@ -288,6 +302,23 @@ async def test_a_stream_is_seen_in_pieces_and_ends_as_a_whole(pool):
     pieces = []
     reply = await asker(pool, stream=True, on_delta=pieces.append).ask(M, REQUEST)
     assert (pieces, reply.text) == (["h", "i"], "hi")
+
+
+async def test_calls_of_a_reply_are_recorded_without_secrets_and_no_part_of_the_text(host):
+    redactor = Redactor(["hunter2hunter2"])
+    call = ToolCall(id="1", name="run", arguments='{"code": "hunter2hunter2"}')
+    model = ScriptedModel().says(ModelReply(text="so", model="m", calls=(call,)))
+    host.provide(ModelSpec(name="m", summary="s", factory="x:y", serves=("*",)), model.factory)
+    pool = ModelPool(host, ModelContext())
+    pieces = []
+    it = asker(pool, stream=True, on_delta=pieces.append, redactor=redactor)
+    brought = results([ToolResult(id="0", name="run", text="it is hunter2hunter2")])
+    reply = await it.ask(M, ModelRequest(messages=(user("q"), assistant("", [call]), brought)))
+    assert "hunter2" not in repr(model.requests)
+    assert "hunter2" not in repr(reply)
+    assert "".join(pieces) == "so"
+    [_, replied] = it.log.events
+    assert replied.calls == reply.calls
 
 
 async def test_nothing_is_asked_over_the_budget(pool):

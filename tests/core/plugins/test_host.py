@@ -39,8 +39,10 @@ def names(host, kind=ConnectionSpec):
 
 def test_the_core_offers_its_own_through_the_same_hooks(site, record):
     host = site.host()
-    assert host.spec(JournalSpec, "memory").factory == "delf.engine.journal:MemoryJournal"
-    assert host.spec(StrategySpec, "codegen").factory == "delf.engine.codegen:CodegenStrategy"
+    assert host.spec(JournalSpec, "memory").factory == "delf.engine.journal.memory:MemoryJournal"
+    assert (
+        host.spec(StrategySpec, "codegen").factory == "delf.engine.codegen.strategy:CodegenStrategy"
+    )
     core = record(host, "core")
     assert (core.state, core.distribution) == ("loaded", "delf")
     assert core.kinds == {"journal": ("memory",), "strategy": ("codegen",)}

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from delf import Agent, tool
-from delf.engine.inbox import KIND, Inbox, answer_data
-from delf.engine.pending import PendingRequests
+from delf.engine.approvals.inbox import KIND, Inbox, answer_data
+from delf.engine.approvals.pending import PendingRequests
 from delf.errors import JournalUnavailableError
 from delf.events import ApprovalDecided, ApprovalRequested, TaskFinished, TaskStarted
 from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected

@@ -2,11 +2,21 @@
 
 import asyncio
 import base64
+import json
 
 import pytest
 
 from delf.llm import LLMConfig
-from delf.messages import FilePart, ImagePart, ModelRequest, Usage, assistant, system, user
+from delf.messages import (
+    FilePart,
+    ImagePart,
+    ModelRequest,
+    ModelTool,
+    Usage,
+    assistant,
+    system,
+    user,
+)
 from delf.protocols.model import ModelContext
 from delf_model_litellm.model import LiteLLMModel
 from support.model_fixtures import ask, read_stream
@@ -15,6 +25,7 @@ from support.openai_server import Reply
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 )
+CODE = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
 PROVIDERS = {
     "openai": ("gpt-4o-mini", "/v1"),
     "anthropic": ("claude-sonnet-4-5", ""),
@@ -38,6 +49,22 @@ async def test_complete(provider, openai_server, litellm_model):
     assert reply.usage == Usage(input_tokens=100, cached_tokens=50, output_tokens=20)
     assert 0 < reply.cost_usd < 0.01
     assert reply.finish_reason == "stop"
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_tools(provider, streamed, openai_server, litellm_model):
+    arguments = '{"code": "print(1)"}'
+    server = openai_server([Reply(calls=(("run", arguments),), usage=(9, 8, 0))])
+    tool = ModelTool(name="run", description="Runs it.", parameters=CODE)
+    request = ModelRequest(messages=(user("go"),), tools=(tool,), must_call=True)
+    model = litellm_model(**at(server, provider))
+    _, reply = (
+        await read_stream(model, request) if streamed else (None, await model.complete(request))
+    )
+    [call] = reply.calls
+    assert (call.name, json.loads(call.arguments)) == ("run", {"code": "print(1)"})
+    assert "run" in str(server.json[0]["tools"])
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

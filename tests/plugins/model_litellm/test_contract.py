@@ -22,6 +22,12 @@ def at(server: OpenAIServer, key: str) -> LiteLLMModel:
 class TestLiteLLM(ModelContract):
     secrets = ("sk-good-key", "sk-refused-key")
     slow = True
+    calls = True
+
+    @pytest.fixture
+    def calling_model(self, openai_server):
+        reply = Reply(calls=(("add", '{"a": 1, "b": 2}'),))
+        return at(openai_server(lambda _: reply, api_key="sk-good-key"), "sk-good-key")
 
     @pytest.fixture
     def model(self, openai_server):

@@ -10,11 +10,13 @@ import pytest
 
 from delf.errors import LLMExecutionError
 from delf.llm import LLMConfig
+from delf.messages import ModelReply, ToolCall, Usage
 from delf.testing import ModelContract, PluginContract, ScriptedModel
 from delf_model_recorded import RecordingModel
 from delf_model_recorded.model import RecordedModel
 
 USAGE = {"input_tokens": 9, "output_tokens": 4}
+CALL = {"id": "1", "name": "add", "arguments": '{"a": 1, "b": 2}'}
 ANY = {"request": {"contains": []}, "reply": {"text": "Hello, grüß Gott 🦊!", "usage": USAGE}}
 
 
@@ -24,6 +26,15 @@ def recorded(path: Path, count: int) -> RecordedModel:
 
 
 class TestRecorded(ModelContract):
+    calls = True
+
+    @pytest.fixture
+    def calling_model(self, tmp_path):
+        path = tmp_path / "calls.jsonl"
+        line = json.dumps({**ANY, "reply": {**ANY["reply"], "calls": [CALL]}})
+        path.write_text(f"{line}\n{line}\n")
+        return RecordedModel(LLMConfig(f"recorded:{path}"))
+
     @pytest.fixture
     def model(self, tmp_path):
         return recorded(tmp_path / "a.jsonl", 10)
@@ -38,6 +49,12 @@ class TestRecorded(ModelContract):
 
 class TestRecording(ModelContract):
     slow = True
+    calls = True
+
+    @pytest.fixture
+    def calling_model(self, tmp_path):
+        reply = ModelReply(text="", model="m", calls=(ToolCall(**CALL),), usage=Usage(**USAGE))
+        return RecordingModel(ScriptedModel(default=reply), tmp_path / "a.jsonl")
 
     @pytest.fixture
     def model(self, tmp_path):

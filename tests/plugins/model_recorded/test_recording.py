@@ -8,10 +8,23 @@ import threading
 
 import pytest
 
-from delf.errors import LLMExecutionError, ModelConfigurationError
+from delf.errors import LLMExecutionError, ModelConfigurationError, RecordingMismatch
 from delf.llm import LLMConfig
-from delf.messages import ImagePart, ModelDelta, ModelReply, ModelRequest, Usage, user
+from delf.messages import (
+    ImagePart,
+    ModelDelta,
+    ModelReply,
+    ModelRequest,
+    ModelTool,
+    ToolCall,
+    ToolResult,
+    Usage,
+    assistant,
+    results,
+    user,
+)
 from delf.protocols.model import ModelContext
+from delf.testing import ScriptedModel
 from delf_model_recorded import RecordedModel, RecordingModel
 from support.model_fixtures import ask, read_stream
 from support.openai_server import Reply
@@ -140,3 +153,21 @@ async def test_the_inner_model_is_warmed_and_closed(tmp_path):
     await recorder.warm_up()
     await recorder.aclose()
     assert (inner.warm, inner.closed) == (True, 1)
+
+
+async def test_calls_and_their_results_are_recorded_and_replay(tmp_path):
+    path = tmp_path / "run.jsonl"
+    call = ToolCall(id="1", name="add", arguments='{"a": 1}', token="t")
+    reply = ModelReply(text="", model="m", calls=(call,), usage=Usage(reasoning_tokens=3))
+    recorder = RecordingModel(ScriptedModel(default=reply), path)
+    assert recorder.takes_tools
+    brought = results([ToolResult(id="1", name="add", text="2")])
+    tool = ModelTool(name="add", description="adds", parameters={"type": "object"})
+    request = ModelRequest(messages=(user("q"), assistant("", (call,)), brought), tools=(tool,))
+    assert await recorder.complete(request) == reply
+    assert not RecordingModel(Echo(), path).takes_tools
+
+    model = RecordedModel(LLMConfig(f"recorded:{path}"), ModelContext())
+    with pytest.raises(RecordingMismatch, match="tools: recorded"):
+        await model.complete(ModelRequest(messages=request.messages))
+    assert await model.complete(request) == reply

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from delf.actions import Action
 from delf.errors import (
     AgentConfirmationError,
     ConnectionConfigurationError,
@@ -18,6 +17,7 @@ from delf.errors import (
     ConnectionUnavailableError,
     ToolRefusedError,
 )
+from delf.tools.action import Action
 from delf_openapi import APITool
 from delf_openapi.failures import SpecError
 from delf_openapi.sampling import Samples, shape_of
@@ -586,7 +586,7 @@ async def test_names_that_try_to_be_code() -> None:
             }
         },
     }
-    from delf.engine.stubs import render_stubs
+    from delf.engine.codegen.stubs import render_stubs
     from delf.engine.toolset import load_toolset
 
     tool = APITool(

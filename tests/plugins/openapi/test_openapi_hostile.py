@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from delf.actions import Action
 from delf.errors import ToolRefusedError
+from delf.tools.action import Action
 from delf_openapi import APITool
 from delf_openapi.failures import SpecError
 from delf_openapi.patterns import matches

@@ -21,20 +21,20 @@ from delf.agent.options import AgentOptions
 from delf.agent.tasks import AgentTasks
 from delf.agent.terminal import AgentTerminal
 from delf.config.schema import make_config
-from delf.engine.order import OnDelta, TaskOrder
-from delf.engine.pending import PendingRequests
-from delf.engine.usage import Ledger
+from delf.engine.approvals.pending import PendingRequests
+from delf.engine.models.usage import Ledger
+from delf.engine.request import OnDelta, TaskOrder
 from delf.errors import AgentConfirmationError, ConfigurationError
 from delf.events import TaskFinished, TaskStarted
 from delf.messages import ModelDelta
 from delf.response import Response, past_response
 from delf.terminal import visible
-from delf.tools import as_connection
+from delf.tools.function import as_connection
 
 if TYPE_CHECKING:
     from delf.chat import Chat
     from delf.config.project import Project
-    from delf.engine.log import Listener
+    from delf.engine.journal.log import Listener
     from delf.engine.runtime import Runtime
     from delf.events import Event
     from delf.plugins.host import PluginHost

@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from delf.engine.order import TaskOrder
+from delf.engine.request import TaskOrder
 from delf.errors import UnknownTaskError
 from delf.messages import ModelDelta
 from delf.response import Response

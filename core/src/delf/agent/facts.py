@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from delf.agent.background import BackgroundTasks
 from delf.agent.home import RuntimeHome
 from delf.config.schema import AgentConfig
-from delf.engine.pending import PendingRequests
-from delf.engine.usage import Ledger
+from delf.engine.approvals.pending import PendingRequests
+from delf.engine.models.usage import Ledger
 from delf.llm import LLMConfig
 from delf.messages import Usage
 

@@ -11,7 +11,7 @@ from delf.errors import ModelConfigurationError, OptionalDependencyError, Plugin
 
 if TYPE_CHECKING:
     from delf.config.schema import AgentConfig
-    from delf.engine.usage import Ledger
+    from delf.engine.models.usage import Ledger
     from delf.llm import LLMConfig
     from delf.plugins.host import PluginHost
     from delf.protocols.conversation import SupportsConversations
@@ -62,8 +62,8 @@ def open_journal(surroundings: Surroundings, path: str | None) -> SupportsConver
         OptionalDependencyError: When its plugin is not installed.
         PluginError: When it cannot be used, or keeps no conversations.
     """
-    from delf.engine.factories import make
     from delf.environment import using_environ
+    from delf.plugins.factories import make
     from delf.protocols.conversation import SupportsConversations
     from delf.specs import JournalSpec
 
@@ -97,14 +97,14 @@ async def ask_alone(surroundings: Surroundings, llm: LLMConfig | None, question:
         BudgetExceededError: Before anything is spent.
         DelfError: When the model failed.
     """
-    from delf.engine.journal import MemoryJournal
-    from delf.engine.known_secrets import secrets_of_agent, secrets_of_model
-    from delf.engine.log import TaskLog
-    from delf.engine.models import Asker, ModelPool
-    from delf.engine.order import new_task_id
-    from delf.engine.pricing import load_pricing
-    from delf.engine.redaction import Redactor
-    from delf.engine.usage import Ledger
+    from delf.engine.journal.log import TaskLog
+    from delf.engine.journal.memory import MemoryJournal
+    from delf.engine.models.client import Asker, ModelPool
+    from delf.engine.models.pricing import load_pricing
+    from delf.engine.models.usage import Ledger
+    from delf.engine.request import new_task_id
+    from delf.engine.secrets.known import secrets_of_agent, secrets_of_model
+    from delf.engine.secrets.redaction import Redactor
     from delf.messages import ModelRequest, user
     from delf.protocols.model import ModelContext
 

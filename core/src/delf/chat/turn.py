@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from delf.chat.history import for_model, make_message, transformed
-from delf.engine.conversation import History, Summarise, Warn
+from delf.engine.loop.conversation import History, Summarise, Warn
 from delf.errors import DelfError
 from delf.protocols.conversation import ConversationState
 
@@ -18,7 +18,7 @@ _LOOKED_AT: Final = 200
 
 
 class ChatTurns:
-    """Implements :class:`delf.engine.conversation.Conversation`.
+    """Implements :class:`delf.engine.loop.conversation.Conversation`.
 
     Args:
         chat: How much of it is shown, and what is summarised.

@@ -12,11 +12,11 @@ import click
 from delf.cli.state import State, state_of
 
 if TYPE_CHECKING:
-    from delf.actions import Action
-    from delf.engine.redaction import Redactor
+    from delf.engine.secrets.redaction import Redactor
     from delf.errors import DelfError
     from delf.plugins.host import PluginHost
     from delf.settings import PluginSettings
+    from delf.tools.action import Action
 
 
 _SECTIONS: Final = ("agent", "connections", "plugins")
@@ -79,8 +79,8 @@ def inspect(
 
 def _redactor_of(look: _Look) -> Redactor:
     """Knows what the connection was given, on the command line perhaps."""
-    from delf.engine.known_secrets import secrets_of_settings
-    from delf.engine.redaction import Redactor
+    from delf.engine.secrets.known import secrets_of_settings
+    from delf.engine.secrets.redaction import Redactor
 
     return Redactor(secrets_of_settings(getattr(look.instance, "settings", None)))
 
@@ -129,9 +129,9 @@ def _look_at_type(host: PluginHost, name: str, type_name: str, reason: DelfError
     Raises:
         DelfError: The reason, when there is no such type either.
     """
-    from delf.actions import actions_of
     from delf.errors import DelfError
     from delf.specs import ConnectionSpec
+    from delf.tools.action import actions_of
 
     try:
         spec = host.spec(ConnectionSpec, type_name)
@@ -166,7 +166,7 @@ def _as_data(look: _Look, *, verbose: bool) -> dict[str, Any]:
 
 
 def _permissions(look: _Look, action: Action) -> dict[str, bool]:
-    from delf.permissions import is_allowed, needs_confirmation
+    from delf.tools.permissions import is_allowed, needs_confirmation
 
     return {
         "allowed": is_allowed(getattr(look.instance, "allow", None), action),

@@ -51,8 +51,8 @@ def open_inbox(project: Project, host: PluginHost) -> Any:
 
 def open_journal(project: Project, host: PluginHost) -> Journal:
     """The journal that ``delf run`` uses here."""
-    from delf.engine.factories import make
     from delf.environment import using_environ
+    from delf.plugins.factories import make
     from delf.specs import JournalSpec
 
     spec = host.spec(JournalSpec, journal_name(project, host))

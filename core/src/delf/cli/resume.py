@@ -90,7 +90,7 @@ def _as_before(state: State, options: Options, record: Mapping[str, Any]) -> Opt
     Raises:
         ConfigurationError: When its folder is gone, or an option held a secret.
     """
-    from delf.engine.redaction import REDACTED
+    from delf.engine.secrets.redaction import REDACTED
 
     if not record:
         return options  # not of the command line: the options given now describe the agent

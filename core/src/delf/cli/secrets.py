@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from delf.config.values import substitute
-from delf.engine.known_secrets import (
+from delf.engine.secrets.known import (
     secrets_of_agent,
     secrets_of_environ,
     secrets_of_headers,
     secrets_of_options,
 )
-from delf.engine.redaction import Redactor
+from delf.engine.secrets.redaction import Redactor
 from delf.errors import ConfigurationError
 
 if TYPE_CHECKING:

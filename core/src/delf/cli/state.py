@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from delf.config.project import Project
-    from delf.engine.redaction import Redactor
+    from delf.engine.secrets.redaction import Redactor
     from delf.plugins.host import PluginHost
 
 

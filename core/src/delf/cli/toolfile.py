@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from delf.connection import Connection
 from delf.environment import using_environ
 from delf.errors import ConfigurationError, DelfError, ToolDefinitionError
-from delf.tools import Tool
+from delf.tools.connection import Connection
+from delf.tools.function import Tool
 
 ToolLike = Tool[Any, Any] | Connection
 

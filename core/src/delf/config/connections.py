@@ -8,7 +8,6 @@ from typing import Any
 
 from delf.config.project import ConnectionEntry, Project
 from delf.config.values import Values
-from delf.connection import Connection
 from delf.environment import using_environ
 from delf.errors import (
     AgentConfirmationError,
@@ -21,6 +20,7 @@ from delf.errors import (
 from delf.plugins.host import PluginHost
 from delf.plugins.loader import explain
 from delf.specs import ConnectionSpec
+from delf.tools.connection import Connection
 
 
 def make_connection(host: PluginHost, project: Project, name: str) -> Connection:

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from delf.config.schema import LLM_KEYS, AgentConfig
 from delf.errors import ConfigurationError, ToolDefinitionError, did_you_mean
-from delf.signatures import check_name
+from delf.tools.signature import check_name
 
 CONFIG_FILE: Final = "delf.toml"
 SECTIONS: Final = ("agent", "connections", "plugins")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from delf.engine.files.formats import Formats
-from delf.engine.log import TaskLog
+from delf.engine.journal.log import TaskLog
 from delf.errors import ConfigurationError, DelfError
 from delf.events import Event, FileWritten
 from delf.sandbox.guest.filenames import check_file_name

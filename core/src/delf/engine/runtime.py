@@ -11,41 +11,41 @@ from pathlib import Path
 from typing import Any, cast
 
 from delf.config.schema import AgentConfig
-from delf.engine.approvals import Approvals
+from delf.engine.approvals.callback import CallbackChannel
+from delf.engine.approvals.channels import NamedChannel
+from delf.engine.approvals.inbox import Inbox, open_journal
+from delf.engine.approvals.pending import PendingRequests
+from delf.engine.approvals.policy import Approvals
 from delf.engine.builtins.llm import LLM
-from delf.engine.callback import CallbackChannel
-from delf.engine.channels import NamedChannel
-from delf.engine.claims import Claims
-from delf.engine.factories import make
+from delf.engine.calls.gate import Gate
+from delf.engine.calls.threads import ToolThreads
+from delf.engine.codegen.prompt import TaskContext
 from delf.engine.files.connection import Files
 from delf.engine.files.formats import Formats
 from delf.engine.files.inputs import InputFile, find_inputs, input_files, paths_by_name
-from delf.engine.gate import Gate
-from delf.engine.inbox import Inbox, open_journal
-from delf.engine.known_secrets import secrets_of_agent
+from delf.engine.journal.claims import Claims
+from delf.engine.journal.log import TaskLog
+from delf.engine.journal.observers import ObserverFeed
+from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
 from delf.engine.libraries import applying
-from delf.engine.log import TaskLog
-from delf.engine.models import Asker, ModelPool
-from delf.engine.observers import ObserverFeed
-from delf.engine.order import TaskOrder
+from delf.engine.loop.pipeline import TaskResult, run_task
+from delf.engine.loop.prefilters import choose_prefilter
+from delf.engine.loop.setup import SetUp
+from delf.engine.models.client import Asker, ModelPool
+from delf.engine.models.pricing import Pricing, load_pricing
+from delf.engine.models.usage import Ledger
 from delf.engine.output import OutputFiles, OutputFolder, check_output_folder, written_before
-from delf.engine.pending import PendingRequests
-from delf.engine.pipeline import TaskResult, run_task
-from delf.engine.prefilters import choose_prefilter
-from delf.engine.pricing import Pricing, load_pricing
-from delf.engine.prompt import TaskContext
-from delf.engine.redaction import Redactor
-from delf.engine.replay import PATIENCE_SECONDS, Replay
+from delf.engine.request import TaskOrder
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
-from delf.engine.setup import SetUp
+from delf.engine.secrets.known import secrets_of_agent
+from delf.engine.secrets.redaction import Redactor
 from delf.engine.slots import Slot
 from delf.engine.task import TaskRun
-from delf.engine.threads import ToolThreads
 from delf.engine.toolset import load_toolset
-from delf.engine.usage import Ledger
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event
+from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsSecrets
 from delf.protocols.journal import Journal

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from delf.config.schema import AgentConfig
-from delf.engine.factories import make
 from delf.errors import ConfigurationError, SandboxUnavailableError
+from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.sandbox import Limits, SandboxBackend, Unavailable
 from delf.specs import SandboxSpec

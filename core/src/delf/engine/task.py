@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn
 
 from delf.config.schema import AgentConfig
-from delf.engine.approvals import TaskApprovals
-from delf.engine.conversation import Conversation
-from delf.engine.gate import Gate
-from delf.engine.log import TaskLog
-from delf.engine.models import Asker
+from delf.engine.approvals.policy import TaskApprovals
+from delf.engine.calls.gate import Gate
+from delf.engine.codegen.prompt import TaskContext, first_messages
+from delf.engine.codegen.stubs import render_stubs
+from delf.engine.journal.log import TaskLog
+from delf.engine.journal.recording import PastScript
+from delf.engine.journal.replay import Replay
+from delf.engine.loop.conversation import Conversation
+from delf.engine.models.client import Asker
 from delf.engine.output import OutputFiles
-from delf.engine.past import PastScript
-from delf.engine.prompt import TaskContext, first_messages
-from delf.engine.replay import Replay
 from delf.engine.sandboxes import ChosenSandbox
-from delf.engine.stubs import render_stubs
 from delf.engine.toolset import Toolset
 from delf.errors import DelfError, UnrecordedCallError
 from delf.events import SandboxOpened, Step, StepFinished, StepStarted

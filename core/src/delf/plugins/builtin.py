@@ -14,7 +14,7 @@ def delf_journals() -> Iterable[JournalSpec]:
     yield JournalSpec(
         name="memory",
         summary="Events in memory, gone with the process.",
-        factory="delf.engine.journal:MemoryJournal",
+        factory="delf.engine.journal.memory:MemoryJournal",
     )
 
 
@@ -24,5 +24,5 @@ def delf_strategies() -> Iterable[StrategySpec]:
     yield StrategySpec(
         name="codegen",
         summary="The model writes a script that calls the tools.",
-        factory="delf.engine.codegen:CodegenStrategy",
+        factory="delf.engine.codegen.strategy:CodegenStrategy",
     )

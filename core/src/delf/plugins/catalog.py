@@ -10,12 +10,14 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from delf.errors import PluginError, did_you_mean
 from delf.plugins.discovery import Candidate
 from delf.plugins.report import PluginRecord
-from delf.specs import ModelSpec, Spec
+from delf.specs import EmbedderSpec, ModelSpec, Spec
+
+ServingT = TypeVar("ServingT", ModelSpec, EmbedderSpec)
 
 FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "connection": (
@@ -36,22 +38,25 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "sandbox": ("docker", "local", "monty"),
     "model": ("litellm", "recorded"),
     "memory": ("semantic",),
+    "embedder": ("static",),
     "prefilter": ("llm", "semantic"),
     "approval": ("terminal",),
     "journal": ("sql",),
     "strategy": ("stream",),
     "observer": (),
-    "command": ("demo", "runs", "sandbox", "serve"),
+    "command": ("demo", "plugins new", "runs", "sandbox", "serve"),
     "format": ("excel",),
 }
 """Names whose package is known. No other name is ever turned into an advice to install."""
 
 _BARE: Final = ("connection", "command")
-_PREFIXES: Final = {"format": "files"}
+_PREFIXES: Final = {"format": "files", "embedder": "embed"}
 _BROUGHT_BY: Final = {
     ("command", "runs"): "delf-plugin-journal-sql",
+    ("command", "plugins new"): "delf-plugin-devkit",
     ("command", "sandbox"): "delf-plugin-sandbox-docker",
 }
+_USUAL: Final = {"model": "litellm", "embedder": "static"}
 _BLOCK: Final = "uninstall one, or block one by its distribution: DELF_DISABLE_PLUGINS="
 
 
@@ -118,32 +123,35 @@ class Catalog:
             raise _disputed(f"{kind} {name!r}", offers)
         return winner.spec
 
-    def find_model(self, model: str, records: Sequence[PluginRecord]) -> ModelSpec:
+    def serving(
+        self, spec_class: type[ServingT], name: str, records: Sequence[PluginRecord]
+    ) -> ServingT:
         """The spec whose longest pattern fits a model's name.
 
         Args:
-            model: The model's name.
+            spec_class: ``ModelSpec`` or ``EmbedderSpec``.
+            name: The model's name.
             records: Every plugin, for the message.
 
         Raises:
             PluginError: When none fits, or two fit equally well.
         """
-        best: list[tuple[Offer, ModelSpec]] = []
+        best: list[tuple[Offer, ServingT]] = []
         length = -1
         for (kind, _), offers in self._offers.items():
-            for offer in offers if kind == ModelSpec.kind else ():
+            for offer in offers if kind == spec_class.kind else ():
                 spec = offer.spec
-                if not isinstance(spec, ModelSpec):
+                if not isinstance(spec, spec_class):
                     continue
-                fit = _fit(spec, model)
+                fit = _fit(spec, name)
                 if fit > length:
                     best, length = [], fit
                 if fit == length and fit >= 0:
                     best.append((offer, spec))
         if not best:
-            raise _no_model(model, records)
+            raise _not_served(spec_class.kind, name, records)
         if len(best) > 1:
-            raise _disputed(f"model {model!r}", [offer for offer, _ in best])
+            raise _disputed(f"{spec_class.kind} {name!r}", [offer for offer, _ in best])
         return best[0][1]
 
     def _unknown(self, kind: str, name: str, records: Sequence[PluginRecord]) -> PluginError:
@@ -165,8 +173,12 @@ def package_of(kind: str, name: str) -> str | None:
         return None
     if (kind, name) in _BROUGHT_BY:
         return _BROUGHT_BY[kind, name]
-    prefix = "" if kind in _BARE else f"{_PREFIXES.get(kind, kind)}-"
-    return f"delf-plugin-{prefix}{name}"
+    return f"delf-plugin-{package_prefix(kind)}{name}"
+
+
+def package_prefix(kind: str) -> str:
+    """What stands before a name in the name of its package: nothing, or the kind."""
+    return "" if kind in _BARE else f"{_PREFIXES.get(kind, kind)}-"
 
 
 def _winner(offers: Sequence[Offer]) -> Offer | None:
@@ -185,9 +197,10 @@ def _disputed(what: str, offers: Sequence[Offer]) -> PluginError:
     return PluginError(f"{what} is given by {_listed(plugins)}", hint=f"{_BLOCK}{block}")
 
 
-def _fit(spec: ModelSpec, model: str) -> int:
+def _fit(spec: ModelSpec | EmbedderSpec, model: str) -> int:
     """The length of the longest pattern that fits, or -1."""
-    fitting = (len(p) for p in spec.serves if fnmatch.fnmatchcase(model, p))
+    own = (spec.name,) if isinstance(spec, EmbedderSpec) else ()
+    fitting = (len(p) for p in (*spec.serves, *own) if fnmatch.fnmatchcase(model, p))
     return max(fitting, default=-1)
 
 
@@ -195,7 +208,7 @@ def _meant(
     kind: str, name: str, package: str | None, records: Sequence[PluginRecord]
 ) -> PluginRecord | None:
     """The unusable plugin that would bring a name, by the rules for names of plugins."""
-    likely = (name, f"{_PREFIXES.get(kind, kind)}-{name}")
+    likely = (name, f"{package_prefix(kind)}{name}")
     for record in records:
         if record.usable:
             continue
@@ -204,15 +217,15 @@ def _meant(
     return None
 
 
-def _no_model(model: str, records: Sequence[PluginRecord]) -> PluginError:
+def _not_served(kind: str, model: str, records: Sequence[PluginRecord]) -> PluginError:
     prefix = model.split(":", 1)[0]
-    name = prefix if prefix in FIRST_PARTY["model"] else "litellm"
-    package = package_of("model", name)
-    broken = _meant("model", name, package, records)
+    name = prefix if prefix in FIRST_PARTY[kind] else _USUAL[kind]
+    package = package_of(kind, name)
+    broken = _meant(kind, name, package, records)
     if broken is not None:
-        return PluginError(f"no plugin serves the model {model!r}: {_say(broken)}")
+        return PluginError(f"no plugin serves the {kind} {model!r}: {_say(broken)}")
     return PluginError(
-        f"no installed plugin serves the model {model!r}", hint=f"pip install {package}"
+        f"no installed plugin serves the {kind} {model!r}", hint=f"pip install {package}"
     )
 
 

@@ -60,6 +60,16 @@ class SupportsPrice(Protocol):
 
 
 @runtime_checkable
+class SupportsTools(Protocol):
+    """A model that can be given tools, and asks for calls of them."""
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether a request's ``tools`` reach it. Asks nobody."""
+        ...
+
+
+@runtime_checkable
 class SupportsRecording(Protocol):
     """A factory of models that can also write down what another model answers."""
 

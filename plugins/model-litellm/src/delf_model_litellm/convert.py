@@ -6,7 +6,17 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from delf.messages import FilePart, ImagePart, Message, Part, Price, Usage
+from delf.messages import (
+    FilePart,
+    ImagePart,
+    Message,
+    ModelTool,
+    Price,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from delf_model_litellm.endpoint import Endpoint
 
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/yaml")
@@ -16,20 +26,57 @@ _CACHE_FROM: Final = 4000
 
 def messages(given: Sequence[Message], endpoint: Endpoint) -> list[dict[str, Any]]:
     """Messages as chat completions take them."""
-    result = [{"role": message.role, "content": _content(message.parts)} for message in given]
+    result = [converted for message in given for converted in _message(message)]
     if endpoint.prefix == "anthropic":
         _mark_cached(result)
     return result
 
 
-def _content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
+def _message(message: Message) -> list[dict[str, Any]]:
+    """A message; each result of a call is one of its own, ahead of the rest."""
+    said = [part for part in message.parts if not isinstance(part, (ToolCall, ToolResult))]
+    calls = [part for part in message.parts if isinstance(part, ToolCall)]
+    result: list[dict[str, Any]] = [
+        {"role": "tool", "tool_call_id": part.id, "content": part.text}
+        for part in message.parts
+        if isinstance(part, ToolResult)
+    ]
+    if said or not result:
+        converted: dict[str, Any] = {"role": message.role, "content": _content(said)}
+        if calls:
+            converted["content"] = converted["content"] or None
+            converted["tool_calls"] = [_call(call) for call in calls]
+        result.append(converted)
+    return result
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def tools(given: Sequence[ModelTool], *, must_call: bool) -> dict[str, Any]:
+    """What a model may call, as chat completions take it."""
+    if not given:
+        return {}
+    functions = [
+        {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+        for tool in given
+    ]
+    choice: dict[str, Any] = {"tool_choice": "required"} if must_call else {}
+    # Else litellm imports its proxy, which needs packages that it does not install.
+    choice["_skip_mcp_handler"] = True
+    return {"tools": [{"type": "function", "function": each} for each in functions], **choice}
+
+
+def _content(parts: Sequence[TextPart | ImagePart | FilePart]) -> str | list[dict[str, Any]]:
     converted = [_part(part) for part in parts]
     if all(item["type"] == "text" for item in converted):
         return "".join(item["text"] for item in converted)
     return converted
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part(part: TextPart | ImagePart | FilePart) -> dict[str, Any]:
     if isinstance(part, FilePart):
         return _file(part)
     if isinstance(part, ImagePart):
@@ -74,10 +121,12 @@ def usage(given: Any) -> Usage:
     if given is None:
         return Usage()
     details = getattr(given, "prompt_tokens_details", None)
+    thought = getattr(given, "completion_tokens_details", None)
     return Usage(
         input_tokens=int(getattr(given, "prompt_tokens", 0) or 0),
         cached_tokens=int(getattr(details, "cached_tokens", 0) or 0),
         output_tokens=int(getattr(given, "completion_tokens", 0) or 0),
+        reasoning_tokens=int(getattr(thought, "reasoning_tokens", 0) or 0),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from delf.errors import DelfError
 from delf.llm import LLMConfig
-from delf.messages import ModelDelta, ModelReply, ModelRequest, Price, Usage
+from delf.messages import ModelDelta, ModelReply, ModelRequest, Price, ToolCall, Usage
 from delf.protocols.model import ModelContext
 from delf_model_litellm import convert, library
 from delf_model_litellm.clients import OWN, Clients, cancellable
@@ -30,12 +30,27 @@ CONNECT_TIMEOUT: Final = 15.0
 
 
 @dataclass
+class _Call:
+    """A call that streams."""
+
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list[str])
+
+
+@dataclass
 class _Collected:
     """What a stream has brought so far."""
 
     texts: list[str] = field(default_factory=list[str])
+    calls: list[_Call] = field(default_factory=list[_Call])
     usage: Any = None
     finish_reason: str | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether something was passed on."""
+        return bool(self.texts or self.calls)
 
     @property
     def length(self) -> int:
@@ -72,6 +87,11 @@ class LiteLLMModel:
 
     def __repr__(self) -> str:
         return f"LiteLLMModel({self._endpoint.model!r}, provider={self._endpoint.provider!r})"
+
+    @property
+    def takes_tools(self) -> bool:
+        """Litellm passes them on, or leaves them out where it knows that a provider has none."""
+        return True
 
     async def warm_up(self) -> None:
         """Import litellm, while something else is being prepared. Fails never, sends nothing."""
@@ -128,11 +148,11 @@ class LiteLLMModel:
                     except Exception as error:
                         failure = explain(error, self._endpoint, self._timeout(request))
                     else:
-                        yield ModelDelta(piece)
+                        yield piece
             if failure is None:
                 yield await self._streamed(collected)
                 return
-            if collected.texts:
+            if collected.any:
                 raise _broken_off(failure, collected)
             await self._pause(failure, attempt)
             attempt += 1
@@ -178,6 +198,7 @@ class LiteLLMModel:
             "num_retries": 0,
             "drop_params": True,
             **convert.settings(self._settings, request.settings, endpoint),
+            **convert.tools(request.tools, must_call=request.must_call),
         }
         optional = {
             "custom_llm_provider": endpoint.prefix,
@@ -200,11 +221,16 @@ class LiteLLMModel:
         text = getattr(getattr(choice, "message", None), "content", None) or ""
         used = getattr(response, "usage", None)
         finish = getattr(choice, "finish_reason", None)
-        return await self._reply(text, used, finish)
+        asked = getattr(getattr(choice, "message", None), "tool_calls", None) or ()
+        calls = tuple(
+            ToolCall(id=c.id, name=c.function.name or "", arguments=c.function.arguments or "")
+            for c in asked
+        )
+        return await self._reply(text, used, finish, calls)
 
     async def _pieces(
         self, request: ModelRequest, collected: _Collected
-    ) -> AsyncGenerator[str, None]:
+    ) -> AsyncGenerator[ModelDelta, None]:
         deadline = asyncio.get_running_loop().time() + self._timeout(request)
         async with asyncio.timeout_at(deadline):
             response = await self._call(request, stream=True)
@@ -215,7 +241,7 @@ class LiteLLMModel:
                         chunk = await anext(response)
                 except StopAsyncIteration:
                     break
-                if piece := _take(chunk, collected):
+                for piece in _take(chunk, collected):
                     yield piece
             if self._endpoint.prefix in OWN:
                 _check_end(response, collected)
@@ -224,15 +250,22 @@ class LiteLLMModel:
 
     async def _streamed(self, collected: _Collected) -> ModelReply:
         text = "".join(collected.texts)
-        return await self._reply(text, collected.usage, collected.finish_reason)
+        calls = tuple(
+            ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments))
+            for call in collected.calls
+        )
+        return await self._reply(text, collected.usage, collected.finish_reason, calls)
 
-    async def _reply(self, text: str, used: Any, finish_reason: str | None) -> ModelReply:
+    async def _reply(
+        self, text: str, used: Any, finish_reason: str | None, calls: tuple[ToolCall, ...]
+    ) -> ModelReply:
         return ModelReply(
             text=text,
             model=self._endpoint.model,
             usage=convert.usage(used),
             cost_usd=await self._cost(used),
             finish_reason=finish_reason or "stop",
+            calls=calls,
         )
 
     async def _cost(self, used: Any) -> float | None:
@@ -265,21 +298,31 @@ def _check_end(response: Any, collected: _Collected) -> None:
     """Fail when a stream stopped without being ended: half a script must not pass as a whole."""
     tail: Any = importlib.import_module("delf_model_litellm.tail")
     if not tail.ended(response):
-        raise (BrokenStreamError if collected.texts else UnreadableError)("no end of the stream")
+        raise (BrokenStreamError if collected.any else UnreadableError)("no end of the stream")
 
 
-def _take(chunk: Any, collected: _Collected) -> str:
-    """Note what a chunk brings; return its text."""
+def _take(chunk: Any, collected: _Collected) -> list[ModelDelta]:
+    """Note what a chunk brings; return it in pieces."""
     if (used := getattr(chunk, "usage", None)) is not None:
         collected.usage = used
     if not chunk.choices:
-        return ""
+        return []
     choice = chunk.choices[0]
     collected.finish_reason = choice.finish_reason or collected.finish_reason
-    text = getattr(choice.delta, "content", None) or ""
-    if text:
+    pieces: list[ModelDelta] = []
+    if text := getattr(choice.delta, "content", None) or "":
         collected.texts.append(text)
-    return text
+        pieces.append(ModelDelta(text))
+    for part in getattr(choice.delta, "tool_calls", None) or ():
+        number = int(part.index)
+        while len(collected.calls) <= number:
+            collected.calls.append(_Call())
+        call = collected.calls[number]
+        call.id, call.name = part.id or call.id, part.function.name or call.name
+        if part.function.arguments:
+            call.arguments.append(part.function.arguments)
+            pieces.append(ModelDelta(part.function.arguments, call=number))
+    return pieces
 
 
 def _broken_off(failure: Failure, collected: _Collected) -> DelfError:

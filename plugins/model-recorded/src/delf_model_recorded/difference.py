@@ -38,6 +38,9 @@ def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
             f"the number of messages: recorded {len(recorded)}, asked {len(given)}; "
             f"the first without a partner ({more['role']}) begins {_cut(more['text'])!r}"
         )
+    for name in ("tools", "must_call"):
+        if name in expected and expected[name] != asked.get(name):
+            return f"{name}: recorded {expected[name]}, asked {asked.get(name)}"
     return f"the settings: recorded {expected.get('settings')}, asked {asked['settings']}"
 
 

@@ -55,6 +55,11 @@ class RecordedModel:
     def __repr__(self) -> str:
         return f"RecordedModel({str(self._path)!r}, {len(self._unused)} of {self._count} unused)"
 
+    @property
+    def takes_tools(self) -> bool:
+        """A recording may hold calls."""
+        return True
+
     async def complete(self, request: ModelRequest) -> ModelReply:
         """The recorded answer.
 
@@ -80,6 +85,8 @@ class RecordedModel:
         for start in range(0, len(reply.text), size):
             await asyncio.sleep(0)
             yield ModelDelta(reply.text[start : start + size])
+        for number, call in enumerate(reply.calls):
+            yield ModelDelta(call.arguments, call=number)
         yield reply
 
     async def aclose(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from delf.errors import ModelConfigurationError
 from delf.messages import ModelDelta, ModelReply, ModelRequest
-from delf.protocols.model import Model
+from delf.protocols.model import Model, SupportsTools
 from delf_model_recorded import recording
 
 
@@ -36,6 +36,11 @@ class RecordingModel:
 
     def __repr__(self) -> str:
         return f"RecordingModel({self._inner!r}, {str(self._path)!r})"
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the inner model does."""
+        return isinstance(self._inner, SupportsTools) and self._inner.takes_tools
 
     async def warm_up(self) -> None:
         """Prepare the inner model, if it can be."""

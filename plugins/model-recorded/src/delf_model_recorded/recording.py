@@ -17,16 +17,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
 from delf.errors import ModelConfigurationError, did_you_mean
-from delf.messages import FilePart, ImagePart, Message, ModelReply, ModelRequest, Usage
+from delf.messages import (
+    FilePart,
+    ImagePart,
+    Message,
+    ModelReply,
+    ModelRequest,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 
-_REPLY: Final = ("text", "usage", "cost_usd", "model", "finish_reason")
-_USAGE: Final = ("input_tokens", "cached_tokens", "output_tokens")
-_WHOLE: Final = ("messages", "purpose", "settings")
+_REPLY: Final = ("text", "usage", "cost_usd", "model", "finish_reason", "calls")
+_USAGE: Final = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
+_CALL: Final = ("id", "name", "arguments", "token")
+_WHOLE: Final = ("messages", "purpose", "settings", "tools", "must_call")
 _BY_HAND: Final = ("contains", "purpose")
 
 
@@ -59,7 +69,7 @@ class Entry:
         """
         if not all(wanted in text for wanted in self.contains or ()):
             return False
-        return all(asked[name] == self.request[name] for name in _WHOLE if name in self.request)
+        return all(asked.get(name) == self.request[name] for name in _WHOLE if name in self.request)
 
     def model_reply(self, model: str) -> ModelReply:
         """The answer.
@@ -74,27 +84,35 @@ class Entry:
             usage=Usage(**usage),
             cost_usd=self.reply.get("cost_usd"),
             finish_reason=self.reply.get("finish_reason") or "stop",
+            calls=tuple(ToolCall(**call) for call in self.reply.get("calls") or ()),
         )
 
 
 def describe_request(request: ModelRequest) -> dict[str, Any]:
     """A request in the file's form. It holds no key and no header: requests have none."""
-    return {
+    described: dict[str, Any] = {
         "messages": [_message(message) for message in request.messages],
         "purpose": request.purpose,
         "settings": json.loads(json.dumps(dict(request.settings), default=str)),
     }
+    if request.tools:
+        described["tools"] = json.loads(json.dumps([asdict(tool) for tool in request.tools]))
+        described["must_call"] = request.must_call
+    return described
 
 
 def describe_reply(reply: ModelReply) -> dict[str, Any]:
     """A reply in the file's form."""
-    return {
+    described: dict[str, Any] = {
         "text": reply.text,
         "usage": {name: getattr(reply.usage, name) for name in _USAGE},
         "cost_usd": reply.cost_usd,
         "model": reply.model,
         "finish_reason": reply.finish_reason,
     }
+    if reply.calls:
+        described["calls"] = [asdict(call) for call in reply.calls]
+    return described
 
 
 def text_of(request: Mapping[str, Any]) -> str:
@@ -111,6 +129,10 @@ def _message(message: Message) -> dict[str, Any]:
         elif isinstance(part, FilePart):
             data = _digest(part.data, part.media_type)
             parts.append({"type": "file", "name": part.name, **data})
+        elif isinstance(part, ToolCall):
+            parts.append({"type": "call", "name": part.name, "arguments": part.arguments})
+        elif isinstance(part, ToolResult):
+            parts.append({"type": "result", "name": part.name, "text": part.text})
     return {**described, "parts": parts} if parts else described
 
 
@@ -215,6 +237,18 @@ def _reply_problem(reply: Mapping[str, Any]) -> str | None:
         return "'reply.usage' has a count that is no whole number"
     if not isinstance(reply.get("cost_usd"), int | float | None):
         return "'reply.cost_usd' is no number"
+    return _calls_problem(reply.get("calls") or [])
+
+
+def _calls_problem(calls: Any) -> str | None:
+    if not isinstance(calls, list):
+        return "'reply.calls' is no list"
+    for call in cast("list[Any]", calls):
+        fields = cast("dict[str, Any]", call) if isinstance(call, dict) else {}
+        if problem := _unknown(fields, _CALL, "reply.calls"):
+            return problem
+        if not all(isinstance(fields.get(name), str) for name in ("id", "name", "arguments")):
+            return "a call of 'reply.calls' has no 'id', no 'name' or no 'arguments'"
     return None
 
 

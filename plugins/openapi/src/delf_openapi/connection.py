@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from urllib.parse import urlsplit
 
-from delf.actions import Action, action_from_function
-from delf.connection import Connection, describe_actions
 from delf.errors import ToolRefusedError, did_you_mean
 from delf.llm import LLMConfig
 from delf.protocols.connection import SetupAsk
 from delf.settings import PluginSettings, SecretStr
-from delf.signatures import Parameter
+from delf.tools.action import Action, action_from_function
+from delf.tools.connection import Connection, describe_actions
+from delf.tools.signature import Parameter
 from delf.types import Permission
 from delf_openapi.calls import Call, Caller
 from delf_openapi.compiler import Argument, Entry

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, TypeVar, cast
 
-from delf.actions import action
-from delf.connection import Connection
 from delf.errors import (
     DelfError,
     SQLSchemaError,
@@ -16,6 +14,8 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.settings import PluginSettings
+from delf.tools.action import action
+from delf.tools.connection import Connection
 from delf.types import Permission
 from delf_sql.catalog import (
     Table,

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from delf.actions import Action, action, actions_of
 from delf.config.schema import AgentConfig
-from delf.connection import Connection
 from delf.engine.builtins.attachments import Attachments
-from delf.engine.models import Asker
+from delf.engine.models.client import Asker
 from delf.errors import ToolException
 from delf.messages import ModelRequest, user
-from delf.signatures import Parameter
+from delf.tools.action import Action, action, actions_of
+from delf.tools.connection import Connection
+from delf.tools.signature import Parameter
 
 _FILE_DATA: Final = Parameter(name="file_data", type_text="list", default_text="[]")
 

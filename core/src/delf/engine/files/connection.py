@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from delf.actions import action
-from delf.connection import Connection
 from delf.engine.files.formats import Formats
 from delf.engine.files.inputs import InputFile, composed
 from delf.engine.files.tables import TooWideError, read_table
 from delf.engine.files.text import decode, decode_if_text
 from delf.errors import ToolExecutionError, ToolRefusedError, did_you_mean
+from delf.tools.action import action
+from delf.tools.connection import Connection
 
 MAX_READ_BYTES = 16 * 1024 * 1024
 

@@ -1,0 +1,1 @@
+"""Who decides about a call, and how the decision is asked for and kept."""

@@ -1,0 +1,133 @@
+"""Decisions: who gave one, and how events and notes of the journal tell of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, cast
+
+from delf.engine.approvals.identity import check_patterns
+from delf.engine.journal.recording import CUT_OFF
+from delf.engine.secrets.redaction import put_back
+from delf.errors import DelfError
+from delf.events import ApprovalDecided, ApprovalRequested
+from delf.protocols.approval import (
+    ApprovalRequest,
+    Approved,
+    Decision,
+    Edited,
+    Expired,
+    Rejected,
+    Settled,
+)
+from delf.protocols.sandbox import GIVEN_UP
+
+SCRIPT_HINT: Final = "reject it, and say in the reason what to change: the model reads it"
+_KINDS: Final[Mapping[str, type[Decision]]] = {
+    "approved": Approved,
+    "edited": Edited,
+    "rejected": Rejected,
+    "settled": Settled,
+}
+_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What somebody said.
+
+    Args:
+        decision: The decision.
+        by: Who, or by what way.
+        note: Its position in the journal's inbox, if it came from there.
+    """
+
+    decision: Decision
+    by: str = "agent"
+    note: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled(Expired):
+    """Nobody answered before the call was cancelled."""
+
+    after_seconds: float = 0.0
+
+
+def given_up(error: asyncio.CancelledError) -> Answer:
+    """What counts as the answer where a script gave a call up, or its sandbox died."""
+    return Answer(Cancelled(), "script" if GIVEN_UP in error.args else CUT_OFF)
+
+
+def decision_data(decision: Decision) -> dict[str, Any]:
+    """A decision as plain data: the fields of its event, and of a note that brings it."""
+    if isinstance(decision, Expired):
+        cancelled = isinstance(decision, Cancelled)
+        why = "the call was given up before anybody answered" if cancelled else why_not(decision)
+        return {"decision": "expired", "reason": why}
+    data = {f.name: getattr(decision, f.name) for f in fields(decision)}
+    for name in ("arguments", "like"):
+        if data.get(name) is not None:
+            data[name] = dict(data[name])
+    return {"decision": _NAMES[type(decision)], **data}
+
+
+def decision_of(data: Mapping[str, Any]) -> Decision | None:
+    """The decision that data tells of; None where it tells of none that can be taken."""
+    reason = data.get("reason")
+    match data.get("decision"):
+        case "approved" if data.get("remember") in ("no", "task", "session"):
+            like = data.get("like")
+            like = cast("Mapping[str, str]", like) if isinstance(like, Mapping) else None
+            return Approved(remember=data["remember"], reason=reason, like=like)
+        case "edited" if isinstance(data.get("arguments"), Mapping):
+            return Edited(arguments=cast("Mapping[str, Any]", data["arguments"]))
+        case "rejected" | "expired" as kind:
+            return Rejected(reason=str(reason or kind))
+        case "settled":
+            return Settled(result=data.get("result"), reason=reason)
+        case _:
+            return None
+
+
+def recorded(event: ApprovalDecided) -> Decision:
+    """The decision that an event tells of; one that expired was a no."""
+    data = {f.name: getattr(event, f.name) for f in fields(event)}
+    return decision_of(data) or Rejected(reason="its decision cannot be read")
+
+
+def why_not(decision: Decision) -> str:
+    """Why a call is not made, as its script is told."""
+    if isinstance(decision, Expired):
+        return f"nobody answered within {decision.after_seconds:g} s"
+    return decision.reason if isinstance(decision, Rejected) else "it was not approved"
+
+
+def with_secrets(
+    decision: Decision, request: ApprovalRequest, arguments: Mapping[str, Any] | None
+) -> Decision:
+    """A decision whose edited arguments have again the secrets that were not shown."""
+    if not isinstance(decision, Edited) or arguments is None:
+        return decision
+    return Edited(arguments=put_back(decision.arguments, request.arguments, arguments))
+
+
+def check_fits(request: ApprovalRequest | ApprovalRequested, decision: Decision) -> None:
+    """Refuse an answer of a kind that the request cannot have.
+
+    Raises:
+        DelfError: When a script or a call that was begun is edited, a call settled that was not
+            begun, or a pattern given that does not cover the call itself.
+    """
+    if isinstance(decision, Edited) and request.code is not None:
+        raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
+    if isinstance(decision, Edited) and request.unsettled:
+        raise DelfError(
+            "the arguments of a call that was begun cannot be changed",
+            hint="approve makes it again, settle says that it did happen, reject gives it up",
+        )
+    if isinstance(decision, Settled) and not request.unsettled:
+        raise DelfError("only a call that was interrupted can have happened before")
+    if isinstance(decision, Approved) and decision.like:
+        check_patterns(request, decision.like)

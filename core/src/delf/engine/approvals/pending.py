@@ -1,0 +1,134 @@
+"""Requests that wait for a decision, answerable from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from delf.engine.approvals.decision import Answer, check_fits
+from delf.errors import DelfError, UnknownRequestError
+from delf.protocols.approval import ApprovalRequest
+
+_KEPT: Final = 1000
+"""How many settled requests are remembered, to say what became of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRequest:
+    """A request with the place where its answer is awaited."""
+
+    request: ApprovalRequest
+    answer: asyncio.Future[Answer]
+    since: float = field(default_factory=time.time)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The request as data, for programs that show it."""
+        request = self.request
+        return {
+            "request_id": request.request_id,
+            "task_id": request.task_id,
+            "task": request.task,
+            "action": request.action,
+            "effect": request.effect,
+            "arguments": dict(request.arguments),
+            "description": request.description,
+            "code": request.code,
+            "actions": list(request.actions),
+            "reason": request.reason,
+            "preview": request.preview,
+            "message": request.message,
+            "unsettled": request.unsettled,
+            "since": self.since,
+        }
+
+
+class PendingRequests:
+    """The requests of one agent that wait. Each is settled once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[str, PendingRequest] = {}
+        self._settled: dict[str, str] = {}
+
+    def open(self, request: ApprovalRequest) -> asyncio.Future[Answer]:
+        """Let a request wait; to be called on the event loop that awaits the answer."""
+        pending = PendingRequest(request, asyncio.get_running_loop().create_future())
+        with self._lock:
+            self._waiting[request.request_id] = pending
+        return pending.answer
+
+    def find(self, request_id: str) -> ApprovalRequest | None:
+        """A request that waits; None when it does not (any more)."""
+        with self._lock:
+            pending = self._waiting.get(request_id)
+        return None if pending is None else pending.request
+
+    def withdraw(self, request_id: str) -> bool:
+        """Take no answer to a request any more; False when one was taken already."""
+        with self._lock:
+            if self._waiting.pop(request_id, None) is None:
+                return False
+            self._settled[request_id] = "answered"
+            return True
+
+    def close(self, request_id: str, how: str) -> None:
+        """A request is settled, by whatever way.
+
+        Args:
+            request_id: The request.
+            how: What became of it, as ``approved`` or ``expired``.
+        """
+        with self._lock:
+            self._waiting.pop(request_id, None)
+            self._settled[request_id] = how
+            if len(self._settled) > _KEPT:
+                del self._settled[next(iter(self._settled))]
+
+    def list(self) -> list[dict[str, Any]]:
+        """Every request that waits, oldest first."""
+        with self._lock:
+            return [pending.to_dict() for pending in self._waiting.values()]
+
+    def answer(self, request_id: str, answer: Answer, *, digest: str | None = None) -> None:
+        """Settle a request, from any thread. What is refused leaves it waiting.
+
+        Args:
+            request_id: The request.
+            answer: The answer to it.
+            digest: Of what the answer is for, if whoever gave it saw the request elsewhere.
+
+        Raises:
+            UnknownRequestError: When it does not wait (any more), and what became of it.
+            DelfError: When the answer does not fit the request.
+        """
+        with self._lock:
+            pending = self._waiting.get(request_id)
+            if pending is None:
+                raise _not_waiting(request_id, self._settled.get(request_id))
+            _check(pending.request, answer, digest)
+            del self._waiting[request_id]
+            self._settled[request_id] = "answered"
+        pending.answer.get_loop().call_soon_threadsafe(_settle, pending.answer, answer)
+
+
+def _check(request: ApprovalRequest, answer: Answer, digest: str | None) -> None:
+    if digest is not None and digest != request.digest:
+        raise DelfError(f"the answer to {request.request_id!r} is for another call")
+    check_fits(request, answer.decision)
+
+
+def _settle(future: asyncio.Future[Answer], answer: Answer) -> None:
+    if not future.done():
+        future.set_result(answer)
+
+
+def _not_waiting(request_id: str, became: str | None) -> UnknownRequestError:
+    if became is None:
+        return UnknownRequestError(f"no request {request_id!r} waits for approval")
+    return UnknownRequestError(
+        f"the request {request_id!r} does not wait any more: it was {became}",
+        hint="an answer that comes late has no effect",
+    )

@@ -1,0 +1,428 @@
+"""Who decides about a call: the mode, what was remembered, then the channels in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from delf.engine.approvals.channels import NamedChannel, ask_channels
+from delf.engine.approvals.decision import (
+    SCRIPT_HINT,
+    Answer,
+    decision_data,
+    given_up,
+    recorded,
+    why_not,
+    with_secrets,
+)
+from delf.engine.approvals.identity import Remembered, call_digest, memory_key, remembered_calls
+from delf.engine.approvals.inbox import Inbox
+from delf.engine.approvals.pending import PendingRequests
+from delf.engine.journal.log import TaskLog
+from delf.engine.journal.recording import PastCall
+from delf.engine.request import TaskOrder
+from delf.engine.slots import Slot
+from delf.engine.toolset import BoundAction
+from delf.events import ApprovalDecided, ApprovalRequested
+from delf.protocols.approval import (
+    ApprovalRequest,
+    Approved,
+    Decision,
+    Edited,
+    Expired,
+    Rejected,
+    Settled,
+)
+from delf.protocols.connection import Allowed, Asks
+from delf.types import ApprovalMode, Effect
+
+_log = logging.getLogger(__name__)
+
+NOBODY: Final = (
+    "it needs a person's approval and nobody could be asked; run it on a terminal, pass "
+    "on_confirm=…, let it wait for `delf approvals` with --wait-approvals, or allow it with "
+    "--approve all or confirm=False"
+)
+SCRIPT: Final = "script"
+"""The action of a request for a whole script."""
+Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
+"""A request and its decision, as far as a journal has them."""
+_EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "irreversible")
+
+
+class Approvals:
+    """The approvals of one agent; what is remembered for the session lives here.
+
+    Args:
+        mode: Ask, approve everything, or deny everything.
+        channels: Who is asked, in order.
+        timeout: Seconds until a request expires, which counts as no.
+        pending: Where requests wait, for answers through the agent.
+        inbox: Where other processes leave answers.
+        wait: Where nobody can be asked, wait for an answer through the agent or the inbox
+            instead of taking that for a no.
+    """
+
+    def __init__(
+        self,
+        mode: ApprovalMode,
+        channels: Sequence[NamedChannel],
+        timeout: float,
+        pending: PendingRequests,
+        inbox: Inbox | None = None,
+        *,
+        wait: bool = False,
+    ) -> None:
+        self.mode: ApprovalMode = mode
+        self.channels = tuple(channels)
+        self.timeout = timeout
+        self.session = Remembered()
+        self.pending = pending
+        self.inbox = inbox
+        self.wait = wait
+
+    def for_task(self, order: TaskOrder, log: TaskLog, slot: Slot) -> TaskApprovals:
+        """The same for one task, with its own memory beside the session's."""
+        return TaskApprovals(self, order, log, slot)
+
+
+class TaskApprovals:
+    """Decides about the calls of one task. Each request is journalled and used once.
+
+    A request can be answered by a channel or, at any time, through the agent: what comes
+    first counts. Nobody waits on a terminal for a task that runs in the background.
+
+    Args:
+        shared: What the agent's tasks share.
+        order: The task.
+        log: Where requests and decisions are recorded.
+        slot: The task's place among those that run, given up while a person decides.
+    """
+
+    def __init__(self, shared: Approvals, order: TaskOrder, log: TaskLog, slot: Slot) -> None:
+        self._shared = shared
+        self._order = order
+        self._log = log
+        self._slot = slot
+        self._remembered = remembered_calls(order.past)
+        self._plans: dict[int, frozenset[str]] = {}
+        self._granted: frozenset[str] = frozenset()
+
+    async def decide_script(
+        self,
+        code: str,
+        attempt: int,
+        actions: Sequence[BoundAction],
+        past: Question = (None, None),
+    ) -> str | None:
+        """Ask about a whole script; while it runs, calls of what it names need nobody.
+
+        Args:
+            code: The script.
+            attempt: Its number.
+            actions: Those that it names of the actions that need approval.
+            past: The request and the decision in the journal of a resumed task; they count
+                only for the same script with the same actions.
+
+        Returns:
+            Why it must not run; None when it may.
+        """
+        safe = self._log.redactor.text
+        request = ApprovalRequest(
+            request_id=f"req_{secrets.token_hex(8)}",
+            task_id=self._log.task_id,
+            task=safe(self._order.task),
+            action=SCRIPT,
+            permission=SCRIPT,
+            effect=_EFFECTS[max(_EFFECTS.index(bound.action.effect) for bound in actions)],
+            arguments={},
+            description=None,
+            digest=call_digest(SCRIPT, {"code": code}),
+            code=safe(code),
+            actions=tuple(bound.name for bound in actions),
+        )
+        match await self._settle(request, 0, _question_about(request, past)):
+            case Approved():
+                self._plans[attempt] = frozenset(request.actions)
+                return None
+            case refusal:
+                return why_not(refusal)
+
+    def begin_script(self, attempt: int) -> None:
+        """A script is about to run: what was approved with it passes, and nothing else."""
+        self._granted = self._plans.get(attempt, frozenset())
+
+    async def place_regained(self) -> None:
+        """Wait until the task, for which a person was asked, has its place again.
+
+        To be called before what makes work: a script may go on without the call that asked.
+        """
+        await self._slot.regained()
+
+    def script_ended(self) -> None:
+        """What was approved with a script is not approved any more."""
+        self._granted = frozenset()
+
+    async def decide(
+        self,
+        bound: BoundAction,
+        arguments: Mapping[str, Any],
+        digest: str,
+        call_id: int,
+        description: str | None,
+        *,
+        past: PastCall | None = None,
+        unsettled: bool = False,
+        judged: Asks | Allowed | None = None,
+    ) -> Decision:
+        """The decision about a call.
+
+        Args:
+            bound: The action.
+            arguments: Its validated arguments.
+            digest: The call's identity.
+            call_id: The call's number in the task.
+            description: The script's ``desc=``.
+            past: The call in the journal of a resumed task: a decision there is the decision,
+                and a request there is the request that waits.
+            unsettled: The question is whether to make a call again that was begun.
+            judged: What its connection says about it.
+        """
+        if bound.name in self._granted and not unsettled:
+            return Approved(reason="approved with its script")
+        safe = self._log.redactor.text
+        request = ApprovalRequest(
+            request_id=f"req_{secrets.token_hex(8)}",
+            task_id=self._log.task_id,
+            task=safe(self._order.task),
+            action=bound.name,
+            permission=bound.action.permission,
+            effect=bound.action.effect,
+            arguments=self._log.redactor.value(arguments),
+            description=None if description is None else safe(description),
+            digest=digest,
+            reason=safe(judged.reason) if isinstance(judged, Asks) else None,
+            preview=None if judged is None or judged.preview is None else safe(judged.preview),
+            unsettled=unsettled,
+            fit=bound.action.validate,
+        )
+        question = (None, None) if past is None else past.question_of(unsettled=unsettled)
+        lapsed = past is not None and past.lapsed
+        defaults = bound.action.defaults
+        if question[1] is None and self._is_remembered(request, arguments, defaults):
+            return Approved(reason="remembered")
+        return await self._settle(request, call_id, question, arguments, lapsed=lapsed)
+
+    def _is_remembered(
+        self,
+        request: ApprovalRequest,
+        arguments: Mapping[str, Any] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> bool:
+        both = () if request.unsettled else (self._remembered, self._shared.session)
+        return any(calls.covers(request, arguments, defaults or {}) for calls in both)
+
+    async def _settle(
+        self,
+        request: ApprovalRequest,
+        call_id: int,
+        past: Question,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        lapsed: bool = False,
+    ) -> Decision:
+        """The decision about a request, with all that is recorded of it.
+
+        Args:
+            request: The request, as it may be shown.
+            call_id: The call's number in the task.
+            past: The request and the decision in the journal of a resumed task.
+            arguments: The call's arguments with the secrets that the request does not show.
+            lapsed: Whether its sandbox died while it waited.
+        """
+        asked, decided = past
+        if decided is not None:
+            return with_secrets(recorded(decided), request, arguments)
+        if request.code is not None and self._is_remembered(request):
+            return Approved(reason="remembered")
+        async with self._watched_inbox(request):
+            if asked is not None:
+                request = replace(request, request_id=asked.request_id)
+            told = self._tell(request, call_id, None if lapsed else asked)
+            said = _said_by_mode(self._shared.mode, request)
+            if said is None:
+                async with self._slot.given_up():
+                    return await self._ask(request, arguments, told, again=asked is not None)
+            try:
+                await told
+            except asyncio.CancelledError as error:
+                await self._take(request, given_up(error))
+                raise
+            return await self._take(request, said, arguments)
+
+    @asynccontextmanager
+    async def _watched_inbox(self, request: ApprovalRequest) -> AsyncGenerator[None]:
+        inbox, mode = self._shared.inbox, self._shared.mode
+        asks = mode == "interactive" or (mode == "approve_all" and request.unsettled)
+        if inbox is None or not asks:
+            yield
+            return
+        async with inbox.watched():
+            yield
+
+    async def _tell(
+        self, request: ApprovalRequest, call_id: int, asked: ApprovalRequested | None
+    ) -> None:
+        """Journal a request, so that whoever reads the journal sees it wait, or show it again."""
+        if asked is not None:
+            self._log.show(asked)
+            return
+        await self._log.record(
+            ApprovalRequested,
+            request_id=request.request_id,
+            call_id=call_id,
+            action=request.action,
+            arguments=request.arguments,
+            effect=request.effect,
+            digest=request.digest,
+            description=request.description,
+            reason=request.reason,
+            preview=request.preview,
+            code=request.code,
+            actions=request.actions,
+            unsettled=request.unsettled,
+        )
+
+    async def _ask(
+        self,
+        request: ApprovalRequest,
+        arguments: Mapping[str, Any] | None,
+        told: Awaitable[None],
+        *,
+        again: bool,
+    ) -> Decision:
+        """What is said. Once accepted it counts, also for a call that is cancelled meanwhile.
+
+        Args:
+            request: The request; it can be answered before anybody sees it.
+            arguments: The call's arguments with the secrets that the request does not show.
+            told: Lets those who look on see it.
+            again: Whether others saw it wait before.
+        """
+        pending = self._shared.pending
+        answer = pending.open(request)
+        asking: asyncio.Task[Answer | None] | None = None
+        cancelled: asyncio.CancelledError | None = None
+        how = "cancelled"
+        try:
+            try:
+                await told
+                asking = asyncio.ensure_future(self._ask_channels(request, again=again))
+                said = await self._first_answer(asking, answer)
+            except asyncio.CancelledError as error:
+                cancelled = error
+                said = _said_by_now(asking) or given_up(error)
+            if not pending.withdraw(request.request_id):
+                while not answer.done():  # whoever gave it was told that it counts
+                    try:
+                        await asyncio.wait({answer})
+                    except asyncio.CancelledError as error:
+                        cancelled = error
+                said = answer.result()
+            how = type(said.decision).__name__.lower()
+        finally:
+            if asking is not None:
+                asking.cancel()
+            pending.close(request.request_id, how)
+        decision = await self._take(request, said, arguments)
+        if cancelled is not None:
+            raise cancelled
+        return decision
+
+    async def _first_answer(
+        self, asking: asyncio.Task[Answer | None], answer: asyncio.Future[Answer]
+    ) -> Answer:
+        try:
+            async with asyncio.timeout(self._shared.timeout):
+                await asyncio.wait({asking, answer}, return_when=asyncio.FIRST_COMPLETED)
+                if answer.done():
+                    return answer.result()
+                if asking.cancelled():
+                    _log.error("an approval channel cancelled the task that asked it")
+                said = None if asking.cancelled() else asking.result()
+                if said is not None:
+                    return said
+                if not (self._order.patient or self._shared.wait):
+                    return Answer(Rejected(reason=NOBODY), "nobody")
+                return await asyncio.shield(answer)
+        except TimeoutError:
+            return Answer(Expired(after_seconds=self._shared.timeout), "clock")
+
+    async def _ask_channels(self, request: ApprovalRequest, *, again: bool) -> Answer | None:
+        if again and self._shared.inbox is not None:
+            await self._shared.inbox.take_earlier(request.task_id)
+            if self._shared.pending.find(request.request_id) is None:
+                return None  # it was answered meanwhile
+        channels, redactor = self._shared.channels, self._log.redactor
+        return await ask_channels(channels, request, self._order, redactor)
+
+    async def _take(
+        self,
+        request: ApprovalRequest,
+        said: Answer,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Decision:
+        """Journal an answer, remember it if it says so, and give it as it is carried out."""
+        decision = with_secrets(said.decision, request, arguments)
+        if request.code is not None and isinstance(decision, (Edited, Settled)):
+            decision = Rejected(reason=f"a script cannot be edited; {SCRIPT_HINT}")
+        if request.unsettled and isinstance(decision, Approved):
+            decision = replace(decision, remember="no")  # it is about one call, which may be made
+        await self._log.record(
+            ApprovalDecided,
+            request_id=request.request_id,
+            by=said.by,
+            note=said.note,
+            **decision_data(decision),
+        )
+        if isinstance(decision, Approved) and decision.remember != "no":
+            everywhere = decision.remember == "session"
+            (self._shared.session if everywhere else self._remembered).add(request, decision.like)
+        return decision
+
+
+def _said_by_mode(mode: ApprovalMode, request: ApprovalRequest) -> Answer | None:
+    """The answer to a request about which nobody is asked; None where somebody is."""
+    if mode == "approve_all" and not request.unsettled:
+        return Answer(Approved(), "mode approve_all")
+    if mode == "strict":
+        reason = "every action that needs approval is denied"
+        return Answer(Rejected(reason=reason), "mode strict")
+    return None
+
+
+def _question_about(request: ApprovalRequest, past: Question) -> Question:
+    """What a journal tells of a script's request, unless it was another script or another plan.
+
+    Args:
+        request: The request as it would be made now.
+        past: The request and the decision that are recorded for the same attempt.
+    """
+    asked, decided = past
+    if asked is None or memory_key(asked) != memory_key(request):
+        return None, None
+    if decided is not None and decided.request_id != asked.request_id:
+        return asked, None
+    return asked, decided
+
+
+def _said_by_now(asking: asyncio.Task[Answer | None] | None) -> Answer | None:
+    """What a channel has said, if one has."""
+    if asking is None or not asking.done() or asking.cancelled():
+        return None
+    return asking.result()

@@ -1,0 +1,1 @@
+"""The path of a call on the host: gate, execution, record, result."""

@@ -1,0 +1,417 @@
+"""The gate: the one path that every call takes on the host.
+
+known → allowed → arguments valid → judged → approval → call → record
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import copy
+import functools
+import inspect
+import itertools
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from delf.engine.approvals.decision import why_not
+from delf.engine.approvals.identity import identity
+from delf.engine.approvals.policy import TaskApprovals
+from delf.engine.calls.records import Call, CallRecords
+from delf.engine.calls.results import Results
+from delf.engine.calls.threads import ToolThreads
+from delf.engine.journal.log import SAFE, TaskLog
+from delf.engine.journal.recording import CUT_OFF, PastCall
+from delf.engine.journal.replay import Replay
+from delf.engine.secrets.redaction import Redactor
+from delf.engine.toolset import BoundAction, Toolset
+from delf.errors import (
+    DelfError,
+    ReplayMismatch,
+    ToolException,
+    ToolRefusedError,
+    UnrecordedCallError,
+)
+from delf.events import CallFinished
+from delf.protocols.approval import Approved, Decision, Edited, Settled
+from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
+from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
+from delf.tools.action import Action
+from delf.values import UnsupportedValueError
+
+_MAX_MESSAGE = 4000
+_MAX_NAME = 200
+_CLEAN = SAFE | {"result"}
+"""What needs not be looked at once more in the event of a call whose result was."""
+
+
+class Gate:
+    """Checks and makes the calls of one task.
+
+    Args:
+        tools: What may be called.
+        approvals: Who decides where a person is asked.
+        log: Where every call is recorded.
+        threads: Where plain functions run.
+        max_result_bytes: The largest result that can be passed to a script.
+        redactor: Takes secrets out of what scripts get.
+        replay: Of a task that is resumed: the calls that were made before.
+    """
+
+    def __init__(
+        self,
+        tools: Toolset,
+        approvals: TaskApprovals,
+        log: TaskLog,
+        threads: ToolThreads,
+        max_result_bytes: int,
+        redactor: Redactor | None = None,
+        replay: Replay | None = None,
+    ) -> None:
+        self._tools = tools
+        self._approvals = approvals
+        self._log = log
+        self._threads = threads
+        self._redactor = Redactor() if redactor is None else redactor
+        self._results = Results(self._redactor, max_result_bytes)
+        self._replay = Replay() if replay is None else replay
+        self._numbers = itertools.count(self._replay.last_call + 1)
+        self._closed = False
+        self._at_work: set[asyncio.Task[Any]] = set()
+        self._records = CallRecords(log)
+
+    def use(self, tools: Toolset) -> None:
+        """Let other tools be called from now on."""
+        self._tools = tools
+
+    def begin_script(self) -> None:
+        """A script is about to run: nobody waits for earlier calls any more."""
+        self._records.forget_requests()
+
+    def gave_up(self, request: int) -> None:
+        """The script does not wait for a call any more, by the number that its session gave it."""
+        self._records.gave_up(request)
+
+    def close(self) -> None:
+        """The task is over: no call starts any more."""
+        self._closed = True
+
+    async def settle(self, seconds: float) -> None:
+        """Wait until no call is under way any more, after their script came to its end.
+
+        One that has no end by then is recorded as cut off, and what becomes of it later is not.
+
+        Args:
+            seconds: How long to wait.
+
+        Raises:
+            UnrecordedCallError: When the end of a call could not be recorded.
+        """
+        late = self._at_work - {asyncio.current_task()}
+        if late:
+            _, late = await asyncio.wait(late, timeout=seconds)
+        for call in self._records.under_way:
+            why = f"it had not ended {seconds:g} s after its script, and may go on"
+            with contextlib.suppress(UnrecordedCallError):
+                await self._records.end(call, "cancelled", error=why, raised=CUT_OFF)
+        for task in late:
+            task.cancel()
+        if self._records.lost is not None:
+            raise self._records.lost
+
+    async def call(self, request: CallRequest) -> CallAnswer:
+        """Make a call if it may be made. Everything that becomes of it is an answer.
+
+        Raises:
+            UnrecordedCallError: When it was begun, and its end could not be recorded: what it did
+                is not known to a resumed task, so no call is made after it.
+        """
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a call is made by a task")
+        self._at_work.add(task)
+        try:
+            return await self._take(request)
+        except UnrecordedCallError:
+            self._closed = True
+            raise
+        finally:
+            self._at_work.discard(task)
+
+    async def _take(self, request: CallRequest) -> CallAnswer:
+        number = next(self._numbers)
+        name = f"{request.connection}.{request.method}" if request.method else request.connection
+        if self._closed:
+            return self._too_late()
+        try:
+            bound = self._tools.find(request.connection, request.method)
+        except ToolRefusedError as error:
+            return await self._refuse(number, name, "ToolNotAllowed", error, None)
+        try:
+            named, description = bound.bind(request.args, request.kwargs)
+            call = self._check(number, bound, named, description)
+        except ToolRefusedError as error:
+            said = request.kwargs.get("desc")
+            return await self._refuse(number, name, "ToolArgumentError", error, said)
+        past = None
+        if self._replay.active:
+            try:
+                past = await self._replay.call(call.digest, alone=request.alone)
+            except ReplayMismatch as mismatch:
+                self._closed = True
+                self._replay.fail(mismatch)
+                return Raised("ToolError", mismatch.message)
+        if past is not None and past.finished is not None:
+            return past.answer()
+        if past is not None:
+            call = replace(call, number=past.call_id, begun=past.started is not None)
+        self._records.serve(request.call_id, call)
+        if past is None:
+            return await self._ask_and_make(call)
+        if past.started is not None and past.started.effect != "read":
+            return await self._settle(call, past)
+        return await self._ask_and_make(call, past)
+
+    def _too_late(self) -> Raised:
+        """The answer to a call after the task; there is none where the script must not go on."""
+        if self._records.lost is not None:
+            raise self._records.lost
+        return Raised("ToolError", "the task is over; no call is made any more")
+
+    async def _ask_and_make(self, call: Call, past: PastCall | None = None) -> CallAnswer:
+        try:
+            await self._approvals.place_regained()
+        except asyncio.CancelledError:
+            await self._records.never_made(call)
+            raise
+        judged = await self._judge(call)
+        if isinstance(judged, Refused):
+            return await self._turn_down(call, judged.message)
+        if call.bound.asks or isinstance(judged, Asks):
+            settled = await self._approve(call, past, judged)
+            if not isinstance(settled, Call):
+                return settled
+            call = settled
+        if self._closed:
+            return self._too_late()
+        return await self._make(call)
+
+    async def _judge(self, call: Call) -> Judgement | None:
+        """What the call's connection says about it; a judgement that fails refuses the call."""
+        judge = call.bound.judge
+        if judge is None:
+            return None
+        try:
+            asked = ToolCall(
+                action=call.bound.action.name,
+                arguments=copy.deepcopy(call.arguments),
+                description=call.description,
+            )
+            if inspect.iscoroutinefunction(judge):
+                judged = await judge(asked)
+            else:
+                judged = await self._threads.run(functools.partial(judge, asked))
+                judged = await judged if inspect.isawaitable(judged) else judged
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                await self._records.never_made(call)
+                raise
+            return Refused(message="it could not be judged: its judgement cancelled itself")
+        except (Exception, SystemExit) as error:
+            return Refused(message=f"it could not be judged: {describe_failure(error)}")
+        if isinstance(judged, (Allowed, Asks, Refused)):
+            return judged
+        return Refused(message=f"it could not be judged: judge returned {type(judged).__name__}")
+
+    async def _turn_down(self, call: Call, why: str) -> Raised:
+        """The answer to a call that its connection refuses."""
+        message = self._redactor.text(f"{call.bound.name} is refused: {why}")[:_MAX_MESSAGE]
+        kind, digest = "ToolNotAllowed", call.digest
+        await self._records.end(call, "refused", error=message, raised=kind, digest=digest)
+        return Raised(kind, message)
+
+    async def _settle(self, call: Call, past: PastCall) -> CallAnswer:
+        """A call was begun, and its end is not recorded: a person says whether to make it again."""
+        unfit = None
+        if past.decision is not None and past.decision.arguments is not None:
+            edited = past.decision.arguments
+            try:
+                checked = self._check(call.number, call.bound, edited, call.description)
+                call = replace(checked, begun=True)
+            except ToolRefusedError as error:  # it was made with others, or a check has changed
+                unfit = f"its recorded arguments do not fit: {error.message}"
+                call = _as_recorded(call, past, edited)
+        decision = await self._decide(call, past, unsettled=True)
+        match decision:
+            case Settled(result=result):
+                return await self._take_as_made(call, result)
+            case Approved() if past.lost_arguments:
+                reason = "its edited arguments held a secret, which the journal does not have"
+            case Approved() if unfit is not None:
+                reason = unfit
+            case Approved():
+                return await self._make(call)
+            case Edited():
+                reason = "the arguments of a call that was begun cannot be changed"
+            case _:
+                reason = why_not(decision)
+        return await self._reject(call, reason)
+
+    async def _take_as_made(self, call: Call, result: Any) -> CallAnswer:
+        result = self._redactor.value(result)
+        try:
+            encoded = self._results.encode(result)
+        except UnsupportedValueError as error:
+            return await self._reject(call, f"its result cannot be passed on: {error}")
+        await self._records.end(call, "ok", result=result)
+        return Returned(result, encoded)
+
+    def _check(
+        self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
+    ) -> Call:
+        arguments = bound.action.validate(named)
+        digest = identity(bound.name, arguments, named, bound.action.defaults)
+        return Call(number, bound, arguments, description, digest)
+
+    async def _refuse(
+        self, number: int, name: str, kind: str, error: ToolRefusedError, said: Any
+    ) -> Raised:
+        message = self._redactor.text(error.message)[:_MAX_MESSAGE]
+        name = self._redactor.text(name)[:_MAX_NAME]
+        said = None if said is None else self._redactor.text(str(said))[:_MAX_MESSAGE]
+        await self._log.record(
+            CallFinished,
+            call_id=number,
+            action=name,
+            status="refused",
+            duration_ms=0.0,
+            error=message,
+            description=said,
+            raised=kind,
+        )
+        return Raised(kind, message)
+
+    async def _approve(
+        self, call: Call, past: PastCall | None, judged: Asks | Allowed | None
+    ) -> Call | Raised:
+        """The call as it may be made, or the answer to a script that may not make it."""
+        decision = await self._decide(call, past, judged=judged)
+        match decision:
+            case Approved():
+                return call
+            case Edited(arguments=arguments):
+                try:
+                    edited = self._check(call.number, call.bound, arguments, call.description)
+                    again = await self._judge(edited)
+                    if isinstance(again, Refused):
+                        return await self._turn_down(call, again.message)
+                    return replace(edited, begun=call.begun)
+                except ToolRefusedError as error:
+                    reason = f"the edited arguments do not fit: {error.message}"
+            case Settled():
+                reason = "it is a new call, which cannot have been made before"
+            case _:
+                reason = why_not(decision)
+        return await self._reject(call, reason)
+
+    async def _decide(
+        self,
+        call: Call,
+        past: PastCall | None,
+        *,
+        unsettled: bool = False,
+        judged: Asks | Allowed | None = None,
+    ) -> Decision:
+        try:
+            return await self._approvals.decide(
+                call.bound,
+                call.arguments,
+                call.digest,
+                call.number,
+                call.description,
+                past=past,
+                unsettled=unsettled,
+                judged=judged,
+            )
+        except asyncio.CancelledError as error:
+            await self._records.cancel(call, "cancelled before it was decided", error)
+            raise
+
+    async def _reject(self, call: Call, reason: str) -> Raised:
+        message = f"{call.bound.name} was rejected: {reason}"
+        await self._records.end(call, "rejected", error=message, raised="ApprovalRejected")
+        return Raised("ApprovalRejected", message)
+
+    async def _make(self, call: Call) -> CallAnswer:
+        action = call.bound.action
+        await self._records.begin(call)
+        started = time.perf_counter()
+        try:
+            result = await self._invoke(action, call.arguments)
+            result, encoded = await self._results.take(result)
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                await self._records.cancel(call, "cancelled", error, started)
+                raise
+            return await self._fail(call, started, f"{call.bound.name} cancelled itself")
+        except ToolException as error:
+            return await self._tell(call, started, error)
+        except (Exception, SystemExit) as error:
+            return await self._fail(call, started, describe_failure(error))
+        await self._records.end(call, "ok", started, result=result, safe=_CLEAN)
+        return Returned(result, encoded)
+
+    async def _fail(
+        self, call: Call, started: float, message: str, kind: str = "ToolError"
+    ) -> Raised:
+        message = self._redactor.text(message)
+        await self._records.end(call, "error", started, error=message, raised=kind)
+        return Raised(kind, message)
+
+    async def _tell(self, call: Call, started: float, error: ToolException) -> CallAnswer:
+        """What a script gets when a tool raised ``ToolException``."""
+        handler = call.bound.action.handle_error
+        if handler is False:
+            return await self._fail(call, started, error.message, "ToolException")
+        try:
+            told = error.message if handler is True else handler
+            told = str(told(error)) if callable(told) else told
+        except Exception as failure:
+            message = f"{error.message} (handle_error failed: {failure})"
+            return await self._fail(call, started, message)
+        told = self._redactor.text(told)
+        await self._records.end(call, "error", started, error=error.message, result=told)
+        return Told(told)
+
+    async def _invoke(self, action: Action, arguments: dict[str, Any]) -> Any:
+        if action.is_async:
+            return await action.call(**arguments)
+        context = contextvars.copy_context()
+        call = functools.partial(context.run, action.call, **arguments)
+        result = await self._threads.run(call)
+        return await result if asyncio.iscoroutine(result) else result
+
+
+def _as_recorded(call: Call, past: PastCall, arguments: Mapping[str, Any]) -> Call:
+    """A call as the journal tells of it, to be asked about and not to be made."""
+    digest = call.digest if past.started is None else past.started.digest
+    return replace(call, arguments=dict(arguments), digest=digest)
+
+
+def _is_cancelled() -> bool:
+    """Whether this task is being cancelled; a tool can raise the same by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def describe_failure(error: BaseException) -> str:
+    """A tool's failure as a script and a model may read it."""
+    if isinstance(error, DelfError):
+        text = error.for_model()
+        return f"{text} ({error.hint})" if error.hint else text
+    if isinstance(error, UnsupportedValueError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

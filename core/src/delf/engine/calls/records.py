@@ -1,0 +1,186 @@
+"""What the journal is told of the calls that passed the gate: that each began, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from delf.engine.journal.log import SAFE, TaskLog
+from delf.engine.journal.recording import CUT_OFF, NEVER_MADE
+from delf.engine.toolset import BoundAction
+from delf.errors import DelfError, UnrecordedCallError
+from delf.events import CallFinished, CallGivenUp, CallStarted, CallStatus
+from delf.protocols.sandbox import GIVEN_UP
+
+
+@dataclass(slots=True)
+class Call:
+    """A call that was found and whose arguments fit.
+
+    Args:
+        number: Its number in the task.
+        bound: The action.
+        arguments: Its validated arguments.
+        description: The script's ``desc=``.
+        digest: What identifies it.
+        begun: The journal has its beginning, perhaps from an earlier life of the task.
+        ended: Its end was recorded, or is being recorded.
+    """
+
+    number: int
+    bound: BoundAction
+    arguments: dict[str, Any]
+    description: str | None
+    digest: str
+    begun: bool = False
+    ended: bool = False
+
+
+class CallRecords:
+    """The beginnings and ends of one task's calls.
+
+    Args:
+        log: Where they are recorded.
+    """
+
+    def __init__(self, log: TaskLog) -> None:
+        self._log = log
+        self._under_way: dict[int, Call] = {}
+        self._requests: dict[int, tuple[int, str]] = {}
+        self.lost: UnrecordedCallError | None = None
+        """Set once the end of a call that had begun could not be recorded."""
+
+    @property
+    def under_way(self) -> Sequence[Call]:
+        """The calls that were begun here and have no end."""
+        return tuple(self._under_way.values())
+
+    def serve(self, request: int, call: Call) -> None:
+        """A call of the script goes its way; it was not answered from the journal.
+
+        Args:
+            request: The number that the script's session gave it.
+            call: The call.
+        """
+        self._requests[request] = call.number, call.bound.name
+
+    def forget_requests(self) -> None:
+        """The script is over: it gives up no call any more."""
+        self._requests.clear()
+
+    def gave_up(self, request: int) -> None:
+        """Record that the script does not wait for a call any more, before all that it does next.
+
+        Its end may be recorded already, or be one like any other: the tool finishes all the same.
+
+        Args:
+            request: The number that the script's session gave it.
+        """
+        number, action = self._requests.pop(request, (None, ""))
+        if number is not None:
+            self._log.record_soon(CallGivenUp, call_id=number, action=action)
+
+    async def begin(self, call: Call) -> None:
+        """Record that a call is about to be made; one that is cancelled by then is not made."""
+        self._under_way[call.number] = call
+        if call.begun:
+            return
+        try:
+            await self._log.record(
+                CallStarted,
+                call_id=call.number,
+                action=call.bound.name,
+                arguments=call.arguments,
+                effect=call.bound.action.effect,
+                digest=call.digest,
+                description=call.description,
+            )
+        except asyncio.CancelledError:
+            call.begun = True
+            await self._end_unmade(call)
+            raise
+        except Exception:
+            self._under_way.pop(call.number, None)
+            raise
+        call.begun = True
+
+    async def never_made(self, call: Call) -> None:
+        """Record a call that was cancelled before anything was done for it."""
+        if not call.begun:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.begin(call)
+        await self._end_unmade(call)
+
+    async def _end_unmade(self, call: Call) -> None:
+        why = "cancelled before it was made"
+        await self.end(call, "cancelled", error=why, raised=NEVER_MADE)
+
+    async def cancel(
+        self, call: Call, why: str, error: asyncio.CancelledError, started: float = 0.0
+    ) -> None:
+        """Record that a call was cancelled: by the script, or because its sandbox is gone."""
+        raised = None if GIVEN_UP in error.args else CUT_OFF
+        await self.end(call, "cancelled", started, error=why, raised=raised)
+
+    async def end(
+        self,
+        call: Call,
+        status: CallStatus,
+        started: float = 0.0,
+        *,
+        result: Any = None,
+        error: str | None = None,
+        raised: str | None = None,
+        digest: str | None = None,
+        safe: Collection[str] = SAFE,
+    ) -> None:
+        """Record the end of a call, once.
+
+        Args:
+            call: The call.
+            status: How it ended.
+            started: When it was made, by ``time.perf_counter()``; 0 when it was not.
+            result: What the script gets.
+            error: What went wrong.
+            raised: What the script sees raised, or why it sees nothing.
+            digest: Of a call whose end may be all that the journal has of it.
+            safe: Names of fields that hold no secret for sure.
+
+        Raises:
+            UnrecordedCallError: When it had begun, and the journal does not take its end.
+        """
+        if call.ended:
+            return
+        call.ended = True
+        self._under_way.pop(call.number, None)
+        elapsed = (time.perf_counter() - started) * 1000 if started else 0.0
+        try:
+            await self._log.record(
+                CallFinished,
+                safe=safe,
+                call_id=call.number,
+                action=call.bound.name,
+                status=status,
+                duration_ms=elapsed,
+                result=result,
+                error=error,
+                description=call.description,
+                raised=raised,
+                digest=digest,
+            )
+        except Exception as failure:
+            if not call.begun:
+                raise
+            lost = _unrecorded(call, failure)
+            self.lost = self.lost or lost
+            raise lost from failure
+
+
+def _unrecorded(call: Call, failure: Exception) -> UnrecordedCallError:
+    why = failure.message if isinstance(failure, DelfError) else repr(failure)
+    what = f"{call.bound.name} (call {call.number}) was begun, and its end could not be recorded"
+    return UnrecordedCallError(f"{what}: {why}")

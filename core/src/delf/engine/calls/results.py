@@ -1,0 +1,112 @@
+"""What scripts get of what tools give: encoded, within limits, and without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+from delf.chunks import dump_chunks, in_turns, is_large
+from delf.engine.secrets.redaction import Redactor
+from delf.values import UnsupportedValueError, dumps, loads
+
+
+class Results:
+    """Makes of the results of tools what scripts get.
+
+    Args:
+        redactor: Takes secrets out.
+        max_bytes: The largest result, encoded.
+    """
+
+    def __init__(self, redactor: Redactor, max_bytes: int) -> None:
+        self._redactor = redactor
+        self._max_bytes = max_bytes
+
+    async def take(self, result: Any) -> tuple[Any, bytes]:
+        """A result without secrets, and the same encoded.
+
+        Other tasks have their turns while a large one is encoded; a cancellation waits until it is.
+        What its tool puts into a list or a dict meanwhile is not in the result any more.
+
+        Raises:
+            UnsupportedValueError: When it cannot be passed, or is too large.
+        """
+        if is_large(result):
+            result = _of_its_own(result)
+            look = Look(self._redactor)
+            chunks = self._limited(dump_chunks(result, look.encode, look.seam))
+            encoded = b"".join(await in_turns(chunks, to_its_end=True))
+            found = look.found
+        else:
+            encoded = self.encode(result)
+            found = self._redactor.is_in(encoded)
+        if found:
+            plain = _read(encoded)
+            clean = self._redactor.value(plain)
+            if clean is not plain:
+                return clean, self.encode(clean)
+        return result, encoded
+
+    def encode(self, result: Any) -> bytes:
+        """A result as it is.
+
+        Raises:
+            UnsupportedValueError: When it cannot be passed, or is too large.
+        """
+        encoded = dumps(result)
+        self._check_size(len(encoded))
+        return encoded
+
+    def _limited(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        size = 0
+        for chunk in chunks:
+            size += len(chunk)
+            self._check_size(size, "more than ")
+            yield chunk
+
+    def _check_size(self, size: int, at_least: str = "") -> None:
+        if size > self._max_bytes:
+            raise UnsupportedValueError(
+                f"the result is too large: {at_least}{size:,} bytes, and at most "
+                f"{self._max_bytes:,} can be passed; ask for less"
+            )
+
+
+class Look:
+    """Encodes the parts of a large value, and notes whether one holds a secret.
+
+    Args:
+        redactor: Knows the secrets.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self.seam = redactor.longest
+        """How much on either side of a cut is looked at in one."""
+        self.found = False
+
+    def encode(self, part: Any) -> bytes:
+        """A part as :func:`delf.values.dumps` has it."""
+        encoded = dumps(part)
+        if not self.found and self._redactor.is_in(encoded):
+            plain = _read(encoded)
+            self.found = self._redactor.value(plain) is not plain
+        return encoded
+
+
+def _read(encoded: bytes) -> Any:
+    """Every type that crosses, as plain data."""
+    try:
+        return loads(encoded)
+    except ValueError as error:  # a path of 11,000 letters
+        raise UnsupportedValueError(f"the result cannot be passed: {error}") from None
+
+
+def _of_its_own(result: Any) -> Any:
+    """A copy of what its tool may still be adding to; its members are the same."""
+    if type(result) is list:
+        return [*cast("list[Any]", result)]
+    if type(result) is dict:
+        items = cast("dict[Any, Any]", result).items()
+        return {key: _of_its_own(item) if type(item) is list else item for key, item in items}
+    return result

@@ -1,0 +1,1 @@
+"""The strategy ``codegen``: a model writes scripts, a sandbox runs them."""

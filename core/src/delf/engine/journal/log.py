@@ -1,0 +1,239 @@
+"""A task's log: numbers events, journals them in order, then shows them to listeners."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final
+
+from delf.engine.journal.replay import Replay
+from delf.engine.secrets.redaction import Redactor
+from delf.events import ClockRead, Event, Printed, TaskFinished
+from delf.protocols.journal import Journal
+
+_log = logging.getLogger(__name__)
+
+SAFE: Final = frozenset(
+    {
+        "at",
+        "attempt",
+        "attended",
+        "call_id",
+        "cost_usd",
+        "decision",
+        "digest",
+        "duration_ms",
+        "effect",
+        "isolation",
+        "line",
+        "lost",
+        "note",
+        "purpose",
+        "readings",
+        "remember",
+        "seq",
+        "size",
+        "status",
+        "step",
+        "unsettled",
+        "usage",
+    }
+)
+"""Fields that are made here: numbers and words of the events' own, and digests.
+
+A secret that one of them equals by chance is not told by it.
+"""
+
+Listener = Callable[[Event], None]
+"""Sees an event after it was journalled. Must be quick and must not raise."""
+
+
+class TaskLog:
+    """Writes one task's events, without secrets.
+
+    Args:
+        task_id: The task.
+        journal: Where events are kept first.
+        listeners: Who sees them afterwards.
+        redactor: Knows the secrets.
+        replay: Of a task that is resumed: what it knows is not written again.
+    """
+
+    def __init__(
+        self,
+        task_id: str,
+        journal: Journal,
+        listeners: Sequence[Listener],
+        redactor: Redactor | None = None,
+        replay: Replay | None = None,
+    ) -> None:
+        self.task_id = task_id
+        self._journal = journal
+        self._listeners = tuple(listeners)
+        self.redactor = Redactor() if redactor is None else redactor
+        self._replay = Replay() if replay is None else replay
+        self.events: list[Event] = list(self._replay.events)
+        self._lock = asyncio.Lock()
+        self._printed: list[str] = []
+        self._prints = self.redactor.stream()
+        self._readings: list[int] = []
+        self._waiting: list[tuple[Callable[..., Event], dict[str, Any]]] = []
+        self._over = False
+        self._flushing: asyncio.Task[None] | None = None
+
+    async def record(
+        self, kind: Callable[..., Event], *, safe: Collection[str] = SAFE, **fields: Any
+    ) -> None:
+        """Journal an event; when this returns, it is kept.
+
+        Whoever waits may be cancelled: the event is kept all the same, before those that are
+        recorded later. After the task's end, nothing is kept any more.
+
+        Args:
+            kind: The event's class.
+            safe: Names of fields that hold no secret for sure.
+            fields: Its own fields; task, sequence number and time are added.
+        """
+        fields = self._without_secrets(fields, safe)
+        written = False
+        try:
+            async with self._lock:
+                if self._printed or self._readings or self._waiting:
+                    await self._write_waiting()
+                written = True
+                await self._write_new(kind, fields)
+        except asyncio.CancelledError:
+            if not written:
+                self._waiting.append((kind, fields))
+                self._flush_soon()
+            raise
+
+    def record_soon(self, kind: Callable[..., Event], **fields: Any) -> None:
+        """Journal an event soon, and before any other that is recorded from now on.
+
+        Args:
+            kind: The event's class.
+            fields: Its own fields.
+        """
+        self._waiting.append((kind, self._without_secrets(fields, SAFE)))
+        self._flush_soon()
+
+    def _without_secrets(self, fields: dict[str, Any], safe: Collection[str]) -> dict[str, Any]:
+        if not self.redactor:
+            return fields
+        clean = self.redactor.value
+        return {name: value if name in safe else clean(value) for name, value in fields.items()}
+
+    async def end(self) -> None:
+        """Keep nothing any more: somebody else may go on with the task from now on."""
+        try:
+            await self._flush()
+        finally:
+            self._over = True
+
+    def say(self, text: str) -> None:
+        """Journal printed text soon, and before any other event.
+
+        What could be the beginning of a secret waits until more is printed, or the script ends.
+        """
+        if self._replay.active:  # what is in the journal has its length without secrets
+            self._printed.append(self._replay.unknown_part(self._prints.feed(text)))
+        else:
+            self._printed.append(self._prints.feed(text))
+        if self._printed[-1]:
+            self._flush_soon()
+        else:
+            self._printed.pop()
+
+    def end_prints(self, *, is_over: bool = True) -> None:
+        """No more is printed by the script that ran.
+
+        Args:
+            is_over: Whether it ended; one that is run once more prints all of it again.
+        """
+        if not is_over:
+            self._prints.drop()
+            return
+        rest = self._prints.end()
+        rest = self._replay.unknown_part(rest) if self._replay.active else rest
+        if rest:
+            self._printed.append(rest)
+            self._flush_soon()
+
+    def clock_read(self, readings: Sequence[int]) -> None:
+        """Journal what the script saw on the clock soon, and before any other event.
+
+        Args:
+            readings: Unix times in nanoseconds.
+        """
+        self._readings += readings
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.get_running_loop().create_task(self._flush())
+            self._flushing.add_done_callback(self._look_at)
+
+    def _look_at(self, flushing: asyncio.Task[None]) -> None:
+        """What was not kept is tried again with the next event, which fails if that does."""
+        error = None if flushing.cancelled() else flushing.exception()
+        if error is not None:
+            message = f"the journal did not take an event of task {self.task_id}"
+            self.redactor.log_failure(_log, message, error)
+
+    async def _flush(self) -> None:
+        while True:  # the lock is given up in between: other events need not wait for all prints
+            async with self._lock:
+                await self._write_waiting()
+            if not (self._readings or self._printed or self._waiting):
+                return
+
+    async def _write_waiting(self) -> None:
+        if self._readings:
+            readings = tuple(self._readings)
+            self._readings.clear()
+            await self._write(ClockRead, {"readings": readings})
+        if self._printed:
+            text = "".join(self._printed)
+            self._printed.clear()
+            await self._write(Printed, {"text": text})
+        while self._waiting:
+            try:
+                await self._write_new(*self._waiting[0])
+            except asyncio.CancelledError:
+                del self._waiting[0]  # it is kept
+                raise
+            del self._waiting[0]
+
+    async def _write_new(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:
+        if not self._replay.knows(kind, fields):
+            await self._write(kind, fields)
+
+    async def _write(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:
+        if self._over:
+            _log.debug("task %s is over: no %s is kept", self.task_id, kind)
+            return
+        seq = len(self.events) + 1
+        event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
+        try:
+            await self._journal.append(event)
+        except asyncio.CancelledError:
+            self._show(event)  # it is kept nevertheless: no other event may have its number
+            raise
+        self._show(event)
+
+    def _show(self, event: Event) -> None:
+        self._over = self._over or isinstance(event, TaskFinished)
+        self.events.append(event)
+        self.show(event)
+
+    def show(self, event: Event) -> None:
+        """Let the listeners see an event that is in the journal."""
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception as error:
+                message = f"a listener failed on {type(event).__name__}"
+                self.redactor.log_failure(_log, message, error)

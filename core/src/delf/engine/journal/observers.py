@@ -1,0 +1,55 @@
+"""Passes events on to observers, in order, without holding a task up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from delf.engine.secrets.redaction import Redactor
+from delf.events import Event
+from delf.protocols.observer import Observer
+
+_log = logging.getLogger(__name__)
+_CLOSE_SECONDS = 5.0
+
+
+class ObserverFeed:
+    """One observer with its queue; it is dropped when it fails.
+
+    Args:
+        name: The observer's name, for the log.
+        observer: The observer.
+        redactor: Takes secrets out of how it failed.
+    """
+
+    def __init__(self, name: str, observer: Observer, redactor: Redactor) -> None:
+        self._name = name
+        self._redactor = redactor
+        self._observer = observer
+        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._task = asyncio.get_running_loop().create_task(self._work())
+        self._failed = False
+
+    def __call__(self, event: Event) -> None:
+        """Queue an event."""
+        if not self._failed:
+            self._queue.put_nowait(event)
+
+    async def _work(self) -> None:
+        while (event := await self._queue.get()) is not None:
+            try:
+                await self._observer.observe(event)
+            except Exception as error:
+                self._failed = True
+                message = f"the observer {self._name!r} failed and is left out from now on"
+                self._redactor.log_failure(_log, message, error)
+                return
+
+    async def aclose(self) -> None:
+        """Pass on what is queued, then close the observer."""
+        self._queue.put_nowait(None)
+        _, unfinished = await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
+        if unfinished:
+            self._task.cancel()
+            _log.warning("the observer %r did not take its last events in time", self._name)
+        await self._observer.aclose()

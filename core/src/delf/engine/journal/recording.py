@@ -1,0 +1,299 @@
+"""What a journal tells of a task, put together by scripts and calls."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from delf import events as ev
+from delf.engine.secrets.redaction import REDACTED
+from delf.protocols.sandbox import CallAnswer, Raised, Returned, Told
+
+CUT_OFF: Final = "SandboxDied"
+"""What a call's end and a request's decision say that were none: their sandbox was gone."""
+
+NEVER_MADE: Final = "NeverMade"
+"""What the end of a call says that was cancelled while its beginning was written down."""
+
+_KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
+    ev.TaskStarted: (),
+    ev.StepStarted: ("step", "attempt"),
+    ev.StepFinished: ("step", "attempt"),
+    ev.ToolsSelected: (),
+    ev.ScriptGenerated: ("attempt",),
+    ev.SandboxOpened: (),
+    ev.ScriptFinished: ("attempt",),
+    ev.RerunRequested: ("attempt",),
+    ev.RetryScheduled: ("attempt",),
+    ev.FileWritten: ("label",),
+    ev.Warned: ("message",),
+}
+"""What makes an event of a kind the one that is in the journal."""
+
+
+@dataclass(kw_only=True)
+class PastCall:
+    """A call as the journal knows it.
+
+    Args:
+        call_id: Its number.
+        action: What was called.
+        digest: Over action and arguments as the script gave them.
+        came_after: Seconds that its script had run when it came, at the most.
+        request: The request for approval, if one was made.
+        decision: What was decided.
+        started: Set when it was begun.
+        question: The request whether to make it again, after an earlier resume.
+        settlement: What was decided about that.
+        finished: Set when its end is known.
+        lapsed: Its request is decided, as far as others see, for its sandbox died meanwhile.
+        cut_off: Its sandbox died meanwhile, which is no end of it.
+        is_over: Its script came to an end without it.
+        unseen: The script did not wait for its end.
+    """
+
+    call_id: int
+    action: str
+    digest: str
+    came_after: float = 0.0
+    request: ev.ApprovalRequested | None = None
+    decision: ev.ApprovalDecided | None = None
+    started: ev.CallStarted | None = None
+    question: ev.ApprovalRequested | None = None
+    settlement: ev.ApprovalDecided | None = None
+    finished: ev.CallFinished | None = None
+    lapsed: bool = False
+    cut_off: bool = False
+    is_over: bool = False
+    unseen: bool = False
+
+    @property
+    def was_given_up(self) -> bool:
+        """Whether the script cancelled it, so that it never had an answer."""
+        if self.unseen:
+            return True
+        if self.finished is None:
+            return self.cut_off and self.is_over
+        return self.finished.status == "cancelled"
+
+    @property
+    def lost_arguments(self) -> bool:
+        """Whether it was edited to arguments with a secret, which the journal does not have."""
+        decision = self.decision
+        return decision is not None and REDACTED in repr(decision.arguments)
+
+    def question_of(
+        self, *, unsettled: bool
+    ) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
+        """The recorded request about it, and the recorded decision if that still counts.
+
+        Args:
+            unsettled: The one whether to make it again. A yes to that counts once: it may
+                have been made since.
+        """
+        if not unsettled:
+            return (None, None) if self.lost_arguments else (self.request, self.decision)
+        if self.settlement is None:
+            return self.question, None
+        if self.settlement.decision == "approved":
+            return None, None
+        return self.question, self.settlement
+
+    def answer(self) -> CallAnswer:
+        """What the script got."""
+        done = self.finished
+        if done is None:
+            raise ValueError("the call has no recorded end")
+        if done.raised is not None:
+            return Raised(done.raised, done.error or "")
+        return Returned(done.result) if done.status == "ok" else Told(str(done.result))
+
+
+@dataclass(kw_only=True)
+class PastScript:
+    """What the journal tells of one script.
+
+    Args:
+        attempt: Its number.
+        calls: Its calls in the order in which they came.
+        ends: Their answers in the order in which they were given.
+        clock: What it saw on the clock, in nanoseconds.
+        printed: How many characters it printed.
+        finished: Set when its end is known.
+        request: The request for the script as a whole, if one was made.
+        decision: What was decided about that.
+    """
+
+    attempt: int
+    calls: list[PastCall] = field(default_factory=list[PastCall])
+    ends: deque[int] = field(default_factory=deque[int])
+    clock: list[int] = field(default_factory=list[int])
+    printed: int = 0
+    finished: ev.ScriptFinished | None = None
+    request: ev.ApprovalRequested | None = None
+    decision: ev.ApprovalDecided | None = None
+
+    @property
+    def expected(self) -> list[PastCall]:
+        """The calls that have not come again."""
+        return [call for call in self.calls if not call.was_given_up]
+
+
+class Past:
+    """A task's events by what they belong to.
+
+    Args:
+        events: All of them, in order.
+    """
+
+    def __init__(self, events: Sequence[ev.Event] = ()) -> None:
+        self.replies: defaultdict[str, deque[ev.ModelReplied]] = defaultdict(deque)
+        self.known: Counter[tuple[Any, ...]] = Counter()
+        self.scripts: dict[int, PastScript] = {}
+        self.last_call = 0
+        self._given_up: set[int] = set()
+        self._calls: dict[int, PastCall] = {}
+        self._callers: dict[int, PastScript] = {}
+        self._asked: dict[str, PastCall] = {}
+        self._plans: dict[str, PastScript] = {}
+        self._script_began = 0.0
+        script = PastScript(attempt=0)
+        for event in events:
+            if _begins_script(event):
+                self._script_began = event.at
+            if isinstance(event, ev.ScriptGenerated):
+                script = self.scripts[event.attempt] = PastScript(attempt=event.attempt)
+            self._take(event, script)
+            names = _KEYS.get(type(event))
+            if names is not None:
+                key = (type(event), *(getattr(event, name) for name in names))
+                self.known[key] += 1
+        for script in self.scripts.values():
+            ended = script.finished is not None and script.finished.status != "crashed"
+            for call in script.calls:
+                call.is_over = ended
+
+    def knows(self, kind: Callable[..., ev.Event], fields: Mapping[str, Any]) -> bool:
+        """Whether an event is among them; each one counts once."""
+        if not self.known:
+            return False
+        if kind is ev.CallFinished and fields["status"] == "refused":
+            key = _refusal(fields["action"], fields["error"])
+        else:
+            names = _KEYS.get(kind)  # pyright: ignore[reportArgumentType]
+            if names is None:
+                return False
+            key = (kind, *(fields.get(name, 1) for name in names))
+        if self.known[key] == 0:
+            return False
+        self.known[key] -= 1
+        return True
+
+    def _take(self, event: ev.Event, script: PastScript) -> None:
+        match event:
+            case ev.ScriptFinished():
+                script.finished = event
+            case ev.ClockRead():
+                script.clock += event.readings
+            case ev.Printed():
+                script.printed += len(event.text)
+            case ev.ModelReplied():
+                self.replies[event.purpose].append(event)
+            case ev.ApprovalRequested() if event.code is not None:
+                script.request, self._plans[event.request_id] = event, script
+            case ev.ApprovalDecided() if event.request_id in self._plans:
+                self._plans[event.request_id].decision = event
+            case ev.ApprovalRequested():
+                self._take_request(event, self._call(event, event.digest, script))
+            case ev.ApprovalDecided():
+                self._take_decision(event)
+            case ev.CallStarted():
+                self._call(event, event.digest, script).started = event
+            case ev.CallFinished():
+                self._take_end(event, script)
+            case ev.CallGivenUp():
+                self._take_given_up(event)
+            case _:
+                pass
+
+    def _call(
+        self,
+        event: ev.ApprovalRequested | ev.CallStarted | ev.CallFinished,
+        digest: str,
+        script: PastScript,
+    ) -> PastCall:
+        past = self._calls.get(event.call_id)
+        if past is None:
+            past = PastCall(
+                call_id=event.call_id,
+                action=event.action,
+                digest=digest,
+                came_after=max(0.0, event.at - self._script_began),
+                unseen=event.call_id in self._given_up,
+            )
+            self._calls[event.call_id] = past
+            self._callers[event.call_id] = script
+            self.last_call = max(self.last_call, event.call_id)
+            script.calls.append(past)
+        return past
+
+    def _take_request(self, event: ev.ApprovalRequested, past: PastCall) -> None:
+        self._asked[event.request_id] = past
+        past.lapsed = False
+        if event.unsettled:
+            past.question, past.settlement = event, None
+        else:
+            past.request = event
+
+    def _take_decision(self, event: ev.ApprovalDecided) -> None:
+        past = self._asked.get(event.request_id)
+        if event.by == CUT_OFF:
+            if past is not None:
+                past.lapsed = True
+            return
+        if past is not None and past.question is not None:
+            past.settlement = event
+        elif past is not None:
+            past.decision = event
+
+    def _take_given_up(self, event: ev.CallGivenUp) -> None:
+        self.last_call = max(self.last_call, event.call_id)
+        past = self._calls.get(event.call_id)
+        if past is None:
+            self._given_up.add(event.call_id)
+            return
+        past.unseen = True
+        ends = self._callers[event.call_id].ends
+        if event.call_id in ends:
+            ends.remove(event.call_id)
+
+    def _take_end(self, event: ev.CallFinished, script: PastScript) -> None:
+        self.last_call = max(self.last_call, event.call_id)
+        past = self._calls.get(event.call_id)
+        if past is None and event.digest is not None:
+            past = self._call(event, event.digest, script)
+        if past is None:
+            self.known[_refusal(event.action, event.error)] += 1
+            return
+        if event.raised == CUT_OFF:
+            past.cut_off = True
+            return
+        if event.raised == NEVER_MADE:  # what was decided about it holds
+            past.started, past.cut_off = None, True
+            return
+        past.finished = event
+        if not past.was_given_up:
+            self._callers[event.call_id].ends.append(event.call_id)
+
+
+def _begins_script(event: ev.Event) -> bool:
+    """Whether the script that comes next in a journal begins to run after an event, or anew."""
+    if isinstance(event, ev.StepStarted):
+        return event.step == "execute"
+    return isinstance(event, (ev.ScriptGenerated, ev.SandboxOpened, ev.TaskResumed))
+
+
+def _refusal(action: str, error: str | None) -> tuple[Any, ...]:
+    return ("refused", action, error)

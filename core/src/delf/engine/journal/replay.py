@@ -1,0 +1,360 @@
+"""Takes an interrupted task up again from its journal.
+
+The loop runs once more from the start, and what the journal holds takes the place of the
+world: models are not asked again, calls are answered with their recorded results in their
+recorded order, prints and events that are there are not written twice. What goes beyond the
+journal is done as ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from delf import events as ev
+from delf.engine.journal.recording import Past, PastCall, PastScript
+from delf.errors import ReplayMismatch
+from delf.messages import ModelReply, Purpose
+from delf.protocols.sandbox import LimitReached
+
+PATIENCE_SECONDS: Final = 10.0
+"""How much longer than it took before a script may do nothing that the journal tells."""
+
+_REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter"})
+"""Model calls of the loop itself. Those of a script are part of its recorded calls."""
+
+_OF_SCRIPTS: Final = (ev.FileWritten, "refused")
+
+_ANSWERED: Final = -1
+"""The turn of what comes after all recorded answers."""
+
+_USED_UP: Final = -2
+"""The turn of what comes after all recorded answers and calls."""
+
+
+class _Course:
+    """A script that runs once more: which of its calls are to come, and whose turn it is.
+
+    Only those are woken that can go on: many calls may wait together. Answers come at once, but
+    the script itself may take its time once more, as one that sleeps does: the next call is not
+    overdue before it would have come without any answer.
+
+    Args:
+        script: What the journal tells of it; its ``ends`` are used up.
+        patience: Seconds that the next recorded step may be overdue before it is a mismatch.
+    """
+
+    def __init__(self, script: PastScript, patience: float) -> None:
+        self.script = script
+        self._patience = patience
+        self._by_digest: defaultdict[str, deque[PastCall]] = defaultdict(deque)
+        for call in script.calls:
+            self._by_digest[call.digest].append(call)
+        self._expected = {call.call_id: call for call in script.expected}
+        self._waiting: dict[asyncio.Future[bool], None] = {}
+        self._turns: defaultdict[int, list[asyncio.Future[bool]]] = defaultdict(list)
+        self._began_at: float | None = None
+        self._moved_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a call waits for its turn."""
+        return bool(self._waiting)
+
+    @property
+    def expected(self) -> Sequence[PastCall]:
+        """The calls that have not come again."""
+        return tuple(self._expected.values())
+
+    def take(self, digest: str) -> PastCall | None:
+        """The first of the recorded calls with a digest that have not come again."""
+        if self._began_at is None:
+            self._began_at = asyncio.get_running_loop().time()
+        if not self._by_digest.get(digest):
+            return None
+        past = self._by_digest[digest].popleft()
+        self._expected.pop(past.call_id, None)
+        self._move()
+        return past
+
+    async def turn(self, past: PastCall | None, *, alone: bool) -> None:
+        """Wait until it is a call's turn, and let the next one have its turn then.
+
+        Args:
+            past: The call; None when it is a new one.
+            alone: Whether nothing else can happen meanwhile.
+
+        Raises:
+            ReplayMismatch: When its turn does not come.
+        """
+        if not self._is_turn(past) and (alone or not await self._wait(past)):
+            raise self._stuck(past)
+        if past is not None and past.finished is not None:
+            self.script.ends.popleft()
+            self._move()
+
+    def _is_turn(self, past: PastCall | None) -> bool:
+        if past is not None and past.finished is not None:
+            return self.script.ends[0] == past.call_id
+        return not self.script.ends and (past is not None or not self._expected)
+
+    async def _wait(self, past: PastCall | None) -> bool:
+        """Whether its turn came."""
+        loop = asyncio.get_running_loop()
+        turn = _USED_UP if past is None else _ANSWERED if past.finished is None else past.call_id
+        waiter: asyncio.Future[bool] = loop.create_future()
+        self._waiting[waiter] = None
+        self._turns[turn].append(waiter)
+        self._moved_at = loop.time()
+        if self._timer is None:
+            self._timer = loop.call_later(self._patience, self._look)
+        try:
+            return await waiter
+        finally:
+            del self._waiting[waiter]
+            if not self._waiting:
+                self._look_no_more()
+
+    def _move(self) -> None:
+        """A recorded step was made."""
+        self._moved_at = asyncio.get_running_loop().time()
+        if self.script.ends:
+            self._wake(self.script.ends[0])
+            return
+        self._wake(_ANSWERED)
+        if not self._expected:
+            self._wake(_USED_UP)
+
+    def _wake(self, turn: int) -> None:
+        for waiter in self._turns.pop(turn, ()):
+            if not waiter.done():
+                waiter.set_result(True)
+
+    def _look_no_more(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        """Tell those who wait that nothing has happened for long, if that is so."""
+        loop = asyncio.get_running_loop()
+        lapse = max(self._moved_at, self._due()) + self._patience
+        if loop.time() < lapse:
+            self._timer = loop.call_at(lapse, self._look)
+            return
+        self._timer = None
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(False)
+
+    def _due(self) -> float:
+        """When the call on which all wait comes at the latest."""
+        awaited = self._expected.get(self.script.ends[0]) if self.script.ends else None
+        if awaited is None:
+            awaited = next(iter(self._expected.values()), None)
+        if awaited is None or self._began_at is None:
+            return self._moved_at
+        return self._began_at + awaited.came_after
+
+    def _stuck(self, past: PastCall | None) -> ReplayMismatch:
+        expected = ", ".join(_named(call) for call in self.expected[:3]) or "an earlier answer"
+        made = "a call that is not recorded" if past is None else _named(past)
+        return _mismatch(f"the script makes {made} where the journal has {expected}")
+
+
+class Replay:
+    """A task's journal, used up as the task is lived once more; empty for a new task.
+
+    Args:
+        events: The task's events.
+        patience: Seconds that the next recorded step may be overdue before it is a mismatch.
+    """
+
+    def __init__(self, events: Sequence[ev.Event] = (), patience: float = PATIENCE_SECONDS) -> None:
+        self.events = tuple(events)
+        self._stopped: asyncio.Future[ReplayMismatch | LimitReached] | None = None
+        self._patience = patience
+        self._past = Past(self.events)
+        self._course: _Course | None = None
+
+    def __bool__(self) -> bool:
+        """Whether the task is a resumed one."""
+        return bool(self.events)
+
+    def relive(self, events: Sequence[ev.Event]) -> None:
+        """Let the scripts so far run once more, because their sandbox died.
+
+        Args:
+            events: The task's events so far.
+        """
+        before, self._past = self._past, Past(events)
+        self._course = None
+        self._past.replies = before.replies
+        for key in {*self._past.known, *before.known}:
+            if key[0] not in _OF_SCRIPTS:
+                self._past.known[key] = before.known[key]
+
+    # -- facts --------------------------------------------------------------------------
+
+    @property
+    def seed(self) -> str:
+        """What the task's scripts drew chance from."""
+        return next((e.seed for e in self.events if isinstance(e, ev.TaskStarted)), "")
+
+    def selected(self) -> ev.ToolsSelected | None:
+        """The tools that were chosen, if the task came so far."""
+        return next((e for e in self.events if isinstance(e, ev.ToolsSelected)), None)
+
+    def reply(self, purpose: Purpose) -> ModelReply | None:
+        """The next recorded answer of a model, if there is one left."""
+        if purpose not in _REPLAYED or not self._past.replies[purpose]:
+            return None
+        past = self._past.replies[purpose].popleft()
+        return ModelReply(
+            text=past.text,
+            calls=past.calls,
+            usage=past.usage,
+            model=past.model,
+            cost_usd=past.cost_usd,
+        )
+
+    @property
+    def last_call(self) -> int:
+        """The highest number of a call."""
+        return self._past.last_call
+
+    # -- what is in the journal already ---------------------------------------------------
+
+    def knows(self, kind: Callable[..., ev.Event], fields: Mapping[str, Any]) -> bool:
+        """Whether an event is in the journal; each one counts once."""
+        return self._past.knows(kind, fields)
+
+    def unknown_part(self, text: str) -> str:
+        """What of a printed text goes beyond all that the journal has of the script's prints."""
+        if self._course is None:
+            return text
+        script = self._course.script
+        known = min(script.printed, len(text))
+        script.printed -= known
+        return text[known:]
+
+    # -- scripts --------------------------------------------------------------------------
+
+    def begin_script(self, attempt: int) -> PastScript | None:
+        """A script is about to run; what the journal tells of it."""
+        script = self._past.scripts.get(attempt)
+        self._course = None if script is None else _Course(script, self._patience)
+        return script
+
+    def end_script(self, status: ev.ScriptStatus, message: str) -> None:
+        """A script ended.
+
+        Raises:
+            ReplayMismatch: When the journal tells otherwise.
+        """
+        course, self._course = self._course, None
+        if course is None or status == "crashed":
+            return
+        script = course.script
+        if status == "limit" and script.finished is not None and script.finished.status == "limit":
+            return  # how far it comes until then depends on the machine
+        if course.expected:
+            raise _mismatch(f"the script ended without the recorded {_named(course.expected[0])}")
+        if script.finished is not None and script.finished.status != status:
+            raise _mismatch(
+                f"a script that ended as {script.finished.status!r} ended as {status!r} this "
+                f"time: {message}"
+            )
+
+    def plan(self, attempt: int) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
+        """The request for a script as a whole, and the decision about it."""
+        script = self._past.scripts.get(attempt)
+        return (None, None) if script is None else (script.request, script.decision)
+
+    # -- calls ----------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """Whether the script that runs is in the journal."""
+        return self._course is not None
+
+    async def call(self, digest: str, *, alone: bool = False) -> PastCall | None:
+        """The recorded call behind a call of the script, when it is its turn.
+
+        An answered call returns when all answers that were given before it have been given
+        again; anything else when the whole record of the script is used up, so that nothing
+        new happens before all that happened.
+
+        Args:
+            digest: What identifies the call.
+            alone: The script does nothing else meanwhile: what it did not do by now, it will
+                not do before its answer.
+
+        Returns:
+            The call as it is known; None when it is a new one.
+
+        Raises:
+            ReplayMismatch: When the script does something else than what is recorded.
+        """
+        course = self._course
+        if course is None:
+            return None
+        past, finished = course.take(digest), course.script.finished
+        if past is not None and past.was_given_up:
+            if alone and finished is not None:
+                await self._end(finished)
+            await asyncio.get_running_loop().create_future()  # until the script gives it up again
+        await course.turn(past, alone=alone)
+        if past is None and finished is not None:
+            await self._end(finished)
+        return past
+
+    def unfinished(self) -> ReplayMismatch | None:
+        """What to say of a script whose time is over while it waits for what does not come."""
+        if self._course is None or not self._course.is_waiting:
+            return None
+        expected = ", ".join(map(_named, self._course.expected[:3])) or "an earlier answer"
+        return _mismatch(f"the task's time was over before {expected} came again")
+
+    @property
+    def loses_sandbox(self) -> bool:
+        """Whether the sandbox went with the script that runs."""
+        finished = None if self._course is None else self._course.script.finished
+        return finished is not None and finished.lost
+
+    async def _end(self, finished: ev.ScriptFinished) -> None:
+        """A script goes on where the journal has its end: if a limit was that, it is again."""
+        if finished.status != "limit":
+            raise _mismatch(f"a script that was {finished.status!r} makes a further call")
+        message = finished.error or "a limit"
+        limit = finished.limit or "recorded"
+        self._stop(LimitReached(limit=limit, message=message, line=finished.line))
+        await asyncio.get_running_loop().create_future()  # until its sandbox is gone
+
+    def fail(self, error: ReplayMismatch) -> None:
+        """End the task: its script is not the recorded one."""
+        self._stop(error)
+
+    def _stop(self, why: ReplayMismatch | LimitReached) -> None:
+        if self._stopped is not None and not self._stopped.done():
+            self._stopped.set_result(why)
+
+    def watch(self) -> asyncio.Future[ReplayMismatch | LimitReached]:
+        """Done when the script that runs turned out to be another one, or goes too far."""
+        self._stopped = asyncio.get_running_loop().create_future()
+        return self._stopped
+
+
+def _named(call: PastCall) -> str:
+    return f"{call.action} (call {call.call_id})"
+
+
+def _mismatch(what: str) -> ReplayMismatch:
+    return ReplayMismatch(
+        what,
+        hint="resume with the same tools, files and versions; calls that depend on anything but "
+        "tools, clock and chance of the script cannot be replayed",
+    )

@@ -1,0 +1,1 @@
+"""The steps of a task, in their order; one file each."""

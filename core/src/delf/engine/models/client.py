@@ -1,0 +1,318 @@
+"""Models of an agent: opened once, asked with every call counted and recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from delf.engine.journal.log import TaskLog
+from delf.engine.journal.replay import Replay
+from delf.engine.models.pricing import Pricing
+from delf.engine.models.usage import Ledger
+from delf.engine.request import OnDelta
+from delf.engine.secrets.redaction import Redactor
+from delf.errors import BudgetExceededError, DelfError, PluginError
+from delf.events import ModelCalled, ModelFailed, ModelReplied
+from delf.llm import LLMConfig
+from delf.messages import (
+    FilePart,
+    Message,
+    ModelDelta,
+    ModelReply,
+    ModelRequest,
+    Part,
+    Price,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    system,
+)
+from delf.plugins.host import PluginHost
+from delf.protocols.model import (
+    Model,
+    ModelContext,
+    SupportsPrice,
+    SupportsRecording,
+    SupportsTools,
+)
+
+_NO_TEXT: Final = frozenset({"image", "audio", "video"})
+
+
+class ModelPool:
+    """The models of an agent, made when first asked.
+
+    Args:
+        host: Where models come from.
+        context: Keys and environment.
+        record: Where to write what the models answer.
+        redactor: Takes secrets out of what is written there.
+    """
+
+    def __init__(
+        self,
+        host: PluginHost,
+        context: ModelContext,
+        record: str | None = None,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self._host = host
+        self._redactor = Redactor() if redactor is None else redactor
+        self._context = context
+        self._record = record
+        self._open: dict[str, Model] = {}
+        self._priced: dict[str, SupportsPrice] = {}
+
+    def get(self, config: LLMConfig) -> Model:
+        """The model for a configuration.
+
+        Raises:
+            PluginError: When no plugin serves it.
+            ModelConfigurationError: When its plugin refuses the configuration.
+        """
+        key = _key(config)
+        model = self._open.get(key)
+        if model is None:
+            spec = self._host.model_spec(config.model)
+            made: Model = self._host.resolve(spec)(config, self._context)
+            if isinstance(made, SupportsPrice):
+                self._priced[key] = made
+            model = self._open[key] = self._recorded(made)
+        return model
+
+    def priced(self, config: LLMConfig) -> SupportsPrice | None:
+        """What knows the price of a configuration's model, if that can be known beforehand."""
+        self.get(config)
+        return self._priced.get(_key(config))
+
+    def _recorded(self, model: Model) -> Model:
+        """The model, recorded if that is wanted by what replays the recording."""
+        if self._record is None:
+            return model
+        spec = self._host.model_spec(f"recorded:{self._record}")
+        player = self._host.resolve(spec)
+        if not isinstance(player, SupportsRecording):
+            raise PluginError(f"{self._host.origin(spec)} cannot record")
+        return player.record(_CleanModel(model, self._redactor), self._record)
+
+    async def warm_up(self, config: LLMConfig) -> None:
+        """Let a model prepare for its first call, if it can."""
+        prepare = getattr(self.get(config), "warm_up", None)
+        if prepare is not None:
+            await prepare()
+
+    async def aclose(self) -> None:
+        """Close every model."""
+        models = list(self._open.values())
+        self._open.clear()
+        self._priced.clear()
+        for model in models:
+            await model.aclose()
+
+
+class _CleanModel:
+    """A model whose answers hold no secrets, for who records them.
+
+    Args:
+        inner: The model that answers.
+        redactor: Knows the secrets.
+    """
+
+    def __init__(self, inner: Model, redactor: Redactor) -> None:
+        self._inner = inner
+        self._redactor = redactor
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the inner model does."""
+        return isinstance(self._inner, SupportsTools) and self._inner.takes_tools
+
+    async def warm_up(self) -> None:
+        """Prepare the inner model, if it can be."""
+        prepare = getattr(self._inner, "warm_up", None)
+        if prepare is not None:
+            await prepare()
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The inner model's answer."""
+        return _clean_reply(await self._inner.complete(request), self._redactor)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        """The inner model's answer in pieces."""
+        shown = self._redactor.stream()
+        async with aclosing(self._inner.stream(request)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, ModelDelta) and piece.call is not None:
+                    continue  # the reply has its calls, without secrets
+                text = shown.feed(piece.text) if isinstance(piece, ModelDelta) else shown.end()
+                if text:
+                    yield ModelDelta(text)
+                if isinstance(piece, ModelReply):
+                    yield _clean_reply(piece, self._redactor)
+
+    async def aclose(self) -> None:
+        """Close the inner model."""
+        await self._inner.aclose()
+
+
+def _clean_reply(reply: ModelReply, redactor: Redactor) -> ModelReply:
+    calls = tuple(replace(call, arguments=redactor.text(call.arguments)) for call in reply.calls)
+    return replace(reply, text=redactor.text(reply.text), calls=calls)
+
+
+def _key(config: LLMConfig) -> str:
+    folder = getattr(config.model, "folder", None)  # of its delf.toml: see FileText
+    headers = sorted((config.headers or {}).items())
+    return repr((config, folder, config.base_url, config.api_key, headers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Asks models on behalf of one task.
+
+    Args:
+        pool: The models.
+        ledger: Counts tokens and money, and holds the budget.
+        pricing: The user's own prices.
+        log: Where calls are recorded.
+        system_prompt: Added to every call.
+        stream: Take answers in pieces.
+        on_delta: Sees the pieces of scripts.
+        redactor: Takes secrets out of what a model reads.
+        replay: Of a task that is resumed: answers from its journal.
+        refused: The calls of the present script that the budget did not allow, in order.
+    """
+
+    pool: ModelPool
+    ledger: Ledger
+    pricing: Pricing
+    log: TaskLog
+    system_prompt: str | None = None
+    stream: bool = False
+    on_delta: OnDelta | None = None
+    redactor: Redactor = field(default_factory=Redactor)
+    replay: Replay = field(default_factory=Replay)
+    refused: list[BudgetExceededError] = field(default_factory=list[BudgetExceededError])
+
+    async def ask(self, config: LLMConfig, request: ModelRequest, attempt: int = 1) -> ModelReply:
+        """Ask once; retries of failed requests are the model's own business.
+
+        Raises:
+            BudgetExceededError: Before anything is spent.
+            DelfError: When the model failed for good.
+        """
+        past = self.replay.reply(request.purpose)
+        if past is not None:
+            return past
+        request = self._made_ready(request)
+        try:
+            expected = await self._expected_cost(config, request)
+            async with self.ledger.reserved(expected):
+                return await self._ask(config, request, attempt)
+        except BudgetExceededError as error:
+            self.refused.append(error)
+            raise
+
+    def _made_ready(self, request: ModelRequest) -> ModelRequest:
+        """The request without secrets, and with the user's own instructions."""
+        messages = request.messages
+        if self.system_prompt:
+            place = 1 if messages[0].role == "system" else 0
+            messages = (*messages[:place], system(self.system_prompt), *messages[place:])
+        if self.redactor:
+            messages = tuple(_without_secrets(message, self.redactor) for message in messages)
+        return replace(request, messages=messages)
+
+    async def _expected_cost(self, config: LLMConfig, request: ModelRequest) -> float:
+        """What a call will cost, as far as that can be known; 0 without a budget."""
+        if self.ledger.budget_usd is None:
+            return 0.0
+        price = self.pricing.find(config.model)
+        source = self.pool.priced(config)
+        if price is None and source is not None:
+            price = await self._list_price(source, config)
+        return self.ledger.forecast.cost(config, request, price)
+
+    async def _list_price(self, source: SupportsPrice, config: LLMConfig) -> Price | None:
+        self.ledger.check()
+        price = await source.price()
+        if price is None:
+            self.ledger.refuse_unpriced(config.model)
+        return price
+
+    async def _ask(self, config: LLMConfig, request: ModelRequest, attempt: int) -> ModelReply:
+        await self.log.record(
+            ModelCalled, model=config.model, purpose=request.purpose, attempt=attempt
+        )
+        started = time.perf_counter()
+        try:
+            reply = await self._complete(self.pool.get(config), request)
+        except DelfError as error:
+            await self.log.record(
+                ModelFailed,
+                model=config.model,
+                purpose=request.purpose,
+                error=error.message,
+                duration_ms=_ms_since(started),
+            )
+            raise
+        reply = _clean_reply(reply, self.redactor)
+        cost = self.pricing.cost(reply)
+        self.ledger.add(reply.usage, cost)
+        self.ledger.forecast.learn(config, request, reply, cost)
+        await self.log.record(
+            ModelReplied,
+            model=config.model,
+            purpose=request.purpose,
+            text=reply.text,
+            usage=reply.usage,
+            cost_usd=cost,
+            duration_ms=_ms_since(started),
+            calls=reply.calls,
+        )
+        return replace(reply, cost_usd=cost)
+
+    async def _complete(self, model: Model, request: ModelRequest) -> ModelReply:
+        if not self.stream or request.purpose == "call":
+            return await model.complete(request)
+        final: ModelReply | None = None
+        shown = self.redactor.stream()
+        async with aclosing(model.stream(request)) as pieces:
+            async for piece in pieces:
+                if not isinstance(piece, ModelDelta):
+                    final = piece
+                elif piece.call is None:
+                    self._show(shown.feed(piece.text))
+        self._show(shown.end())
+        if final is None:
+            raise DelfError("the model's stream ended without its answer")
+        return final
+
+    def _show(self, text: str) -> None:
+        if text and self.on_delta is not None:
+            self.on_delta(text)
+
+
+def _without_secrets(message: Message, redactor: Redactor) -> Message:
+    return replace(message, parts=tuple(_clean(part, redactor) for part in message.parts))
+
+
+def _clean(part: Part, redactor: Redactor) -> Part:
+    if isinstance(part, TextPart):
+        return TextPart(redactor.text(part.text))
+    if isinstance(part, FilePart):
+        is_text = part.media_type.partition("/")[0] not in _NO_TEXT
+        data = redactor.value(part.data) if is_text else part.data
+        return replace(part, name=redactor.text(part.name), data=data)
+    if isinstance(part, ToolCall):
+        return replace(part, arguments=redactor.text(part.arguments))
+    if isinstance(part, ToolResult):
+        return replace(part, text=redactor.text(part.text))
+    return part
+
+
+def _ms_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000

@@ -1,0 +1,205 @@
+"""Tokens and money: what an agent has spent, and its budget."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from delf.engine.models.forecast import Forecast
+from delf.errors import BudgetExceededError
+from delf.events import Event, ModelReplied
+from delf.messages import Usage
+
+_UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=True"
+
+_Turn = asyncio.Future[None]
+
+
+class Ledger:
+    """What an agent has used, over all its tasks; safe between threads.
+
+    Under a budget each model call first reserves what it will cost. A call that does not fit
+    into what is left is refused. One that does not fit only because of what other calls have
+    reserved waits, in order, until they are settled.
+
+    Args:
+        budget_usd: The most to spend; None for no limit.
+        allow_unpriced: Let models without a known price run under a budget.
+    """
+
+    def __init__(self, budget_usd: float | None = None, *, allow_unpriced: bool = False) -> None:
+        self.budget_usd = budget_usd
+        self.allow_unpriced = allow_unpriced
+        self.usage = Usage()
+        self.cost_usd = 0.0
+        self.reserved_usd = 0.0
+        self.unpriced_calls = 0
+        self.forecast = Forecast()
+        self._tasks: set[str] = set()
+        self._lock = threading.Lock()
+        self._waiting: deque[_Turn] = deque()
+
+    @property
+    def remaining_usd(self) -> float | None:
+        """What may still be spent; None without a budget."""
+        return None if self.budget_usd is None else max(0.0, self.budget_usd - self.cost_usd)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether nothing may be spent any more."""
+        return self.remaining_usd == 0.0
+
+    def check(self, expected_usd: float = 0.0) -> None:
+        """Whether another model call may be made.
+
+        Args:
+            expected_usd: What it will cost.
+
+        Raises:
+            BudgetExceededError: When the budget is used up, would be passed, or cannot be kept
+                because a model has no known price.
+        """
+        limit, spent = self.budget_usd, self.cost_usd
+        if limit is None:
+            return
+        if spent >= limit:
+            raise BudgetExceededError(
+                f"the budget of ${limit:g} is used up (${spent:.6f} spent)",
+                limit_usd=limit,
+                spent_usd=spent,
+            )
+        if spent + expected_usd > limit:
+            raise BudgetExceededError(
+                f"the next model call would cost about ${expected_usd:.6f}, and of the budget of "
+                f"${limit:g} only ${limit - spent:.6f} are left (${spent:.6f} spent)",
+                limit_usd=limit,
+                spent_usd=spent,
+                expected_usd=expected_usd,
+            )
+        if self.unpriced_calls and not self.allow_unpriced:
+            raise self._unpriced("a model without a known price was used")
+
+    def refuse_unpriced(self, model: str) -> None:
+        """Whether a model may be asked whose price is not known.
+
+        Raises:
+            BudgetExceededError: When there is a budget and ``allow_unpriced`` is not set.
+        """
+        if self.budget_usd is not None and not self.allow_unpriced:
+            raise self._unpriced(f"the price of the model {model!r} is not known")
+
+    def _unpriced(self, reason: str) -> BudgetExceededError:
+        return BudgetExceededError(
+            f"{reason}, so the budget of ${self.budget_usd:g} cannot be kept",
+            limit_usd=self.budget_usd,
+            spent_usd=self.cost_usd,
+            hint=_UNPRICED_HINT,
+        )
+
+    @asynccontextmanager
+    async def reserved(self, expected_usd: float) -> AsyncGenerator[None]:
+        """Hold money for a call while it is made.
+
+        Args:
+            expected_usd: What it will cost; :meth:`add` then says what it did.
+
+        Raises:
+            BudgetExceededError: When it does not fit into what is left.
+        """
+        await self._take(expected_usd)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.reserved_usd = max(0.0, self.reserved_usd - expected_usd)
+                self._wake()
+
+    async def _take(self, amount: float) -> None:
+        woken = False
+        while True:
+            with self._lock:
+                try:
+                    self.check(amount)
+                except BudgetExceededError:
+                    if woken:
+                        self._wake()
+                    raise
+                if (woken or not self._waiting) and self._fits(amount):
+                    self.reserved_usd += amount
+                    if woken:
+                        self._wake()
+                    return
+                turn = asyncio.get_running_loop().create_future()
+                (self._waiting.appendleft if woken else self._waiting.append)(turn)
+            await self._wait(turn)
+            woken = True
+
+    def _fits(self, amount: float) -> bool:
+        limit = self.budget_usd
+        return limit is None or self.cost_usd + self.reserved_usd + amount <= limit
+
+    async def _wait(self, turn: _Turn) -> None:
+        try:
+            await turn
+        except asyncio.CancelledError:
+            with self._lock:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                else:
+                    self._wake()
+            raise
+
+    def _wake(self) -> None:
+        """Let the first that waits look again; it wakes the next. Needs the lock."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            loop = turn.get_loop()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_set, turn)
+                return
+
+    def add(self, usage: Usage, cost_usd: float | None) -> None:
+        """Count a model call."""
+        with self._lock:
+            self.usage = self.usage + usage
+            if cost_usd is None:
+                self.unpriced_calls += 1
+            else:
+                self.cost_usd += cost_usd
+
+    def begin(self, task_id: str, past: Sequence[Event] = ()) -> None:
+        """A task is about to run; what it cost in another process counts here, once.
+
+        Args:
+            task_id: The task.
+            past: What its journal tells of it, when it is resumed.
+        """
+        with self._lock:
+            known = task_id in self._tasks
+            self._tasks.add(task_id)
+        for event in () if known else past:
+            if isinstance(event, ModelReplied):
+                self.add(event.usage, event.cost_usd)
+
+    def end(self, task_id: str) -> None:
+        """A task is over, so that it is never resumed."""
+        with self._lock:
+            self._tasks.discard(task_id)
+
+    def reset(self, limit_usd: float | None = None) -> None:
+        """Start counting money again, with a new limit if one is given."""
+        with self._lock:
+            self.cost_usd = 0.0
+            self.unpriced_calls = 0
+            if limit_usd is not None:
+                self.budget_usd = limit_usd
+            self._wake()
+
+
+def _set(turn: _Turn) -> None:
+    if not turn.done():
+        turn.set_result(None)

@@ -1,0 +1,371 @@
+"""Keeps secrets out of what is journalled, shown to a model, or given to a script."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import logging
+import os
+import threading
+import traceback
+import uuid
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from decimal import Decimal
+from pathlib import PurePath
+from typing import Any, Final, cast
+
+from pydantic import BaseModel, SecretStr
+
+from delf.engine.secrets.known import secrets_of_settings, worth_hiding
+from delf.engine.secrets.matching import CONTEXT, Matcher, StreamMatcher
+from delf.errors import DelfError
+
+REDACTED: Final = "[redacted]"
+
+_MAX_DIGITS: Final = 100
+_SIMPLE: Final = frozenset({type(None), bool, float})
+_AS_TEXT: Final = (PurePath, uuid.UUID, Decimal, os.PathLike)
+_BYTES: Final = (bytes, bytearray, memoryview)
+_GROUPS: Final = (ExceptionGroup, BaseExceptionGroup)
+_Safe = dict[int, tuple[BaseException, BaseException]]
+_REMADE: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
+
+
+class Redactor:
+    """Replaces known secrets wherever they turn up, as they are or encoded.
+
+    Found are a secret itself and its forms in URLs, JSON, literals of Python, base64, base32,
+    hexadecimal digits and UTF-16; base64 that is cut into lines is not. One that does not
+    stand out - shorter than 8 characters, or shorter than 16 and of one kind of characters -
+    counts where it stands as a word of its own.
+
+    Args:
+        secrets: The secrets as they are; see :func:`delf.engine.secrets.known.worth_hiding`
+            for which of them count.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._known = worth_hiding(secrets)
+        self._learned: dict[str, set[str]] = {}
+        self._learning = threading.Lock()
+        self._use(self._known)
+
+    def _use(self, known: set[str]) -> None:
+        """Know these; each field is right by itself while another thread looks at several."""
+        self._matcher = Matcher(known)
+        self._holds = self._matcher.holds
+        self._shortest = self._matcher.shortest
+        self._numbers = frozenset(int(text) for text in known if _is_number(text))
+        self._knows_any = bool(known)
+
+    def learn(self, source: str, secrets: Sequence[str]) -> None:
+        """Implements :class:`delf.protocols.connection.SecretsKeeper`."""
+        declared = secrets_of_settings([SecretStr(secret) for secret in secrets])
+        with self._learning:
+            before = self._known.union(*self._learned.values())
+            self._learned[source] = worth_hiding(declared)
+            known = self._known.union(*self._learned.values())
+            if known != before:
+                self._use(known)
+
+    def __bool__(self) -> bool:
+        return self._knows_any
+
+    @property
+    def longest(self) -> int:
+        """How many characters decide at most whether a secret stands somewhere."""
+        return self._matcher.longest + CONTEXT if self else 0
+
+    def text(self, text: str) -> str:
+        """The text without secrets; the same object when it holds none."""
+        if len(text) < self._shortest or not self._holds(text):
+            return text
+        parts: list[str] = []
+        at = 0
+        while found := self._matcher.find(text, at):
+            parts += (text[at : found[0]], REDACTED)
+            at = found[1]
+        return "".join((*parts, text[at:])) if parts else text
+
+    def stream(self) -> StreamMatcher:
+        """For a text that comes in pieces."""
+        return StreamMatcher(lambda: self._matcher, REDACTED)
+
+    def error(self, error: DelfError) -> DelfError:
+        """The error, changed in place; causes that hold a secret become texts without it."""
+        if self:
+            self._clean_own(error)
+            self._clean_causes(error)
+        return error
+
+    def _clean_own(self, error: DelfError) -> None:
+        error.message = self.text(error.message)
+        error.args = tuple(self.value(list(error.args)))
+        error.hint = None if error.hint is None else self.text(error.hint)
+
+    def _clean_causes(self, error: BaseException) -> None:
+        """Clean what an error leads to: causes may lead to each other, and back to it."""
+        safe: _Safe = {id(error): (error, error)}
+        todo = [error]
+        while todo:
+            each = todo.pop()
+            if hasattr(each, "__notes__"):
+                each.__notes__ = [self.text(_shown(note)) for note in _listed(each.__notes__)]
+            is_quiet = each.__suppress_context__
+            each.__cause__ = self._safe_cause(each.__cause__, safe, todo)
+            each.__context__ = self._safe_cause(each.__context__, safe, todo)
+            each.__suppress_context__ = is_quiet
+
+    def _safe_cause(
+        self, error: BaseException | None, safe: _Safe, todo: list[BaseException]
+    ) -> BaseException | None:
+        """The error, or what stands for it.
+
+        Args:
+            error: A cause.
+            safe: By its id, what was met, and what is passed on in its place.
+            todo: Errors whose own causes have to be looked at.
+        """
+        if error is None:
+            return None
+        if id(error) in safe:
+            return safe[id(error)][1]
+        passed_on = error
+        if isinstance(error, DelfError):
+            self._clean_own(error)
+        elif issubclass(type(error), BaseExceptionGroup):
+            passed_on = self._safe_group(cast("BaseExceptionGroup[Any]", error), safe, todo)
+        elif self._is_told_by(error):
+            passed_on = ForeignError(type(error).__name__, self.text(_shown(error)))
+        if passed_on is not error:
+            _lead_on(passed_on, error)
+        safe[id(error)] = safe[id(passed_on)] = (error, passed_on)
+        todo.append(passed_on)
+        return passed_on
+
+    def _safe_group(
+        self, group: BaseExceptionGroup[Any], safe: _Safe, todo: list[BaseException]
+    ) -> BaseException:
+        members = [self._safe_cause(member, safe, todo) for member in group.exceptions]
+        same = all(new is old for new, old in zip(members, group.exceptions, strict=True))
+        if same and not self._is_told_by(group):
+            return group
+        name = "" if type(group) in _GROUPS else f"{type(group).__name__}: "
+        message = self.text(f"{name}{group.message}")
+        return BaseExceptionGroup(message, [member for member in members if member is not None])
+
+    def _is_told_by(self, error: BaseException) -> bool:
+        try:
+            told = f"{error} {error!r} {vars(error)!r}"
+        except Exception:  # of an error that cannot even be shown, nothing is known
+            return True
+        return self.text(told) is not told
+
+    def log_failure(self, log: logging.Logger, message: str, error: BaseException) -> None:
+        """Log an error with its traceback, without secrets."""
+        told = "".join(traceback.format_exception(error))
+        safe = self.text(told)
+        if safe == told:
+            log.error("%s", message, exc_info=error)
+        else:
+            log.error("%s\n%s", self.text(message), safe)
+
+    def is_in(self, encoded: bytes) -> bool:
+        """Whether JSON holds what could be a secret.
+
+        Texts with escapes and bytes are written otherwise there: they have to be looked at.
+        """
+        if not self._knows_any:
+            return False
+        if b"\\" in encoded or b'"$t":"bytes"' in encoded:
+            return True
+        return self._matcher.holds(encoded.decode("utf-8", "surrogatepass"))
+
+    def value(self, value: Any) -> Any:
+        """A value without secrets; the same object when it holds none.
+
+        One that is nested too deeply to be made anew becomes a text that says so.
+        """
+        if not self._knows_any:
+            return value
+        try:
+            return self._clean(value)
+        except RecursionError:
+            return self._clean_deep(value)
+
+    def _clean_deep(self, value: Any) -> Any:
+        """The value, if nothing in it is a secret. It may be in itself."""
+        seen: dict[int, Any] = {}
+        todo = [value]
+        while todo:
+            each = todo.pop()
+            parts = _parts_of(each)
+            if parts is None:
+                if self._clean(each) is not each:
+                    return f"<{type(value).__name__}, nested too deeply>"
+            elif id(each) not in seen:
+                seen[id(each)] = each
+                todo += parts
+        return value
+
+    def _clean(self, value: Any) -> Any:
+        kind = cast("type[Any]", type(value))
+        if kind is str:
+            if len(value) < self._shortest or not self._holds(value):
+                return value
+            return self.text(value)
+        if kind in _SIMPLE:
+            return value
+        if kind is int:
+            return REDACTED if value in self._numbers else value
+        if kind is dict:
+            return self._clean_mapping(value)
+        if kind is list or kind is tuple:
+            return self._clean_members(value)
+        return self._clean_other(value)
+
+    def _clean_other(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, (int, float)):
+            return value
+        if isinstance(value, _BYTES):
+            return self._clean_bytes(cast("bytes", value))
+        if isinstance(value, Mapping):
+            return self._clean_mapping(cast("Mapping[Any, Any]", value))
+        if isinstance(value, Collection):
+            return self._clean_members(cast("Collection[Any]", value))
+        if isinstance(value, _AS_TEXT):
+            return self._told(value, str)
+        if isinstance(value, enum.Enum):
+            return self._clean(value.value)
+        fields = _fields_of(value)
+        if not fields:
+            return self._told(value, repr)
+        cleaned = self._clean_mapping(fields)
+        return value if cleaned is fields else cleaned
+
+    def _told(self, value: Any, tell: Callable[[Any], str]) -> Any:
+        """The value, or the text that tells of it if that held a secret."""
+        told = tell(value)
+        safe = self.text(told)
+        return value if safe is told else safe
+
+    def _clean_mapping(self, items: Mapping[Any, Any]) -> Any:
+        clean = self._clean
+        cleaned: dict[Any, Any] = {}
+        same = True
+        for key, item in items.items():
+            new_key, new = clean(key), clean(item)
+            same = same and new is item and new_key is key
+            cleaned[new_key] = new
+        if same:
+            return items
+        return cleaned if len(cleaned) == len(items) else self._clean_alike(items)
+
+    def _clean_alike(self, items: Mapping[Any, Any]) -> dict[Any, Any]:
+        """A mapping in which several keys become the same: all but the first get a number."""
+        cleaned: dict[Any, Any] = {}
+        counts: dict[Any, int] = {}
+        for key, item in items.items():
+            first = new_key = self._clean(key)
+            while new_key in cleaned:
+                counts[first] = counts.get(first, 1) + 1
+                new_key = f"{first} {counts[first]}"
+            cleaned[new_key] = self._clean(item)
+        return cleaned
+
+    def _clean_members(self, members: Collection[Any]) -> Any:
+        parts = [self._clean(item) for item in members]
+        same = all(new is old for new, old in zip(parts, members, strict=True))
+        return members if same else _like(members, parts)
+
+    def _clean_bytes(self, value: bytes) -> Any:
+        text = bytes(value).decode("latin-1")  # a secret's own bytes are among its forms
+        cleaned = self.text(text)
+        return value if cleaned is text else cleaned.encode("latin-1")
+
+
+def _is_number(text: str) -> bool:
+    """Whether a number is written so; ``0042`` is not what becomes of a 42."""
+    is_digits = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+    return is_digits and text[0] != "0"
+
+
+class ForeignError(Exception):
+    """Stands for an error of another library whose own text held a secret.
+
+    Args:
+        name: The error's class.
+        message: Its text without the secret.
+    """
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}")
+
+
+def put_back(
+    values: Mapping[str, Any], shown: Mapping[str, Any], hidden: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Values that somebody gave who saw others without their secrets.
+
+    Args:
+        values: What was given; what is in it as it was shown becomes what it was.
+        shown: What was shown.
+        hidden: The same with the secrets.
+    """
+    return {
+        name: hidden[name] if name in shown and value == shown[name] else value
+        for name, value in values.items()
+    }
+
+
+def _lead_on(stand_in: BaseException, error: BaseException) -> None:
+    """Let what stands for an error lead where that leads."""
+    stand_in.__traceback__ = error.__traceback__
+    stand_in.__cause__, stand_in.__context__ = error.__cause__, error.__context__
+    stand_in.__suppress_context__ = error.__suppress_context__
+    if hasattr(error, "__notes__"):
+        stand_in.__notes__ = error.__notes__
+
+
+def _listed(notes: Any) -> list[Any]:
+    """An error's notes; nothing keeps a library from making them something else."""
+    return list(cast("Collection[Any]", notes)) if isinstance(notes, (list, tuple)) else [notes]
+
+
+def _shown(thing: Any) -> str:
+    try:
+        return str(thing)
+    except Exception as broken:
+        return f"(cannot be shown: {type(broken).__name__})"
+
+
+def _parts_of(value: Any) -> list[Any] | None:
+    """What a value is made of; None of one that is whole."""
+    if isinstance(value, (str, *_BYTES)):
+        return None
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return [part for item in items for part in item]
+    if isinstance(value, enum.Enum):
+        return [value.value]
+    if isinstance(value, Collection):
+        return list(cast("Collection[Any]", value))
+    return list(_fields_of(value).values()) or None
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    """What an object is passed on as: the mapping of its fields."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return dict(value) if isinstance(value, BaseModel) else {}
+
+
+def _like(old: Any, parts: list[Any]) -> Any:
+    """A collection of the same type with other members."""
+    if hasattr(old, "_fields"):
+        return type(old)(*parts)
+    made: Any = next((kind for kind in _REMADE if isinstance(old, kind)), list)
+    return made(parts)

@@ -1,0 +1,1 @@
+"""What a script can call: actions, their signatures and permissions, and connections."""

@@ -1,0 +1,209 @@
+"""Actions: what a script can call. ``@action`` marks a connection's methods."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, overload
+
+from delf.errors import ToolDefinitionError
+from delf.tools.signature import ArgumentValidator, Parameter, check_name, read_signature
+from delf.types import Effect
+
+EFFECTS: Final = ("read", "write", "irreversible")
+_MARK = "__delf_action__"
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One thing that a script can call.
+
+    Args:
+        name: The method's name in the script.
+        permission: The unit of ``allow`` and ``confirm``; several methods may share one.
+        effect: What it does to the world.
+        summary: One paragraph for the model.
+        parameters: What it takes, in order.
+        returns: The type of its result in stub notation.
+        validate: Converts arguments or raises ``ToolRefusedError``.
+        call: Makes the call with validated arguments as keywords; plain or async.
+        handle_error: What becomes of a ``ToolException``; see :func:`delf.tools.function.tool`.
+        schema: The arguments as a JSON schema, made on demand.
+        defaults: What arguments are that a call leaves out, as far as it is known: a call that
+            spells one out is the same call.
+        tags: Words that it is sorted under, for searching.
+        is_async: Whether ``call`` is a coroutine function; others run in a thread.
+    """
+
+    name: str
+    permission: str
+    effect: Effect
+    summary: str
+    parameters: tuple[Parameter, ...]
+    returns: str
+    validate: Callable[[Mapping[str, Any]], dict[str, Any]]
+    call: Callable[..., Any]
+    handle_error: bool | str | Callable[[Exception], str] = False
+    schema: Callable[[], dict[str, Any]] | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tags: tuple[str, ...] = ()
+    is_async: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.call))
+
+    @property
+    def signature(self) -> str:
+        """``(statement: str, limit: int = 100) -> list[dict]``."""
+        return f"({', '.join(str(p) for p in self.parameters)}) -> {self.returns}"
+
+    def describe(self, *, verbose: bool = False) -> dict[str, Any]:
+        """The action as data for ``inspect``."""
+        result: dict[str, Any] = {"name": self.name, "effect": self.effect}
+        if self.permission != self.name:
+            result["permission"] = self.permission
+        if verbose:
+            result["description"] = self.summary
+            result["signature"] = f"{self.name}{self.signature}"
+            result["parameters"] = [
+                {
+                    "name": p.name,
+                    "type": p.type_text,
+                    "required": p.required,
+                    **({"default": p.default_text} if not p.required else {}),
+                    **({"description": p.doc} if p.doc else {}),
+                }
+                for p in self.parameters
+            ]
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    permission: str | None
+    effect: Effect
+
+
+@overload
+def action(permission: F, /) -> F: ...
+@overload
+def action(
+    permission: str | None = None, /, *, effect: Effect = "irreversible"
+) -> Callable[[F], F]: ...
+def action(permission: Any = None, /, *, effect: Effect = "irreversible") -> Any:
+    """Mark a connection's method as an action.
+
+    Args:
+        permission: The unit of ``allow`` and ``confirm`` that it belongs to; the method's
+            name when omitted.
+        effect: ``read``, ``write`` or ``irreversible``; undeclared means irreversible.
+
+    Raises:
+        ToolDefinitionError: For an unknown effect.
+    """
+    if effect not in EFFECTS:
+        raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
+
+    def mark(function: F) -> F:
+        name = permission if isinstance(permission, str) else None
+        setattr(function, _MARK, _Mark(name, effect))
+        return function
+
+    return mark(permission) if callable(permission) else mark
+
+
+def actions_of(owner: type, instance: object | None = None, where: str = "") -> list[Action]:
+    """The marked methods of a class as actions, base classes first, in order of definition.
+
+    Args:
+        owner: The class.
+        instance: What the methods are bound to; None for a look without credentials.
+        where: The connection's name, for messages.
+
+    Raises:
+        ToolDefinitionError: When a marked method cannot be an action.
+    """
+    names: dict[str, _Mark] = {}
+    for cls in reversed(owner.__mro__):
+        for name, member in vars(cls).items():
+            # A static or class method keeps the function, with its mark, inside.
+            mark = getattr(member, _MARK, getattr(getattr(member, "__func__", None), _MARK, None))
+            if isinstance(mark, _Mark):
+                names[name] = mark
+    result: list[Action] = []
+    for name, mark in names.items():
+        function = getattr(owner, name)
+        bound = getattr(instance, name) if instance is not None else function
+        result.append(
+            action_from_function(
+                function,
+                call=bound,
+                name=name,
+                permission=mark.permission,
+                effect=mark.effect,
+                where=f"{where}.{name}" if where else name,
+                # Static and class methods come without the parameter that is filled in.
+                skip_first=not isinstance(
+                    inspect.getattr_static(owner, name), (staticmethod, classmethod)
+                ),
+            )
+        )
+    return result
+
+
+def action_from_function(
+    function: Callable[..., Any],
+    *,
+    call: Callable[..., Any] | None = None,
+    name: str | None = None,
+    permission: str | None = None,
+    effect: Effect = "irreversible",
+    summary: str | None = None,
+    handle_error: bool | str | Callable[[Exception], str] = False,
+    where: str | None = None,
+    skip_first: bool = False,
+) -> Action:
+    """An action from a function's signature and docstring.
+
+    Args:
+        function: Where signature and docstring are read.
+        call: What is called; the function itself when omitted.
+        name: The name in scripts; the function's when omitted.
+        permission: The unit of permission; the name when omitted.
+        effect: What it does to the world.
+        summary: One paragraph; the docstring's first when omitted.
+        handle_error: What becomes of a ``ToolException``.
+        where: How messages call it.
+        skip_first: The function is a method.
+
+    Raises:
+        ToolDefinitionError: When a script could not call it.
+    """
+    final = check_name(name or function.__name__, "the name")
+    signature = read_signature(function, skip_first=skip_first)
+    validator = ArgumentValidator(where or final, signature)
+    return Action(
+        name=final,
+        permission=permission or final,
+        effect=effect,
+        summary=summary or signature.summary or final.replace("_", " "),
+        parameters=signature.parameters,
+        returns=signature.returns,
+        validate=validator,
+        call=call or function,
+        handle_error=handle_error,
+        schema=validator.json_schema,
+        defaults=signature.defaults,
+    )
+
+
+def permission_names(actions: Sequence[Action]) -> tuple[str, ...]:
+    """The names that ``allow`` and ``confirm`` may use: units of permission and methods."""
+    names: dict[str, None] = {}
+    for item in actions:
+        names.setdefault(item.permission)
+        names.setdefault(item.name)
+    return tuple(names)

@@ -1,0 +1,165 @@
+"""``Connection``: the base class of everything that brings actions to a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+from weakref import WeakSet
+
+from delf.errors import ConnectionConfigurationError
+from delf.tools.action import Action, actions_of
+from delf.tools.permissions import check_permission, check_permission_names
+from delf.tools.signature import check_name
+from delf.types import Permission
+
+if TYPE_CHECKING:
+    from delf.protocols.connection import SecretsKeeper
+    from delf.settings import PluginSettings
+
+_MAX_SECRETS: Final = 32
+
+
+class _Inspect:
+    """``inspect`` works on the class, without credentials, and on an instance."""
+
+    def __get__(
+        self, instance: Connection | None, owner: type[Connection]
+    ) -> Callable[..., dict[str, Any]]:
+        def inspect(*, verbose: bool = False) -> dict[str, Any]:
+            """The connection's actions as data: names, or with ``verbose`` everything."""
+            name = instance.name if instance is not None else owner.type_name()
+            actions = actions_of(owner, instance, name)
+            return describe_actions(
+                name, owner.summary or _first_line(owner), actions, verbose=verbose
+            )
+
+        return inspect
+
+
+def describe_actions(
+    name: str, summary: str, actions: Sequence[Action], *, verbose: bool = False
+) -> dict[str, Any]:
+    """What ``inspect`` returns: ``tool``, ``description``, ``methods`` and ``total``."""
+    methods: list[Any] = [
+        action.describe(verbose=True) if verbose else action.name for action in actions
+    ]
+    return {"tool": name, "description": summary, "methods": methods, "total": len(actions)}
+
+
+class _KeptSecrets:
+    """What a connection learned, and who is told; a copy of it tells nobody yet."""
+
+    def __init__(self, secrets: tuple[str, ...] = ()) -> None:
+        self._secrets = secrets
+        self._keepers: WeakSet[SecretsKeeper] = WeakSet()
+        self._lock = Lock()
+
+    def add(self, source: str, secret: str) -> None:
+        with self._lock:
+            others = [known for known in self._secrets if known != secret]
+            self._secrets = (*others, secret)[-_MAX_SECRETS:]
+            for keeper in list(self._keepers):
+                keeper.learn(source, self._secrets)
+
+    def tell(self, source: str, keeper: SecretsKeeper) -> None:
+        with self._lock:
+            self._keepers.add(keeper)
+            keeper.learn(source, self._secrets)
+
+    def __reduce__(self) -> tuple[type[_KeptSecrets], tuple[tuple[str, ...]]]:
+        return _KeptSecrets, (self._secrets,)
+
+
+class Connection:
+    """A service with actions that a script can call.
+
+    Subclass it, set ``Settings``, and mark methods with :func:`delf.tools.action.action`.
+    Credentials stay in the instance, on the host; the script gets results only. A subclass
+    may add ``async def context(self, task)`` for live facts in the prompt and
+    ``async def aclose(self)`` to free what it holds.
+
+    Args:
+        name: The variable's name in scripts; the type's name when omitted.
+        allow: Which actions exist at all: True or None (all), False, a name or names.
+        confirm: Which actions a person is asked about: None (all but ``read``), True,
+            False, a name or names.
+        metadata: Anything the embedding program wants to keep with it.
+        settings: The fields of ``Settings``; those left out come from ``DELF_<NAME>_<FIELD>``.
+
+    Raises:
+        ConnectionConfigurationError: When a setting is missing, unknown or invalid.
+        AgentConfirmationError: When ``confirm`` is invalid.
+    """
+
+    Settings: ClassVar[type[PluginSettings] | None] = None
+    summary: str = ""
+    is_function: bool = False
+    inspect: ClassVar[_Inspect] = _Inspect()
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        allow: Permission = None,
+        confirm: Permission = None,
+        metadata: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.name = check_name(name or self.type_name(), "the connection name")
+        self.allow = check_permission(allow, "allow", self.name)
+        self.confirm = check_permission(confirm, "confirm", self.name)
+        self.metadata = dict(metadata or {})
+        self.summary = type(self).summary or _first_line(type(self))
+        self.settings: Any = self._make_settings(settings)
+        self.__kept = _KeptSecrets()
+        self._check_static_permissions()
+
+    def keep_secret(self, secret: str) -> None:
+        """Have a secret taken out of all that leaves the agents that use this connection.
+
+        For what no setting holds, such as an access token that a service gave. Call it before
+        the secret is used; what left before cannot be called back. It may be called in any
+        thread. The last 32 secrets of a connection count, so that tokens may be renewed for ever.
+
+        Args:
+            secret: The secret as it is. It counts from 6 characters on.
+        """
+        self.__kept.add(self.name, secret)
+
+    def tell_secrets(self, keeper: SecretsKeeper) -> None:
+        """Implements :class:`delf.protocols.connection.SupportsSecrets`."""
+        self.__kept.tell(self.name, keeper)
+
+    @classmethod
+    def type_name(cls) -> str:
+        """The name of this type of connection: the class's name in lower case."""
+        return cls.__name__.lower()
+
+    async def actions(self) -> Sequence[Action]:
+        """All actions. A dynamic connection overrides this and makes them itself."""
+        return actions_of(type(self), self, self.name)
+
+    def _make_settings(self, settings: Mapping[str, Any]) -> Any:
+        if self.Settings is not None:
+            return self.Settings.for_instance(self.name, settings)
+        if settings:
+            raise ConnectionConfigurationError(
+                f"connection {self.name!r} has no setting {min(settings)!r}",
+                hint="this type of connection takes name, allow and confirm only",
+            )
+        return None
+
+    def _check_static_permissions(self) -> None:
+        if type(self).actions is not Connection.actions:
+            return
+        actions = actions_of(type(self), None, self.name)
+        check_permission_names(self.allow, "allow", self.name, actions)
+        check_permission_names(self.confirm, "confirm", self.name, actions)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+def _first_line(cls: type) -> str:
+    return next((line.strip() for line in (cls.__doc__ or "").splitlines() if line.strip()), "")

@@ -1,0 +1,192 @@
+"""``@tool``: a Python function as a tool."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from delf.errors import ToolDefinitionError
+from delf.protocols.connection import ConnectionLike
+from delf.tools.action import EFFECTS, Action, action_from_function
+from delf.tools.connection import describe_actions
+from delf.tools.signature import ArgumentValidator
+from delf.types import Effect, Permission
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+HandleError = bool | str | Callable[[Exception], str] | None
+
+
+class Tool(Generic[P, R]):
+    """A function that scripts can call by its name; still callable as before in Python.
+
+    Made by :func:`tool`. As a connection it has one action, named like itself.
+    """
+
+    is_function = True
+
+    def __init__(self, function: Callable[P, R], action: Action, confirm: bool) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.action = action
+        self.name = action.name
+        self.summary = action.summary
+        self.description = action.summary
+        self.allow: Permission = None
+        self.confirm: Permission = confirm
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, as if it were no tool."""
+        return self.function(*args, **kwargs)
+
+    async def actions(self) -> Sequence[Action]:
+        """The one action."""
+        return (self.action,)
+
+    def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
+        """The tool as data; with ``verbose`` its description and parameters."""
+        return describe_actions(self.name, self.summary, (self.action,), verbose=verbose)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name}{self.action.signature}>"
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    handle_error: HandleError = True,
+    confirm: bool = True,
+    effect: Effect = "irreversible",
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    handle_error: HandleError = True,
+    confirm: bool = True,
+    effect: Effect = "irreversible",
+) -> Any:
+    """Make a function a tool.
+
+    Args:
+        function: A plain or async function with type hints and a docstring.
+        name: Its name in scripts; the function's when omitted.
+        description: What the model reads; the docstring's first paragraph when omitted.
+        handle_error: What a call gives when the function raises ``ToolException``: True
+            returns the message to the script, a text returns that text, a callable gets the
+            exception and returns the text, False raises in the script.
+        confirm: Whether a person is asked before each call.
+        effect: ``read``, ``write`` or ``irreversible``; decides how a call that was
+            interrupted is settled when a task is resumed.
+
+    Raises:
+        ToolDefinitionError: When the function cannot be called from a script.
+    """
+
+    def make(target: Callable[..., Any]) -> Tool[Any, Any]:
+        _check(target, handle_error, confirm, effect)
+        made = action_from_function(
+            target,
+            name=name,
+            summary=description,
+            effect=effect,
+            handle_error=False if handle_error is None else handle_error,
+        )
+        _check_kind(target)
+        if isinstance(made.validate, ArgumentValidator):
+            made.validate.build()
+            made.validate.check_defaults()
+        return Tool(target, made, confirm)
+
+    return make(function) if function is not None else make
+
+
+def _check(target: Any, handle_error: Any, confirm: Any, effect: Any) -> None:
+    if not callable(target) or not hasattr(target, "__name__"):
+        raise ToolDefinitionError(
+            f"@tool needs a function, got {type(target).__name__}",
+            hint="use keywords for options: @tool(name=…, confirm=False)",
+        )
+    if not (
+        handle_error is None or isinstance(handle_error, (bool, str)) or callable(handle_error)
+    ):
+        raise ToolDefinitionError(
+            f"handle_error of {target.__name__} is a {type(handle_error).__name__}",
+            hint="it can be True, False, a text or a callable",
+        )
+    if inspect.iscoroutinefunction(handle_error):
+        raise ToolDefinitionError(
+            f"handle_error of {target.__name__} is async", hint="give a plain function"
+        )
+    if not isinstance(confirm, bool):
+        raise ToolDefinitionError(f"confirm of {target.__name__} must be True or False")
+    if effect not in EFFECTS:
+        raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
+
+
+def _check_kind(target: Callable[..., Any]) -> None:
+    """Refuse what a script could not call, or not know how."""
+    name = target.__name__
+    function = inspect.unwrap(target)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ToolDefinitionError(
+            f"{name} yields, and a script gets its result whole", hint="return a list"
+        )
+    try:
+        parameters = inspect.signature(target).parameters.values()
+        hints = typing.get_type_hints(target)
+    except (NameError, TypeError, ValueError, AttributeError):
+        return  # said better where the whole signature is read
+    bare = [item.name for item in parameters if item.name not in hints and _is_named(item)]
+    if bare:
+        listed = ", ".join(repr(item) for item in bare)
+        raise ToolDefinitionError(
+            f"{name} does not say what {listed} must be",
+            hint=f"add a type hint, as {bare[0]}: str (typing.Any where anything will do)",
+        )
+    for item, hint in hints.items():
+        if item != "return" and _has_callable(hint):
+            raise ToolDefinitionError(
+                f"{name} takes a function as {item!r}, and a script cannot pass one",
+                hint="take its name or its data instead",
+            )
+
+
+def _is_named(item: inspect.Parameter) -> bool:
+    """Others are refused for their kind."""
+    return item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)
+
+
+def _has_callable(hint: Any) -> bool:
+    if hint is Callable or typing.get_origin(hint) is Callable:
+        return True
+    return typing.get_origin(hint) is not typing.Literal and any(
+        map(_has_callable, typing.get_args(hint))
+    )
+
+
+def as_connection(item: Any) -> ConnectionLike:
+    """Something from ``tools`` as a connection; plain functions become tools.
+
+    Raises:
+        ToolDefinitionError: When it is neither.
+    """
+    if isinstance(item, ConnectionLike):
+        return item
+    if isinstance(item, type) or not callable(item) or not hasattr(item, "__name__"):
+        what = item.__name__ + " (a class)" if isinstance(item, type) else type(item).__name__
+        raise ToolDefinitionError(
+            f"{what} is no tool",
+            hint="give connections (made, not their classes), @tool functions or functions",
+        )
+    return tool(item)

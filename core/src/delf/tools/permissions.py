@@ -1,0 +1,84 @@
+"""``allow`` and ``confirm``: the two controls on every connection, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from delf.errors import AgentConfirmationError, ConnectionConfigurationError, did_you_mean
+from delf.tools.action import Action, permission_names
+from delf.types import Permission
+
+
+def check_permission(value: Any, which: str, where: str) -> Permission:
+    """A value for ``allow`` or ``confirm`` in its canonical form.
+
+    Args:
+        value: None, a bool, a name or a sequence of names.
+        which: ``allow`` or ``confirm``.
+        where: The connection, for messages.
+
+    Raises:
+        ConnectionConfigurationError: For a bad ``allow``.
+        AgentConfirmationError: For a bad ``confirm``.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+        if all(isinstance(item, str) for item in items):
+            return tuple(sorted(items) if isinstance(value, (set, frozenset)) else items)
+    kind = AgentConfirmationError if which == "confirm" else ConnectionConfigurationError
+    raise kind(
+        f"{which} of {where!r} is {value!r}",
+        hint="it can be true, false, an action's name or a list of names",
+    )
+
+
+def check_permission_names(
+    value: Permission, which: str, where: str, actions: Sequence[Action]
+) -> None:
+    """Refuse names that no action has.
+
+    Raises:
+        ConnectionConfigurationError: For a bad ``allow``.
+        AgentConfirmationError: For a bad ``confirm``.
+    """
+    if value is None or isinstance(value, bool):
+        return
+    known = permission_names(actions)
+    for name in (value,) if isinstance(value, str) else value:
+        if name not in known:
+            kind = AgentConfirmationError if which == "confirm" else ConnectionConfigurationError
+            raise kind(
+                f"{which} of {where!r} names {name!r}, which is none of its actions"
+                f"{did_you_mean(name, known)}",
+                hint=f"its actions: {', '.join(known)}",
+            )
+
+
+def is_allowed(allow: Permission, action: Action) -> bool:
+    """Whether an action may be used at all. None and True allow all, False none."""
+    if allow is None or isinstance(allow, bool):
+        return allow is not False
+    return _named(allow, action)
+
+
+def needs_confirmation(confirm: Permission, action: Action) -> bool:
+    """Whether a person is asked first.
+
+    None decides by effect: everything but ``read`` is asked for. True asks for all, False
+    for none, names for exactly those.
+    """
+    if confirm is None:
+        return action.effect != "read"
+    if isinstance(confirm, bool):
+        return confirm
+    return _named(confirm, action)
+
+
+def _named(names: str | Sequence[str], action: Action) -> bool:
+    listed = (names,) if isinstance(names, str) else names
+    return action.permission in listed or action.name in listed

@@ -1,0 +1,380 @@
+"""Reads a Python signature: parameters, their types as stub text, and a validator."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import keyword
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from delf.errors import ToolDefinitionError, ToolRefusedError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+_MAX_DEPTH = 3
+_MAX_LITERALS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter as a model reads it.
+
+    Args:
+        name: Its name.
+        type_text: Its type in stub notation.
+        default_text: Its default in stub notation, or None when it is required.
+        doc: What the docstring says about it.
+    """
+
+    name: str
+    type_text: str = "Any"
+    default_text: str | None = None
+    doc: str = ""
+
+    @property
+    def required(self) -> bool:
+        """Whether a call must give it."""
+        return self.default_text is None
+
+    def __str__(self) -> str:
+        text = f"{self.name}: {self.type_text}"
+        return text if self.default_text is None else f"{text} = {self.default_text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """What a function takes and gives, with what its docstring says."""
+
+    parameters: tuple[Parameter, ...]
+    returns: str
+    summary: str
+    doc: str
+    hints: Mapping[str, Any]
+    defaults: Mapping[str, Any]
+
+
+def read_signature(function: Callable[..., Any], *, skip_first: bool = False) -> Signature:
+    """Read a function.
+
+    Args:
+        function: A plain or async function with type hints.
+        skip_first: Leave out ``self``.
+
+    Raises:
+        ToolDefinitionError: When a script could not call it by keywords.
+    """
+    where = getattr(function, "__qualname__", repr(function))
+    try:
+        raw = inspect.signature(function)
+        hints = typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError, ValueError, AttributeError) as error:
+        raise ToolDefinitionError(
+            f"cannot read the signature of {where}: {error}",
+            hint="annotate its parameters with types that are importable where it is defined",
+        ) from error
+    listed = list(raw.parameters.values())[1 if skip_first else 0 :]
+    doc = inspect.getdoc(function) or ""
+    docs = _parameter_docs(doc)
+    parameters: list[Parameter] = []
+    for item in listed:
+        _check_parameter(item, where)
+        default = None if item.default is item.empty else _default_text(item.default)
+        parameters.append(
+            Parameter(
+                name=item.name,
+                type_text=type_text(hints.get(item.name, Any), given=True),
+                default_text=default,
+                doc=docs.get(item.name, ""),
+            )
+        )
+    return Signature(
+        parameters=tuple(parameters),
+        returns=type_text(hints["return"]) if "return" in hints else "Any",
+        summary=_first_paragraph(doc),
+        doc=doc,
+        hints={item.name: hints.get(item.name, Any) for item in listed},
+        defaults={i.name: i.default for i in listed if i.default is not i.empty},
+    )
+
+
+def _check_parameter(item: inspect.Parameter, where: str) -> None:
+    if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD):
+        raise ToolDefinitionError(
+            f"{where} takes {'*' if item.kind is item.VAR_POSITIONAL else '**'}{item.name}",
+            hint="name every parameter, or take one list or dict",
+        )
+    if item.kind is item.POSITIONAL_ONLY:
+        raise ToolDefinitionError(
+            f"{where} has the positional-only parameter {item.name!r}",
+            hint="remove the '/' so that it can be given by name",
+        )
+
+
+def _default_text(value: Any) -> str:
+    if isinstance(value, enum.Enum):
+        value = value.value
+    text = repr(value)
+    return text if len(text) <= 40 and "<" not in text else "..."
+
+
+def _first_paragraph(doc: str) -> str:
+    return " ".join(doc.split("\n\n", 1)[0].split())
+
+
+def _parameter_docs(doc: str) -> dict[str, str]:
+    """The ``Args:`` section of a Google-style docstring, by parameter."""
+    found: dict[str, str] = {}
+    inside, current = False, ""
+    for line in doc.splitlines():
+        stripped = line.strip()
+        if stripped in ("Args:", "Arguments:", "Parameters:"):
+            inside = True
+        elif inside and stripped and not line.startswith((" ", "\t")):
+            break
+        elif inside and stripped:
+            name, colon, text = stripped.partition(":")
+            name = name.split("(")[0].strip()
+            if colon and name.isidentifier():
+                current = name
+                found[current] = text.strip()
+            elif current:
+                found[current] = f"{found[current]} {stripped}"
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in a type one is: the records around, and whether scripts write it."""
+
+    given: bool
+    around: tuple[Any, ...] = ()
+
+
+def type_text(hint: Any, *, given: bool = False) -> str:
+    """A type in compact stub notation, as ``list[{"id": int, "name"?: str}]``.
+
+    Records (TypedDict, dataclass, pydantic model) are written as their fields, down to
+    three levels; enums as the Literal of their values; named tuples as tuples.
+
+    Args:
+        hint: The type.
+        given: Whether scripts write values of it, and so may leave out what has a default.
+    """
+    return _text(hint, _Place(given))
+
+
+def _text(hint: Any, place: _Place) -> str:
+    if hint is None or hint is type(None):
+        return "None"
+    if hint is Any or hint is inspect.Parameter.empty:
+        return "Any"
+    if isinstance(hint, str):
+        return hint
+    origin = typing.get_origin(hint)
+    if origin is not None:
+        return _generic_text(origin, typing.get_args(hint), place)
+    supertype = getattr(hint, "__supertype__", None)
+    if supertype is not None:
+        return _text(supertype, place)
+    if isinstance(hint, type):
+        return _class_text(hint, place)
+    return getattr(hint, "__name__", None) or str(hint).replace("typing.", "")
+
+
+def _generic_text(origin: Any, args: tuple[Any, ...], place: _Place) -> str:
+    if origin is typing.Annotated or origin in (typing.Required, typing.NotRequired):
+        return _text(args[0], place)
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(dict.fromkeys(_text(arg, place) for arg in args))
+    if origin is typing.Literal:
+        return _literal_text(args)
+    name = getattr(origin, "__name__", str(origin))
+    if name in ("Callable", "AsyncIterator", "Iterator", "Generator"):
+        return name
+    shown = [("..." if arg is Ellipsis else _text(arg, place)) for arg in args]
+    names = {"Sequence": "list", "Iterable": "list", "Mapping": "dict", "MutableMapping": "dict"}
+    return f"{names.get(name, name)}[{', '.join(shown)}]"
+
+
+def _literal_text(values: tuple[Any, ...]) -> str:
+    if len(values) > _MAX_LITERALS:
+        shown = ", ".join(repr(value) for value in values[:_MAX_LITERALS])
+        return f"Literal[{shown}, ...]"
+    return f"Literal[{', '.join(repr(value) for value in values)}]"
+
+
+def _class_text(hint: type[Any], place: _Place) -> str:
+    if issubclass(hint, enum.Enum):
+        return _literal_text(tuple(member.value for member in hint))
+    names: tuple[str, ...] | None = getattr(hint, "_fields", None)
+    if names is not None and tuple in hint.__mro__:
+        kinds = typing.get_type_hints(hint)
+        return f"tuple[{', '.join(_text(kinds.get(name, Any), place) for name in names)}]"
+    fields = _record_fields(hint, given=place.given)
+    if fields is None:
+        return hint.__name__
+    if hint in place.around or len(place.around) >= _MAX_DEPTH:
+        return "dict"
+    inner = _Place(place.given, (*place.around, hint))
+    shown = [
+        f'"{name}"{"" if required else "?"}: {_text(field, inner)}'
+        for name, field, required in fields
+    ]
+    return "{" + ", ".join(shown) + "}"
+
+
+def _record_fields(hint: Any, *, given: bool) -> list[tuple[str, Any, bool]] | None:
+    """The fields of a record type as name, type and whether it must be, or always is, there."""
+    required: frozenset[str] | None = getattr(hint, "__required_keys__", None)
+    if required is not None:  # a TypedDict, of typing or of typing_extensions
+        hints = typing.get_type_hints(hint)
+        return [(name, field, name in required) for name, field in hints.items()]
+    if dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        shown = [f for f in dataclasses.fields(hint) if f.init or not given]
+        return [(f.name, hints.get(f.name, Any), not given or _is_needed(f)) for f in shown]
+    model_fields = getattr(hint, "model_fields", None)
+    if isinstance(model_fields, dict):
+        items = typing.cast("dict[str, Any]", model_fields).items()
+        return [
+            (
+                str(field.alias or name) if given else name,
+                field.annotation,
+                not given or field.is_required(),
+            )
+            for name, field in items
+        ]
+    return None
+
+
+def _is_needed(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+class ArgumentValidator:
+    """Checks and converts a call's arguments with pydantic; its model is built on first use.
+
+    Args:
+        where: The action's name, for messages.
+        signature: What it takes.
+    """
+
+    def __init__(self, where: str, signature: Signature) -> None:
+        self._where = where
+        self._signature = signature
+        self._model: type[BaseModel] | None = None
+        self._names: tuple[tuple[str, str], ...] = ()
+
+    def build(self) -> type[BaseModel]:
+        """The pydantic model behind the validator.
+
+        Raises:
+            ToolDefinitionError: When a parameter's type cannot be validated.
+        """
+        if self._model is None:
+            self._model = self._make_model()
+            self._names = tuple((f"p{i}", name) for i, name in enumerate(self._signature.hints))
+        return self._model
+
+    def check_defaults(self) -> None:
+        """Find out whether the defaults fit their types.
+
+        Raises:
+            ToolDefinitionError: For one that does not.
+        """
+        from pydantic import TypeAdapter, ValidationError
+
+        from delf.tools.typeddicts import validatable
+
+        for name, value in self._signature.defaults.items():
+            if value is None:
+                continue  # `limit: int = None` is common, and harmless
+            try:
+                TypeAdapter(validatable(self._signature.hints[name])).validate_python(value)
+            except ValidationError as error:
+                problem = error.errors(include_url=False, include_input=False)[0]["msg"]
+                raise ToolDefinitionError(
+                    f"{self._where}: the default of {name!r}, {_default_text(value)}, does not "
+                    f"fit its type: {problem}"
+                ) from None
+
+    def json_schema(self) -> dict[str, Any]:
+        """The arguments as a JSON schema."""
+        return self.build().model_json_schema(by_alias=True)
+
+    def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Converted arguments; what was not given stays away, so that defaults apply.
+
+        Raises:
+            ToolRefusedError: Naming each argument that does not fit and the right signature.
+        """
+        validator = self.build().__pydantic_validator__
+        try:
+            checked = validator.validate_python(dict(arguments))
+        except Exception as error:  # a validator of the author's own may raise anything
+            from pydantic import ValidationError
+
+            if isinstance(error, ValidationError):
+                raise ToolRefusedError(self._explain(error)) from None
+            raise ToolRefusedError(
+                f"{self._where}: an argument cannot be checked: {type(error).__name__}: {error}"
+            ) from error
+        given, values = checked.__pydantic_fields_set__, checked.__dict__
+        # In the order of the signature, which is for people.
+        return {name: values[key] for key, name in self._names if key in given}
+
+    def _make_model(self) -> type[BaseModel]:
+        from pydantic import ConfigDict, Field, create_model
+        from pydantic.errors import PydanticUserError
+        from pydantic_core import SchemaError
+
+        from delf.tools.typeddicts import validatable
+
+        fields: dict[str, Any] = {}
+        for index, (name, hint) in enumerate(self._signature.hints.items()):
+            default = self._signature.defaults.get(name, ...)
+            fields[f"p{index}"] = (validatable(hint), Field(default=default, alias=name))
+        config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+        try:
+            return create_model(self._where.replace(".", "_"), __config__=config, **fields)
+        except (PydanticUserError, SchemaError, TypeError, NameError) as error:
+            reason = str(error).split("\n", 1)[0]
+            foreign = re.match(r"Unable to generate pydantic-core schema for (.+?)\. ", reason)
+            if foreign is not None:
+                reason = f"a script cannot pass {foreign[1]}; take plain data or a record"
+            raise ToolDefinitionError(f"{self._where}: {reason}") from error
+
+    def _explain(self, error: Any) -> str:
+        problems: list[str] = []
+        for item in error.errors(include_url=False, include_input=False):
+            place = ".".join(str(part) for part in item["loc"])
+            if item["type"] == "extra_forbidden":
+                problems.append(f"unknown argument {place!r}")
+            elif item["type"] == "missing" and len(item["loc"]) == 1:
+                problems.append(f"missing argument {place!r}")
+            else:
+                problem = item["msg"].removeprefix("Value error, ")
+                problems.append(f"argument {place!r}: {problem}")
+        shown = ", ".join(str(parameter) for parameter in self._signature.parameters)
+        return f"{self._where}: {'; '.join(problems)}. Expected {self._where}({shown})"
+
+
+def check_name(name: str, what: str) -> str:
+    """A name that a script can use as a variable.
+
+    Raises:
+        ToolDefinitionError: When it is no Python identifier.
+    """
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+        raise ToolDefinitionError(
+            f"{what} {name!r} cannot be called from a script",
+            hint="use letters, digits and underscores, not starting with an underscore or digit",
+        )
+    return name

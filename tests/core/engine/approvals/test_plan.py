@@ -1,0 +1,331 @@
+"""``confirm_mode="plan"``: one request for a whole script."""
+
+import asyncio
+
+import pytest
+
+from delf import Agent, Connection, action, tool
+from delf.engine.approvals.identity import call_digest
+from delf.engine.journal.memory import MemoryJournal
+from delf.errors import ApprovalRejectedError, DelfError
+from delf.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallStarted,
+    ModelReplied,
+    ScriptGenerated,
+)
+from delf.protocols.approval import Approved, Edited, Rejected
+from delf.specs import JournalSpec
+from delf.testing import ScriptedApprovals, ScriptedModel, TestHost
+from support.gates import gate_bench
+
+
+class Shop(Connection):
+    """A shop."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.made = []
+
+    @action(effect="read")
+    async def find(self) -> list:
+        """Find orders."""
+        return [1, 2]
+
+    @action(effect="write")
+    async def close(self, number: int) -> str:
+        """Close an order."""
+        self.made.append(("close", number))
+        return "closed"
+
+    @action(effect="irreversible")
+    async def refund(self, number: int) -> str:
+        """Pay back."""
+        self.made.append(("refund", number))
+        return "paid"
+
+
+class Bench:
+    def __init__(self, host, model, person, **options):
+        self.shop = Shop(name="shop")
+        self.model = model
+        self.person = person
+        options = {"confirm_mode": "plan", "approvals": ["scripted"], **options}
+        self.agent = Agent(tools=[self.shop], llm="scripted", host=host, **options)
+
+    async def run(self, *scripts: str):
+        self.model.writes(*scripts)
+        self.seen = []
+        async with self.agent:
+            return await self.agent.arun("x", listeners=[self.seen.append])
+
+    def events(self, kind):
+        return [event for event in self.seen if isinstance(event, kind)]
+
+
+@pytest.fixture
+def bench(
+    delf_host: TestHost, scripted_model: ScriptedModel, scripted_approvals: ScriptedApprovals
+):
+    return lambda **options: Bench(delf_host, scripted_model, scripted_approvals, **options)
+
+
+CLOSE_ALL = "for n in await shop.find():\n    await shop.close(n)\nprint('ok')"
+
+
+async def test_one_request_for_the_whole_script(bench):
+    b = bench()
+    b.person.says(True)
+    assert (await b.run(CLOSE_ALL)).text == "ok"
+    (request,) = b.person.requests
+    assert (request.action, request.code, request.actions) == ("script", CLOSE_ALL, ("shop.close",))
+    assert (request.effect, request.arguments) == ("write", {})
+    assert request.digest == call_digest("script", {"code": CLOSE_ALL})
+    assert request.message == "script(shop.close)"
+    (asked,) = b.events(ApprovalRequested)
+    assert (asked.code, asked.actions, asked.call_id) == (CLOSE_ALL, ("shop.close",), 0)
+    assert len(b.events(ApprovalDecided)) == 1
+    assert b.shop.made == [("close", 1), ("close", 2)]
+
+
+async def test_nothing_runs_before_it_is_approved(bench):
+    b = bench()
+    b.person.says(lambda _: Approved() if b.shop.made == [] else Rejected(reason="too late"))
+    await b.run("print(await shop.find(), await shop.close(1))")
+    order = [type(event) for event in b.seen]
+    assert order.index(ScriptGenerated) < order.index(ApprovalDecided) < order.index(CallStarted)
+
+
+async def test_a_script_that_names_nothing_is_not_asked_about(bench):
+    b = bench()
+    await b.run("print(await shop.find())")
+    assert b.person.requests == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "await shop.close(1)\nawait getattr(shop, 're' + 'fund')(7)",
+        "await shop.close(1)\ns = shop\nawait s.refund(7)",
+        "await shop.close(1)\nx = [shop]\nawait x[0].refund(7)",
+    ],
+    ids=["getattr", "alias", "in a list"],
+)
+async def test_what_it_does_not_name_still_asks(bench, script):
+    b = bench(retry_count=0)
+    b.person.says(True, "no refund")
+    response = await b.run(script)
+    assert not response.status
+    assert b.person.actions == ["script", "shop.refund"]
+    assert b.shop.made == [("close", 1)]
+
+
+async def test_rejected_it_goes_back_to_the_model_with_the_reason(bench):
+    b = bench()
+    b.person.says("close the second only", True)
+    response = await b.run(CLOSE_ALL, "print(await shop.close(2))")
+    assert response.text == "closed"
+    said = str(b.model.requests[1].messages[-1])
+    assert "the script was not run: it was rejected: close the second only" in said
+    assert b.shop.made == [("close", 2)]
+    assert b.person.actions == ["script", "script"]
+
+
+async def test_rejected_for_good(bench):
+    b = bench(retry_count=0)
+    b.person.says(False)
+    response = await b.run(CLOSE_ALL)
+    assert isinstance(response.exception, ApprovalRejectedError)
+    assert b.shop.made == []
+
+
+async def test_an_approval_is_for_one_script_only(bench):
+    b = bench()
+    b.person.says(True, "not this one", True)
+    await b.run("await shop.close(1)\nrerun('seen', 'close 2')", "await shop.close(2)", "print(3)")
+    assert b.person.actions == ["script", "script"]
+    assert b.shop.made == [("close", 1)]
+
+
+async def test_what_is_left_of_a_script_is_not_covered_by_the_next(bench):
+    b = bench(retry_count=0)
+    b.person.says(True, True, "no")
+    first = "async def later():\n    await shop.refund(9)\nrerun('defined', 'go on')"
+    await b.run(first, "await shop.close(1)\nawait later()")
+    assert b.person.actions == ["script", "script", "shop.refund"]
+    assert b.shop.made == [("close", 1)]
+
+
+async def test_a_script_that_runs_once_more_has_its_own_approval():
+    """After a sandbox's death the earlier scripts run again: the latest one's plan is not theirs."""
+    asked = []
+
+    async def decide(request):
+        asked.append(request.action)
+        return Approved()
+
+    bench = await gate_bench(Shop(name="shop"), decide=decide)
+    refund = bench.tools.find("shop", "refund")
+    approvals = bench.approvals
+    for attempt in (2, 1, 2):
+        if not asked:
+            assert await approvals.decide_script("await shop.refund(1)", 2, [refund]) is None
+        approvals.begin_script(attempt)
+        await approvals.decide(refund, {"number": attempt}, str(attempt), attempt, None)
+        approvals.script_ended()
+    assert asked == ["script", "shop.refund"]
+
+
+FIELDS = {"task_id": "task_1", "seq": 1, "at": 0.0}
+
+
+def asked_before(code, *actions, name="req_1"):
+    return ApprovalRequested(
+        request_id=name,
+        call_id=0,
+        action="script",
+        arguments={},
+        effect="write",
+        digest=call_digest("script", {"code": code}),
+        description=None,
+        code=code,
+        actions=actions,
+        **FIELDS,
+    )
+
+
+SAID_YES = ApprovalDecided(request_id="req_1", decision="approved", by="bob", **FIELDS)
+ONE = "await shop.close(1)"
+
+
+@pytest.mark.parametrize(
+    ("asked", "counts"),
+    [
+        (asked_before(ONE, "shop.close"), True),
+        (asked_before("await shop.close(2)", "shop.close"), False),
+        (asked_before(ONE, "shop.find"), False),
+        (asked_before(ONE), False),
+        (asked_before(ONE, "shop.close", "shop.refund"), False),
+        (asked_before(ONE, "shop.close", name="req_2"), False),
+    ],
+    ids=["it", "another script", "another action", "fewer", "more", "a request after that"],
+)
+async def test_a_recorded_decision_counts_for_the_same_plan_only(asked, counts):
+    bench = await gate_bench(Shop(name="shop"), decide=lambda _: Rejected(reason="no"))
+    close = bench.tools.find("shop", "close")
+    said = await bench.approvals.decide_script(ONE, 1, [close], (asked, SAID_YES))
+    assert said == (None if counts else "no")
+    assert len(bench.asked) == (0 if counts else 1)
+
+
+async def test_a_remembered_plan_is_one_with_the_same_actions():
+    bench = await gate_bench(Shop(name="shop"), decide=lambda _: Approved(remember="task"))
+    close, refund = bench.tools.find("shop", "close"), bench.tools.find("shop", "refund")
+    for named in ([close], [close], [close, refund], [refund, close]):
+        assert await bench.approvals.decide_script(ONE, 1, named) is None
+    assert [request.actions for request in bench.asked] == [
+        ("shop.close",),
+        ("shop.close", "shop.refund"),
+    ]
+
+
+async def test_a_script_cannot_be_edited(bench):
+    b = bench(retry_count=0)
+    b.person.says(Edited(arguments={"code": "print(1)"}))
+    response = await b.run(CLOSE_ALL)
+    assert "a script cannot be edited" in response.error
+    assert b.shop.made == []
+
+
+async def test_through_on_confirm(delf_host, scripted_model):
+    asked = []
+    shop = Shop(name="shop")
+    scripted_model.writes(CLOSE_ALL)
+    agent = Agent(
+        tools=[shop],
+        llm="scripted",
+        host=delf_host,
+        confirm_mode="plan",
+        on_confirm=lambda request: asked.append(request.code) or True,
+    )
+    async with agent:
+        assert (await agent.arun("x")).status
+    assert asked == [CLOSE_ALL]
+
+
+async def test_through_the_program(delf_host, scripted_model):
+    shop = Shop(name="shop")
+    scripted_model.writes(CLOSE_ALL)
+    agent = Agent(
+        tools=[shop], llm="scripted", host=delf_host, confirm_mode="plan", wait_approvals=True
+    )
+    asked = asyncio.Event()
+
+    def listen(event):
+        if isinstance(event, ApprovalRequested):
+            asked.set()
+
+    async with agent:
+        task = asyncio.ensure_future(agent.arun("x", listeners=[listen]))
+        await asked.wait()
+        (pending,) = agent.get_pending_approvals()
+        assert (pending["code"], pending["actions"]) == (CLOSE_ALL, ["shop.close"])
+        with pytest.raises(DelfError, match="a script cannot be edited"):
+            agent.edit(pending["request_id"], {})
+        agent.approve(pending["request_id"])
+        assert (await task).status
+
+
+@pytest.mark.parametrize(
+    ("mode", "made"), [("approve_all", [("close", 1), ("close", 2)]), ("strict", [])]
+)
+async def test_other_modes_decide_at_each_call(bench, mode, made):
+    b = bench(approval_mode=mode, retry_count=0)
+    await b.run(CLOSE_ALL)
+    assert b.shop.made == made
+    assert {event.action for event in b.events(ApprovalRequested)} == {"shop.close"}
+
+
+async def test_a_task_that_is_resumed_asks_nobody_again(delf_host, scripted_model):
+    @tool(effect="read", confirm=True)
+    async def look(n: int) -> int:
+        """Look at something."""
+        return n
+
+    class Journal(MemoryJournal):
+        def clear(self):
+            self._tasks.clear()
+
+    journal = Journal()
+    delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journal)
+    scripts = ("print(await look(999))", "print(await look(1))")
+    asked = []
+
+    def decide(request):
+        asked.append(request.request_id)
+        return "999" not in request.code
+
+    options = {"llm": "scripted", "journal": "test", "confirm_mode": "plan"}
+    agent = Agent(tools=[look], host=delf_host, on_confirm=decide, **options)
+    scripted_model.writes(*scripts)
+    assert (await agent.arun("x")).text == "1"
+    names = list(asked)
+    (record,) = await journal.find()
+    events = list(await journal.read(record.task_id))
+    for cut in range(1, len(events)):
+        asked.clear()
+        journal.clear()
+        for event in events[:cut]:
+            await journal.append(event)
+        journal.release(record.task_id)
+        replied = sum(isinstance(event, ModelReplied) for event in events[:cut])
+        decided = sum(isinstance(event, ApprovalDecided) for event in events[:cut])
+        requested = sum(isinstance(event, ApprovalRequested) for event in events[:cut])
+        scripted_model.replies.clear()
+        scripted_model.writes(*scripts[replied:])
+        response = await agent.aresume(record.task_id)
+        assert (response.status, response.text) == (True, "1"), cut
+        assert len(asked) == 2 - decided
+        assert asked[: requested - decided] == names[decided:requested], "its id stays"
+    await agent.astop()

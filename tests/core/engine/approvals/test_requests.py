@@ -1,0 +1,348 @@
+"""Requests for approval: who may answer, and what becomes of them."""
+
+import asyncio
+
+import pytest
+
+from delf.engine.approvals.callback import CallbackChannel
+from delf.engine.approvals.channels import NamedChannel
+from delf.engine.approvals.decision import Answer
+from delf.engine.approvals.identity import call_digest
+from delf.engine.approvals.pending import PendingRequests
+from delf.engine.approvals.policy import NOBODY, Approvals
+from delf.engine.journal.log import TaskLog
+from delf.engine.journal.memory import MemoryJournal
+from delf.engine.request import TaskOrder
+from delf.engine.slots import Slot
+from delf.engine.toolset import load_toolset
+from delf.errors import DelfError, UnknownRequestError
+from delf.events import ApprovalDecided, ApprovalRequested
+from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
+from delf.protocols.sandbox import GIVEN_UP
+from delf.tools.function import tool
+
+
+@tool(effect="write")
+def pay(n: int) -> str:
+    """Pay."""
+    return f"paid {n}"
+
+
+class Bench:
+    """A task's approvals with all that they need."""
+
+    def __init__(self, tools, channels=(), **options):
+        self.pending = PendingRequests()
+        self.log = TaskLog("task_1", MemoryJournal(), [self._seen])
+        self.asked: asyncio.Queue[ApprovalRequested] = asyncio.Queue()
+        self.decided: asyncio.Queue[ApprovalDecided] = asyncio.Queue()
+        self.slot = Slot(options.pop("places", None) or asyncio.Semaphore(5))
+        timeout = options.pop("timeout", 5.0)
+        shared = Approvals("interactive", channels, timeout, self.pending, **options)
+        order = TaskOrder(task="a task", timeout=60)
+        self.approvals = shared.for_task(order, self.log, self.slot)
+        (self.bound,) = tools.actions
+
+    def _seen(self, event):
+        if isinstance(event, ApprovalRequested):
+            self.asked.put_nowait(event)
+        elif isinstance(event, ApprovalDecided):
+            self.decided.put_nowait(event)
+
+    def decide(self, n: int):
+        digest = call_digest("pay", {"n": n})
+        work = self.approvals.decide(self.bound, {"n": n}, digest, 1, None)
+        return asyncio.create_task(work)
+
+    def events(self, kind):
+        return [event for event in self.log.events if isinstance(event, kind)]
+
+
+@pytest.fixture
+async def tools():
+    return await load_toolset([pay])
+
+
+async def test_where_nobody_can_be_asked_it_is_rejected_at_once(tools):
+    assert await Bench(tools).decide(1) == Rejected(reason=NOBODY)
+
+
+async def test_or_it_waits_for_an_answer(tools):
+    bench = Bench(tools, wait=True)
+    work = bench.decide(1)
+    name = (await bench.asked.get()).request_id
+    bench.pending.answer(name, Answer(Approved(), "cli", 7))
+    assert await work == Approved()
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.request_id, decided.by, decided.note) == (name, "cli", 7)
+
+
+async def await_what_is_cancelled(request):
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+class Broken:
+    decide = staticmethod(await_what_is_cancelled)
+
+
+class Yes:
+    async def decide(self, request):
+        return Approved()
+
+
+async def test_a_channel_that_cancels_itself_is_passed_over(tools, caplog):
+    bench = Bench(tools, [NamedChannel("broken", Broken()), NamedChannel("yes", Yes())])
+    assert await bench.decide(1) == Approved()
+    assert "the approval channel 'broken' failed" in caplog.text
+    (decided,) = bench.events(ApprovalDecided)
+    assert decided.by == "yes"
+
+
+@pytest.mark.parametrize("callback", [await_what_is_cancelled, lambda r: cancel_own_task()])
+async def test_with_nobody_behind_it_that_is_a_no(tools, callback, caplog):
+    bench = Bench(tools, [NamedChannel("on_confirm", CallbackChannel(callback))])
+    assert await asyncio.wait_for(bench.decide(1), 5) == Rejected(reason=NOBODY)
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.decision, decided.by) == ("rejected", "nobody")
+    assert "approval channel" in caplog.text
+
+
+async def cancel_own_task():
+    asyncio.current_task().cancel()
+    await asyncio.Event().wait()
+
+
+async def test_a_channel_that_still_asks_is_told_to_stop(tools):
+    stopped = asyncio.Event()
+
+    class Slow:
+        async def decide(self, request):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+    bench = Bench(tools, [NamedChannel("slow", Slow())])
+    work = bench.decide(1)
+    name = (await bench.asked.get()).request_id
+    while bench.pending.find(name) is None:
+        await asyncio.sleep(0)
+    bench.pending.answer(name, Answer(Rejected(reason="no"), "cli"))
+    assert await work == Rejected(reason="no")
+    await asyncio.wait_for(stopped.wait(), 5)
+    with pytest.raises(UnknownRequestError, match="it was rejected"):
+        bench.pending.answer(name, Answer(Approved()))
+
+
+def request(**changes) -> ApprovalRequest:
+    fields = {
+        "request_id": "req_1",
+        "task_id": "task_1",
+        "task": "a task",
+        "action": "pay",
+        "permission": "pay",
+        "effect": "write",
+        "arguments": {"n": 1},
+        "description": None,
+        "digest": "d",
+    }
+    return ApprovalRequest(**{**fields, **changes})
+
+
+async def test_an_answer_for_other_arguments_is_refused(tools):
+    pending = PendingRequests()
+    answer = pending.open(request())
+    with pytest.raises(DelfError, match="is for another call"):
+        pending.answer("req_1", Answer(Approved()), digest="other")
+    assert pending.find("req_1") is not None
+    pending.answer("req_1", Answer(Approved()), digest="d")
+    assert (await answer).decision == Approved()
+
+
+async def test_a_script_is_not_edited():
+    pending = PendingRequests()
+    pending.open(request(code="print(1)"))
+    with pytest.raises(DelfError, match="a script cannot be edited") as caught:
+        pending.answer("req_1", Answer(Edited(arguments={})))
+    assert "reject it" in caught.value.hint
+    assert pending.find("req_1") is not None
+
+
+@pytest.mark.parametrize(
+    ("unsettled", "decision", "said"),
+    [
+        (True, Edited(arguments={}), "a call that was begun cannot be changed"),
+        (False, Settled(result=1), "only a call that was interrupted can have happened"),
+    ],
+)
+async def test_an_answer_that_a_request_cannot_have_leaves_it_waiting(unsettled, decision, said):
+    pending = PendingRequests()
+    pending.open(request(unsettled=unsettled))
+    with pytest.raises(DelfError, match=said):
+        pending.answer("req_1", Answer(decision))
+    assert pending.find("req_1") is not None
+
+
+async def test_of_two_answers_the_first_counts():
+    pending = PendingRequests()
+    answer = pending.open(request())
+    pending.answer("req_1", Answer(Approved(), "one"))
+    with pytest.raises(UnknownRequestError, match="it was answered"):
+        pending.answer("req_1", Answer(Rejected(reason="no"), "two"))
+    assert (await answer).by == "one"
+
+
+async def test_what_was_taken_as_an_answer_counts(tools):
+    """Even when the request expires in the same moment: whoever gave it was told that it does."""
+
+    class Late:
+        async def decide(self, request):
+            bench.pending.answer(request.request_id, Answer(Approved(), "cli"))
+            await asyncio.Event().wait()
+
+    bench = Bench(tools, [NamedChannel("late", Late())], timeout=0)
+    assert await bench.decide(1) == Approved()
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.decision, decided.by) == ("approved", "cli")
+
+
+async def test_nothing_is_taken_once_a_channel_has_said_no(tools):
+    refused = []
+
+    class Quick:
+        async def decide(self, request):
+            asyncio.current_task().add_done_callback(lambda _: answer(request.request_id))
+            return Rejected(reason="no")
+
+    def answer(name):
+        try:
+            bench.pending.answer(name, Answer(Approved(), "cli"))
+        except UnknownRequestError:
+            refused.append(name)
+
+    bench = Bench(tools, [NamedChannel("quick", Quick())])
+    decision = await bench.decide(1)
+    assert (decision == Approved()) != bool(refused)
+
+
+# -- the moment in which a request is seen ------------------------------------------------
+
+
+async def test_it_can_be_answered_in_the_moment_in_which_it_is_seen(tools):
+    bench = Bench(tools, wait=True)
+
+    def answer_at_once(event):
+        if isinstance(event, ApprovalRequested):
+            bench.pending.answer(event.request_id, Answer(Approved(), "bob"))
+
+    bench.log._listeners = (answer_at_once,)
+    assert await asyncio.wait_for(bench.decide(1), 5) == Approved()
+    kinds = [type(event) for event in bench.log.events]
+    assert kinds == [ApprovalRequested, ApprovalDecided]
+
+
+async def test_an_answer_counts_though_the_call_is_cancelled_while_its_request_is_journalled(tools):
+    bench = Bench(tools, wait=True)
+
+    async def answered_meanwhile(event, append=bench.log._journal.append):
+        await append(event)
+        if isinstance(event, ApprovalRequested):
+            bench.pending.answer(event.request_id, Answer(Approved(), "bob"))
+            work.cancel()
+            await asyncio.sleep(0)
+
+    bench.log._journal.append = answered_meanwhile
+    work = bench.decide(1)
+    await ended(work)
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.decision, decided.by) == ("approved", "bob")
+
+
+async def test_a_request_that_cannot_be_journalled_waits_for_nobody(tools):
+    bench = Bench(tools, wait=True)
+
+    async def full(event):
+        raise OSError("the disk is full")
+
+    bench.log._journal.append = full
+    with pytest.raises(OSError, match="full"):
+        await bench.decide(1)
+    assert bench.pending.list() == []
+
+
+# -- an answer that was accepted counts -----------------------------------------------------
+
+
+async def pending_name(bench) -> str:
+    name = (await bench.asked.get()).request_id
+    while bench.pending.find(name) is None:
+        await asyncio.sleep(0)
+    return name
+
+
+async def ended(work) -> None:
+    with pytest.raises(asyncio.CancelledError):
+        await work
+
+
+async def test_it_is_in_the_journal_before_the_task_has_a_place_again(tools):
+    places = asyncio.Semaphore(1)
+    bench = Bench(tools, wait=True, places=places)
+    async with bench.slot.taken():
+        work = bench.decide(1)
+        name = await pending_name(bench)
+        await places.acquire()  # another task runs meanwhile
+        bench.pending.answer(name, Answer(Approved(remember="task"), "bob"))
+        decided = await bench.decided.get()
+        assert (decided.decision, decided.by) == ("approved", "bob")
+        assert not work.done()
+        work.cancel()
+        await ended(work)
+        assert len(bench.events(ApprovalDecided)) == 1
+        assert await bench.decide(1) == Approved(reason="remembered")
+
+
+@pytest.mark.parametrize("why", [(), (GIVEN_UP,)], ids=["sandbox died", "script gave it up"])
+@pytest.mark.parametrize("times", [1, 2])
+async def test_it_counts_when_the_call_is_cancelled_in_the_same_moment(tools, why, times):
+    bench = Bench(tools, wait=True)
+    work = bench.decide(1)
+    name = await pending_name(bench)
+    bench.pending.answer(name, Answer(Approved(), "bob"))
+    work.cancel(*why)
+    if times == 2:
+        asyncio.get_running_loop().call_soon(work.cancel)
+    await ended(work)
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.decision, decided.by) == ("approved", "bob")
+    with pytest.raises(UnknownRequestError, match="it was approved"):
+        bench.pending.answer(name, Answer(Approved()))
+
+
+async def test_so_does_what_a_channel_said(tools):
+    class Quick:
+        async def decide(self, request):
+            asyncio.current_task().add_done_callback(lambda _: work.cancel())
+            return Rejected(reason="no")
+
+    bench = Bench(tools, [NamedChannel("quick", Quick())])
+    work = bench.decide(1)
+    await ended(work)
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.decision, decided.by, decided.reason) == ("rejected", "quick", "no")
+
+
+@pytest.mark.parametrize(("why", "by"), [((), "SandboxDied"), ((GIVEN_UP,), "script")])
+async def test_where_nobody_answered_that_is_told(tools, why, by):
+    bench = Bench(tools, wait=True)
+    work = bench.decide(1)
+    name = await pending_name(bench)
+    work.cancel(*why)
+    await ended(work)
+    (decided,) = bench.events(ApprovalDecided)
+    assert (decided.decision, decided.by) == ("expired", by)
+    assert decided.reason == "the call was given up before anybody answered"
+    with pytest.raises(UnknownRequestError, match="it was cancelled"):
+        bench.pending.answer(name, Answer(Approved()))

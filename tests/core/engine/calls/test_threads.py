@@ -1,0 +1,105 @@
+"""Plain functions run in threads, from one line."""
+
+import asyncio
+import functools
+import gc
+import threading
+import weakref
+
+import pytest
+
+from delf.engine.calls.threads import ToolThreads
+
+
+@pytest.fixture
+def threads():
+    made = ToolThreads(2)
+    yield made
+    made.close()
+
+
+async def test_functions_run_beside_the_loop_and_each_other(threads):
+    meeting = threading.Barrier(2, timeout=10)
+
+    def meet():
+        meeting.wait()
+        return threading.get_ident()
+
+    seen = await asyncio.gather(threads.run(meet), threads.run(meet))
+    assert len({*seen, threading.get_ident()}) == 3
+
+
+async def test_no_more_run_at_once_than_it_has_threads(threads):
+    running, most, lock = set(), [], threading.Lock()
+
+    def work():
+        with lock:
+            running.add(threading.get_ident())
+            most.append(len(running))
+        with lock:
+            running.discard(threading.get_ident())
+
+    await asyncio.gather(*(threads.run(work) for _ in range(200)))
+    assert len(most) == 200
+    assert max(most) <= 2
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyError, SystemExit, asyncio.CancelledError])
+async def test_what_a_function_raises_is_raised(threads, error):
+    def fail():
+        raise error("no")
+
+    with pytest.raises(error):
+        await threads.run(fail)
+    assert await threads.run(lambda: 1) == 1
+
+
+async def test_a_stop_iteration_becomes_an_error_that_can_pass(threads):
+    with pytest.raises(RuntimeError):
+        await threads.run(lambda: next(iter(())))
+
+
+async def test_a_function_that_was_given_up_before_it_began_is_never_called(threads):
+    held, called = threading.Event(), []
+    busy = [asyncio.create_task(threads.run(lambda: held.wait(10))) for _ in range(2)]
+    late = asyncio.create_task(threads.run(lambda: called.append(1)))
+    await asyncio.sleep(0)
+    late.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await late
+    held.set()
+    assert await asyncio.gather(*busy) == [True, True]
+    assert await threads.run(lambda: 1) == 1
+    assert not called
+
+
+async def test_a_function_that_was_given_up_is_let_go_while_all_threads_are_busy(threads):
+    """With what it was to be called with: a hanging tool would hold all that came after it."""
+    held = threading.Event()
+    busy = [asyncio.create_task(threads.run(lambda: held.wait(10))) for _ in range(2)]
+    await asyncio.sleep(0)
+    function = functools.partial(len, "given")
+    left = weakref.ref(function)
+    late = asyncio.create_task(threads.run(function))
+    await asyncio.sleep(0)
+    late.cancel()
+    await asyncio.wait({late})
+    del function, late
+    gc.collect()
+    assert left() is None
+    held.set()
+    assert await asyncio.gather(*busy) == [True, True]
+
+
+async def test_nothing_begins_after_the_end(threads):
+    held, called = threading.Event(), []
+    busy = [asyncio.create_task(threads.run(lambda: held.wait(10))) for _ in range(2)]
+    late = asyncio.create_task(threads.run(lambda: called.append(1)))
+    await asyncio.sleep(0)
+    threads.close()
+    held.set()
+    await asyncio.gather(*busy)
+    assert not called
+    with pytest.raises(RuntimeError):
+        await threads.run(lambda: 1)
+    late.cancel()

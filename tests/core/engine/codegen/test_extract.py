@@ -1,0 +1,92 @@
+import ast
+import time
+import warnings
+
+import pytest
+
+from delf.engine.codegen import extract as codeblock
+from delf.engine.codegen.extract import extract_code, parse_script
+from support.answers import ANSWERS, SCRIPT, SHAPES, fenced
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_script_is_found(name):
+    answer, expected = ANSWERS[name]
+    assert extract_code(answer) == expected
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda code: code,
+        fenced,
+        lambda code: f"Sure:\n\n{fenced(code)}\n\nDone.",
+        lambda code: f"```\n{code}",
+        lambda code: fenced("\n".join(f"  {line}" if line else "" for line in code.split("\n"))),
+    ],
+    ids=["bare", "fenced", "prose", "unclosed", "indented"],
+)
+def test_every_shape_of_code_survives(name, wrap):
+    code = SHAPES[name]
+    found = extract_code(wrap(code))
+    assert found is not None
+    if '"""' in code:  # an indented string keeps its indentation
+        assert ast.parse(found)
+    else:
+        assert ast.dump(ast.parse(found)) == ast.dump(ast.parse(code))
+
+
+def test_warns_of_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert parse_script("x = '\\d' is 5") is not None
+
+
+@pytest.mark.parametrize("code", ["x = = 1", "\0", "(" * 50_000, "-" * 50_000 + "1", "[" * 300])
+def test_what_is_no_python_has_no_tree(code):
+    assert parse_script(code) is None
+    extract_code(fenced(code))
+
+
+HUGE = {
+    "a long script": fenced("\n".join(f"x{i} = await f({i})" for i in range(10_000))),
+    "a long script with a syntax error": fenced("x = = 1\n" + "print(1)\n" * 25_000),
+    "one long line": fenced("x = '" + "a" * 200_000 + "'"),
+    "prose": "This is a sentence, and it is long. " * 6_000,
+    "lines of prose": "for a moment: this looks like code (but is not).\n" * 4_000,
+    "a block that never ends well": "try:\n" + "    f()\n" * 20_000 + "and so on.",
+    "fences only": "```\n" * 50_000,
+    "labelled fences only": "```python\n" * 20_000,
+    "fences in an open string": '```python\nx = """\n' + "```\n" * 50_000,
+    "blocks of code": (fenced("f(1)") + "\n") * 10_000,
+    "blocks of broken code": (fenced("x = = 1") + "\n") * 8_000,
+    "open thinking": "<think>" * 30_000,
+    "closed thinking": "<think></think>" * 14_000,
+    "code tags": "<code>" * 30_000,
+    "braces": '{"a":' * 40_000,
+    "backticks": "`" * 200_000,
+    "white space": " " * 200_000,
+    "empty lines": "\n" * 200_000,
+    "alternatives": (fenced("\n".join(f"x{i} = {i}" for i in range(3_000))) + "\n") * 6,
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_huge_answers_are_quick(name, monkeypatch):
+    parsed = []
+    original = codeblock._parse
+
+    def counting(code):
+        parsed.append(len(code))
+        return original(code)
+
+    monkeypatch.setattr(codeblock, "_parse", counting)
+    started = time.process_time()
+    extract_code(HUGE[name])
+    assert sum(parsed) < 100 * len(HUGE[name])
+    assert time.process_time() - started < 20
+
+
+def test_the_whole_answer_is_not_needed_for_its_script():
+    assert extract_code(fenced(SCRIPT) + "\nand so on " * 20_000) == SCRIPT

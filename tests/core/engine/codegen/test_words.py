@@ -1,0 +1,316 @@
+"""What models and people read: prompt, stubs, preview, answer, output folder."""
+
+import datetime as dt
+import os
+
+import pytest
+
+from delf import Connection, action
+from delf.engine.codegen.preview import confirmed_actions
+from delf.engine.codegen.prompt import (
+    TaskContext,
+    first_messages,
+    no_code_messages,
+    rerun_messages,
+    retry_messages,
+    system_message,
+    told_call,
+)
+from delf.engine.codegen.stubs import render_stubs
+from delf.engine.loop.compose import compose
+from delf.engine.output import OutputFolder
+from delf.engine.toolset import check_connection_names, load_toolset
+from delf.errors import ConnectionConfigurationError, ToolDefinitionError
+from delf.messages import user
+from delf.protocols.sandbox import Failed, LimitReached, Rerun
+from delf.tools.action import Action, action_from_function
+from delf.tools.function import tool
+
+
+class Shop(Connection):
+    """A shop with "quotes" and
+    more lines."""
+
+    @action(effect="read")
+    async def find(self, status: str, limit: int = 10) -> list[dict]:
+        """Find orders.
+
+        Args:
+            status: open or closed.
+        """
+        return []
+
+    @action(effect="write")
+    async def close(self, number: int) -> None:
+        """Close an order."""
+
+
+@tool
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def text_of(message):
+    return "".join(part.text for part in message.parts)
+
+
+# -- stubs ----------------------------------------------------------------------------------
+
+
+async def test_stubs_are_compact_and_parse():
+    import ast
+
+    text = render_stubs((await load_toolset([Shop(), add])).actions)
+    assert text == (
+        'async def add(a: int, b: int = 1) -> int:  """Add two numbers. [asks]"""\n'
+        'class shop:  # A shop with "quotes" and\n'
+        "    async def find(status: str, limit: int = 10) -> list[dict]:\n"
+        '        """Find orders.\n'
+        '        status: open or closed."""\n'
+        '    async def close(number: int) -> None:  """Close an order. [asks]"""'
+    )
+    assert ast.parse(text)
+
+
+async def test_stubs_survive_quotes_and_long_words_in_descriptions():
+    import ast
+
+    @tool(description='say """hi""" and\n\n' + "x" * 1_000)
+    def odd(a: int) -> None:
+        """Odd."""
+
+    text = render_stubs((await load_toolset([odd])).actions)
+    ast.parse(text)
+    assert len(text) < 400
+
+
+# -- prompt ---------------------------------------------------------------------------------
+
+
+async def test_one_tool_takes_at_most_600_tokens():
+    stubs = render_stubs((await load_toolset([add])).actions)
+    messages = first_messages("What is 1 + 2?", TaskContext(), stubs, ())
+    assert sum(len(text_of(m)) for m in messages) / 4 <= 600
+
+
+async def test_the_beginning_is_the_same_byte_for_byte():
+    stubs = render_stubs((await load_toolset([Shop(), add])).actions)
+    again = render_stubs((await load_toolset([Shop(), add])).actions)
+    one = first_messages("a", TaskContext(), stubs, ("pandas",))
+    rich = TaskContext(facts=["f"], history=[user("before")], live={"sql": "tables"}, files=["/a"])
+    two = first_messages("b", rich, again, ("pandas",))
+    assert one[0] == two[0] == system_message(stubs, ("pandas",))
+    assert [m.role for m in two] == ["system", "user", "user"]
+    for follow in (
+        retry_messages("code", Failed(kind="E", message="m"), "", fresh=False),
+        rerun_messages("code", Rerun(context="c", remaining="r"), ""),
+        no_code_messages(""),
+    ):
+        assert (*one, *follow)[: len(one)] == one
+        assert [m.role for m in follow] == ["assistant", "user"]
+        assert text_of(follow[0])
+
+
+def test_what_belongs_to_the_task_comes_after_the_rules():
+    context = TaskContext(facts=["likes tea"], live={"sql": "users(id)"}, files=["/in.csv"])
+    text = text_of(first_messages("the task", context, "", ())[-1])
+    assert [
+        text.index(part) for part in ("likes tea", "users(id)", "/in.csv", "the task")
+    ] == sorted(text.index(part) for part in ("likes tea", "users(id)", "/in.csv", "the task"))
+    assert "There are none" in text_of(system_message(""))
+
+
+def test_a_failure_is_told_with_line_variables_and_what_was_printed():
+    failed = Failed(
+        kind="KeyError",
+        message="'x'",
+        line=3,
+        source="rows['x']",
+        variables={"rows": "list of 2 dict"},
+    )
+    text = text_of(retry_messages("code", failed, "half an answer" * 1_000, fresh=False)[1])
+    for part in (
+        "KeyError: 'x'",
+        "Line 3: rows['x']",
+        "- rows: list of 2 dict",
+        "half an answer",
+        "(cut)",
+    ):
+        assert part in text
+    fresh = text_of(
+        retry_messages("code", LimitReached(limit="cpu", message="m"), "", fresh=True)[1]
+    )
+    assert "cpu limit: m" in fresh
+    assert "Its variables are lost" in fresh
+    assert "rows" not in fresh
+
+
+def test_what_a_failed_script_changed_is_told():
+    done = [told_call("sql.write", {"sql": f"INSERT {n}", "params": None}) for n in range(30)]
+    failed = Failed(kind="E", message="m")
+    text = text_of(retry_messages("code", failed, "", fresh=False, done=done)[1])
+    assert "- … 10 calls\n- sql.write(sql='INSERT 10', params=None)\n" in text
+    assert "- sql.write(sql='INSERT 29', params=None)\n" in text
+    assert "INSERT 9'" not in text
+    assert "changed" not in text_of(retry_messages("code", failed, "", fresh=False)[1])
+    assert len(told_call("sql.write", {"sql": "x\n" * 10_000})) < 300
+
+
+def test_a_script_with_a_fence_is_shown_in_a_longer_one():
+    from delf.engine.codegen.extract import extract_code
+
+    code = 's = """\n```\nx\n````\n"""\nprint(s)'
+    shown = text_of(retry_messages(code, Failed(kind="E", message="m"), "", fresh=True)[0])
+    assert shown.startswith("`````python\n")
+    assert extract_code(shown) == code
+
+
+# -- toolset --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["print", "rerun", "add_to_output_files", "asyncio", "ToolError", "open", "list"]
+)
+def test_names_that_scripts_need_are_refused(name):
+    with pytest.raises(ToolDefinitionError, match="scripts need that name"):
+        check_connection_names([Shop(name=name)])
+
+
+async def test_two_tools_of_one_name_are_refused():
+    with pytest.raises(ToolDefinitionError, match="two tools are named 'shop'"):
+        await load_toolset([Shop(), Shop()])
+
+
+async def test_names_in_allow_are_checked_once_the_actions_are_known():
+    shop = Shop()
+    shop.allow = ("fnd",)
+    with pytest.raises(ConnectionConfigurationError, match="did you mean 'find'"):
+        await load_toolset([shop])
+
+
+async def test_a_part_of_the_tools():
+    tools = await load_toolset([Shop(), add])
+    part = tools.only(frozenset({"shop.find", "add", "other"}))
+    assert [bound.name for bound in part] == ["shop.find", "add"]
+    assert len(tools) == 3
+    assert [entry.name for entry in tools.catalog()] == ["shop.find", "shop.close", "add"]
+    assert [c.name for c in tools.connections] == ["shop", "add"]
+
+
+# -- preview --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("await shop.close(1)", ("shop.close",)),
+        ("f = shop.close\nx = [add]", ("shop.close", "add")),
+        ("await shop.find('x')", ()),
+        ("x = = 1", ()),
+        ("'shop.close'", ()),
+        ("\0", ()),
+    ],
+)
+async def test_actions_that_ask_are_named(code, names):
+    assert confirmed_actions(code, await load_toolset([Shop(), add])) == names
+
+
+# -- compose --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("printed", "value", "answer"),
+    [
+        ("\na\n\n", 5, "a"),
+        ("", "text", "text"),
+        ("  \n", None, "  "),
+        ("", None, ""),
+        ("", 5, "5"),
+        ("", {"ü": [1]}, '{\n  "ü": [\n    1\n  ]\n}'),
+        ("", [dt.date(2020, 1, 2)], '[\n  "2020-01-02"\n]'),
+        ("", {(1, 2): 3}, "{(1, 2): 3}"),
+        ("", {1}, "{1}"),
+    ],
+)
+def test_the_answer(printed, value, answer):
+    assert compose(printed, value) == answer
+
+
+# -- output folder --------------------------------------------------------------------------
+
+
+def test_files_are_written_whole_into_the_folder(tmp_path):
+    folder = OutputFolder(str(tmp_path / "out"))
+    path = folder.write("sub/a.txt", b"one")
+    assert folder.write("sub/a.txt", b"two") == path
+    assert (tmp_path / "out/sub/a.txt").read_bytes() == b"two"
+    assert folder.files == {"sub/a.txt": path}
+    assert os.listdir(tmp_path / "out/sub") == ["a.txt"]
+    assert os.path.isabs(path)
+
+
+def test_a_folder_is_made_only_for_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = OutputFolder(None)
+    assert os.listdir(tmp_path) == []
+    folder.write("a", b"")
+    assert len(os.listdir(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("name", ["../a", "/a", "a/../../b", "", ".", "a\0"])
+def test_no_name_leaves_the_folder(tmp_path, name):
+    with pytest.raises(ValueError, match="name"):
+        OutputFolder(str(tmp_path)).write(name, b"x")
+
+
+def test_no_link_leaves_the_folder(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/link").symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="leaves the output folder"):
+        OutputFolder(str(tmp_path / "out")).write("link/a", b"x")
+
+
+def test_a_file_that_cannot_be_put_leaves_nothing(tmp_path):
+    folder = OutputFolder(str(tmp_path))
+    folder.write("a/b", b"x")
+    with pytest.raises(OSError, match=r"."):
+        folder.write("a/b/c", b"x")
+    assert os.listdir(tmp_path) == ["a"]
+    assert os.listdir(tmp_path / "a") == ["b"]
+
+
+class Huge(Connection):
+    """A service with very many actions."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    async def actions(self) -> list[Action]:
+        async def get(key: str, deep: bool = False) -> dict:
+            """Get one of the many things."""
+            return {}
+
+        made = (
+            action_from_function(get, name=f"get_{n}", effect="write") for n in range(self.count)
+        )
+        return list(made)
+
+
+@pytest.mark.parametrize(
+    ("count", "line"),
+    [
+        (200, "async def get_7(key: str, deep: bool = False) -> dict:"),
+        (
+            240,
+            'async def get_7(key: str, deep=...) -> dict:  """Get one of the many things. [asks]"""',
+        ),
+        (400, "get_7(key, ...)  # Get one of the many things. [asks]"),
+        (5000, "    # ... and "),
+    ],
+)
+async def test_the_stubs_of_a_connection_stay_within_a_budget(count: int, line: str) -> None:
+    stubs = render_stubs(await load_toolset([Huge(count)]))
+    assert line in stubs
+    assert len(stubs) < 25_000

@@ -1,0 +1,236 @@
+"""A budget is kept before money is spent: forecasts, reservations, prices."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf.engine.models.forecast import Forecast
+from delf.engine.models.pricing import Pricing, load_pricing
+from delf.engine.models.usage import Ledger
+from delf.errors import BudgetExceededError, ConfigurationError
+from delf.llm import LLMConfig
+from delf.messages import FilePart, ImagePart, ModelReply, ModelRequest, Price, Usage, user
+
+M = LLMConfig("m")
+PRICE = Price(input=1.0, output=10.0, cached_input=0.1)
+
+
+def request(text: str = "x" * 300, **options: Any) -> ModelRequest:
+    return ModelRequest(messages=(user(text, options.pop("parts", ())),), **options)
+
+
+def reply(output: int = 0, given: int = 0) -> ModelReply:
+    return ModelReply(text="", model="m", usage=Usage(input_tokens=given, output_tokens=output))
+
+
+# -- forecast -------------------------------------------------------------------------------
+
+
+def test_the_input_is_what_the_request_holds() -> None:
+    assert Forecast().usage(M, request()) == Usage(input_tokens=100)
+    assert Forecast().cost(M, request(), PRICE) == pytest.approx(100e-6)
+
+
+def test_a_model_that_was_asked_is_known_better() -> None:
+    forecast = Forecast()
+    forecast.learn(M, request(), reply(given=60), None)
+    assert forecast.usage(M, request("x" * 600)).input_tokens == 120
+    assert forecast.usage(LLMConfig("n"), request("x" * 600)).input_tokens == 200
+
+
+def test_the_output_is_the_most_that_is_allowed_else_the_longest_so_far() -> None:
+    forecast = Forecast()
+    for tokens in (5, 50, 20):
+        forecast.learn(M, request(), reply(tokens), None)
+    assert forecast.usage(M, request()).output_tokens == 50
+    assert forecast.usage(M, request(purpose="call")).output_tokens == 0
+    limited = LLMConfig("m", settings={"max_tokens": 7})
+    assert forecast.usage(limited, request()).output_tokens == 7
+    assert forecast.usage(limited, request(settings={"max_tokens": 3})).output_tokens == 3
+
+
+def test_images_and_documents_count() -> None:
+    parts = (ImagePart(b"x", "image/png"), FilePart("a.pdf", b"x" * 100_000, "application/pdf"))
+    assert Forecast().usage(M, request("", parts=parts)).input_tokens == 1600 + 4000
+    notes = FilePart("a.txt", b"x" * 300, "text/plain")
+    assert Forecast().usage(M, request("", parts=(notes,))).input_tokens == 100
+
+
+def test_without_a_price_the_dearest_reply_is_expected() -> None:
+    forecast = Forecast()
+    assert forecast.cost(M, request(), None) == 0.0
+    forecast.learn(M, request(), reply(), 0.5)
+    forecast.learn(M, request(), reply(), 0.25)
+    assert forecast.cost(M, request(), None) == 0.5
+
+
+# -- reservations ---------------------------------------------------------------------------
+
+
+async def test_a_call_that_would_pass_the_budget_is_refused_with_the_figures() -> None:
+    ledger = Ledger(1.0)
+    ledger.add(Usage(), 0.75)
+    with pytest.raises(
+        BudgetExceededError, match=r"about \$0.500000, and of .* \$1 only"
+    ) as caught:
+        async with ledger.reserved(0.5):
+            raise AssertionError("was let through")
+    error = caught.value
+    assert (error.limit_usd, error.spent_usd, error.expected_usd) == (1.0, 0.75, 0.5)
+    assert (error.code, "reset_budget" in (error.hint or "")) == ("AGT-006", True)
+    assert pickle.loads(pickle.dumps(error)).expected_usd == 0.5
+    assert (ledger.remaining_usd, ledger.is_exhausted, ledger.reserved_usd) == (0.25, False, 0.0)
+
+
+async def test_a_reservation_is_given_back_on_failure_and_cancel() -> None:
+    ledger = Ledger(1.0)
+    with pytest.raises(ZeroDivisionError):
+        async with ledger.reserved(0.5):
+            assert ledger.reserved_usd == 0.5
+            raise ZeroDivisionError
+    assert ledger.reserved_usd == 0.0
+    inside = asyncio.Event()
+
+    async def hold() -> None:
+        async with ledger.reserved(0.5):
+            inside.set()
+            await asyncio.Event().wait()
+
+    work = asyncio.create_task(hold())
+    await inside.wait()
+    work.cancel()
+    await asyncio.wait({work})
+    assert ledger.reserved_usd == 0.0
+
+
+class Calls:
+    """Calls that hold their reservation until they are told what they cost."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.inside: list[str] = []
+        self.entered: asyncio.Queue[str] = asyncio.Queue()
+        self.go: dict[str, asyncio.Future[float]] = {}
+
+    def start(self, name: str, amount: float) -> asyncio.Task[None]:
+        async def work() -> None:
+            async with self.ledger.reserved(amount):
+                self.go[name] = asyncio.get_running_loop().create_future()
+                self.inside.append(name)
+                self.entered.put_nowait(name)
+                self.ledger.add(Usage(), await self.go[name])
+
+        return asyncio.create_task(work(), name=name)
+
+
+async def settle(times: int = 10) -> None:
+    for _ in range(times):
+        await asyncio.sleep(0)
+
+
+async def test_what_only_others_hold_is_waited_for_in_order() -> None:
+    calls = Calls(Ledger(1.0))
+    tasks = [calls.start(name, 0.6) for name in "abc"]
+    tasks.append(calls.start("small", 0.1))
+    await settle()
+    assert calls.inside == ["a"]
+    calls.go["a"].set_result(0.1)
+    await settle()
+    assert calls.inside == ["a", "b"]
+    calls.go["b"].set_result(0.5)
+    await settle()
+    with pytest.raises(BudgetExceededError):
+        tasks[2].result()
+    assert calls.inside == ["a", "b", "small"]
+    calls.go["small"].set_result(0.1)
+    await tasks[3]
+    assert calls.ledger.cost_usd == pytest.approx(0.7)
+
+
+async def test_one_that_gives_up_waiting_lets_the_next_through() -> None:
+    calls = Calls(Ledger(1.0))
+    a, b, c = (calls.start(name, 0.6) for name in "abc")
+    await settle()
+    b.cancel()
+    calls.go["a"].set_result(0.0)
+    await asyncio.wait({a, b})
+    await settle()
+    assert calls.inside == ["a", "c"]
+    calls.go["c"].set_result(0.0)
+    await c
+
+
+async def test_a_new_limit_from_another_thread_lets_waiting_calls_through() -> None:
+    calls = Calls(Ledger(1.0))
+    a, b = calls.start("a", 0.9), calls.start("b", 0.9)
+    assert await calls.entered.get() == "a"
+    await settle()
+    assert calls.inside == ["a"]
+    thread = threading.Thread(target=calls.ledger.reset, args=(5.0,))
+    thread.start()
+    assert await calls.entered.get() == "b"
+    thread.join()
+    for future in calls.go.values():
+        future.set_result(0.0)
+    await asyncio.gather(a, b)
+
+
+async def test_without_a_budget_nothing_waits() -> None:
+    calls = Calls(Ledger())
+    tasks = [calls.start(str(n), 100.0) for n in range(5)]
+    await settle()
+    assert len(calls.inside) == 5
+    for future in calls.go.values():
+        future.set_result(1.0)
+    await asyncio.gather(*tasks)
+    assert (calls.ledger.remaining_usd, calls.ledger.is_exhausted) == (None, False)
+
+
+# -- pricing.json ---------------------------------------------------------------------------
+
+
+def prices(tmp_path: Path, content: Any) -> Pricing:
+    path = tmp_path / "pricing.json"
+    path.write_text(json.dumps(content))
+    return load_pricing((path,))
+
+
+def test_the_long_form_means_the_same(tmp_path: Path) -> None:
+    entry = {"input_per_million": 2.5, "cached_input_per_million": 1, "output_per_million": 10.0}
+    written = {"_comment": "USD per 1M tokens", "models": {"gpt-*": {**entry, "_note": "x"}}}
+    found = prices(tmp_path, written).find("gpt-5.5")
+    assert found == Price(input=2.5, output=10.0, cached_input=1.0)
+
+
+def test_a_name_without_its_provider_is_enough(tmp_path: Path) -> None:
+    entry = {"input": 1, "output": 2}
+    found = prices(tmp_path, {"llama-*": entry, "groq/llama-4": {"input": 9, "output": 9}})
+    assert found.find("openrouter/meta/llama-3") == Price(input=1.0, output=2.0, cached_input=1.0)
+    price = found.find("groq/llama-4")
+    assert price is not None
+    assert price.input == 9
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"m": {"input": math.inf, "output": 1}}, "m: inf is no price"),
+        ({"m": {"inputs": 1, "output": 1}}, "unknown key 'inputs'; did you mean 'input'?"),
+        ({"models": [1]}, "must be an object of models"),
+        ({"models": {"m": 1}}, "m: 1 is no object"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, content: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        prices(tmp_path, content)
+    assert said in caught.value.message
+    assert "pricing.json" in caught.value.message
+    assert "USD per million" in (caught.value.hint or "")

@@ -1,0 +1,159 @@
+"""Secrets are found in every form, as wholes and in pieces, and nothing else is."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from delf.engine.secrets.known import Guess, worth_hiding
+from delf.engine.secrets.redaction import REDACTED, Redactor
+
+ODD = 'pä"ß\\ wörd/9'
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        ODD,
+        quote(ODD),
+        quote(ODD, safe=""),
+        quote(ODD, safe="").lower(),
+        quote_plus(ODD),
+        json.dumps(ODD)[1:-1],
+        json.dumps(ODD, ensure_ascii=False)[1:-1],
+        json.dumps(json.dumps(ODD))[3:-3],
+        repr(ODD)[1:-1],
+        repr(ODD.encode())[2:-1],
+        ODD.encode().decode("latin-1"),
+        ODD.encode().hex(),
+        ODD.encode().hex().upper(),
+        json.dumps(ODD)[1:-1].replace("/", "\\/"),
+        json.dumps(json.dumps(ODD).replace("/", "\\/"))[3:-3],
+        "\0".join(ODD),
+        json.dumps("\0".join(ODD))[1:-1],
+        repr(ODD.encode("utf-16-be")[1:])[2:-1],
+    ],
+)
+def test_every_spelling(form: str) -> None:
+    assert Redactor([ODD]).text(f"it is <{form}>") == f"it is <{REDACTED}>"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_bytes(encoding: str) -> None:
+    data = f"it is {ODD}!".encode(encoding)
+    assert Redactor([ODD]).value(data) == f"it is {REDACTED}!".encode()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_bytes_of_utf_16(encoding: str) -> None:
+    data = f"it is {ODD}!".encode(encoding)
+    for text in (data.decode("latin-1"), base64.b64encode(data).decode()):
+        assert REDACTED in Redactor([ODD]).text(text)
+    cleaned = Redactor([ODD]).value(data)
+    assert REDACTED.encode() in cleaned
+    assert "wörd".encode(encoding)[-8:] not in cleaned
+
+
+@pytest.mark.parametrize("before", ["", "u", "u:", "u:x", "u:xy", "u:xyz"])
+def test_base32_wherever_it_begins(before: str) -> None:
+    secret = "p?ssw>rd~1-8f3a"
+    encoded = base64.b32encode(f"{before}{secret} and more".encode()).decode()
+    cleaned = Redactor([secret]).text(f"it is {encoded}")
+    assert REDACTED in cleaned
+    left = cleaned.split()[-1].replace(REDACTED, "").rstrip("=")
+    assert len(left) * 5 <= len(f"{before} and more") * 8 + 15
+
+
+@pytest.mark.parametrize("before", ["", "u", "u:", "u:x", "u:xy"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_base64_wherever_it_begins(before: str, encode) -> None:
+    secret = "p?ssw>rd~1-8f3a"
+    encoded = encode(f"{before}{secret} and more".encode()).decode()
+    cleaned = Redactor([secret]).text(f"Basic {encoded}")
+    assert REDACTED in cleaned
+    left = cleaned.removeprefix("Basic ").split(REDACTED)
+    assert sum(map(len, left)) <= len(encoded) - len(secret) * 8 // 6 + 4
+
+
+@pytest.mark.parametrize("secret", ["hunter2", "correcthorse", "86753098", "qwertz"])
+class TestAWordIsOneOnlyWhereItStandsAlone:
+    def test_alone(self, secret: str) -> None:
+        clean = Redactor([secret]).text
+        for text in ("{}", "a {} b", "x={}&y", "'{}'", "u:{}@h", "({}).", "\\n{}\\n", "%3D{}%26"):
+            assert clean(text.format(secret)) == text.format(REDACTED)
+
+    def test_within_another(self, secret: str) -> None:
+        clean = Redactor([secret]).text
+        for text in ("{}s", "9{}", "_{}", "a{}b", "ä{}"):
+            assert clean(text.format(secret)) == text.format(secret)
+
+    def test_a_guess_is_none(self, secret: str) -> None:
+        assert not Redactor([Guess(secret)])
+
+
+@pytest.mark.parametrize(
+    "word", ["", "      ", "abc12", "password", "Secret", "postgres", "123456"]
+)
+def test_what_never_counts(word: str) -> None:
+    assert not worth_hiding([word])
+
+
+def test_the_end_of_a_line_is_no_part_of_a_secret() -> None:
+    assert worth_hiding(["key-of-a-file-1\n"]) == {"key-of-a-file-1"}
+
+
+def test_a_number_that_is_a_secret() -> None:
+    redactor = Redactor(["86753098"])
+    assert redactor.value({"pin": 86753098, "other": 86753099}) == {
+        "pin": REDACTED,
+        "other": 86753099,
+    }
+
+
+# -- pieces --------------------------------------------------------------------------------
+
+SECRETS = ["abcd-1234", "abcd-1234-5678", "hunter2", "correcthorse", ODD, "-----BEGIN\nab12\ncd34"]
+BITS = ["abcd", "-12", "34", "-56", "78", "hunter", "2", "x", " ", "\n", "correct", "horse", "ab12"]
+BITS += [ODD[:3], ODD[3:7], ODD[7:], "-----", "BEGIN", "cd34"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_pieces_are_together_what_the_whole_is(seed: int) -> None:
+    chance = random.Random(seed)
+    redactor = Redactor(SECRETS)
+    for _ in range(500):
+        text = "".join(chance.choices(BITS, k=chance.randint(1, 16)))
+        stream, parts, at = redactor.stream(), [], 0
+        while at < len(text):
+            size = chance.randint(1, 8)
+            parts.append(stream.feed(text[at : at + size]))
+            at += size
+        assert "".join((*parts, stream.end())) == redactor.text(text), text
+
+
+def test_only_what_could_begin_a_secret_waits() -> None:
+    stream = Redactor(["sk-8f3a-91c2"]).stream()
+    assert stream.feed("done: ") == "done: "
+    assert stream.feed("ask") == "a"
+    assert stream.feed("ed\n") == "sked\n"
+    assert stream.feed("sk-8f3a") == ""
+    assert stream.feed("-91c2!") == f"{REDACTED}!"
+    assert stream.feed("sk-8") == ""
+    assert stream.end() == "sk-8"
+
+
+def test_a_text_that_comes_once_more() -> None:
+    stream = Redactor(["sk-8f3a-91c2"]).stream()
+    assert stream.feed("a sk-8") == "a "
+    stream.drop()
+    assert stream.feed("a ") == "a "
+    assert stream.end() == ""
+
+
+def test_without_secrets_nothing_waits() -> None:
+    stream = Redactor().stream()
+    assert (stream.feed("anything"), stream.end()) == ("anything", "")

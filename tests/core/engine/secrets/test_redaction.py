@@ -1,0 +1,558 @@
+"""Secrets are taken out wherever they turn up, and nothing else is changed."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import enum
+import itertools
+import json
+import logging
+import traceback
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, SecretStr
+
+from delf import Agent, Connection, LLMConfig, action, tool
+from delf import events as ev
+from delf.engine.secrets.known import (
+    Guess,
+    secrets_of_model,
+    secrets_of_options,
+    secrets_of_settings,
+)
+from delf.engine.secrets.redaction import REDACTED, Redactor
+from delf.errors import ToolExecutionError
+from delf.messages import FilePart, ModelDelta
+from delf.protocols.approval import Edited
+from delf.settings import PluginSettings
+from delf.values import dumps
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
+
+LONG = "tok-123456-abcdef"
+TOKEN = 'tok-8f3a"ö\\91x'
+PASSWORD = "S3cr3t!pass"
+
+
+@dataclasses.dataclass
+class Row:
+    name: str
+    token: str
+
+
+@dataclasses.dataclass
+class Holder:
+    held: Any
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (f"a {TOKEN} b", f"a {REDACTED} b"),
+        ([1, TOKEN], [1, REDACTED]),
+        (("x", {TOKEN: [TOKEN]}), ("x", {REDACTED: [REDACTED]})),
+        ({TOKEN}, {REDACTED}),
+        (b"x " + PASSWORD.encode(), b"x " + REDACTED.encode()),
+        (Row("a", TOKEN), {"name": "a", "token": REDACTED}),
+    ],
+)
+def test_in_values(value: Any, expected: Any) -> None:
+    redactor = Redactor([TOKEN, PASSWORD])
+    assert redactor.value(value) == expected
+    assert redactor.is_in(dumps(value)) or isinstance(value, bytes)
+
+
+@pytest.mark.parametrize(
+    "value", [None, 1, 2.5, True, "text", ["a"], {"a": (1, b"x")}, Row("a", "b")]
+)
+def test_what_holds_none_stays_the_same_object(value: Any) -> None:
+    redactor = Redactor([TOKEN])
+    assert redactor.value(value) is value
+    encoded = dumps(value)
+    assert redactor.is_in(encoded) == (b'"bytes"' in encoded), "bytes have to be looked at"
+
+
+def test_keys_that_are_secrets_stay_several() -> None:
+    redactor = Redactor([LONG, PASSWORD])
+    items = {LONG: 1, "name": 2, PASSWORD: 3, (LONG, 1): 4, REDACTED: 5}
+    cleaned = redactor.value([items])[0]
+    assert list(cleaned.values()) == [1, 2, 3, 4, 5]
+    names = [REDACTED, "name", f"{REDACTED} 2", (REDACTED, 1), f"{REDACTED} 3"]
+    assert list(cleaned) == names
+
+
+def _put_in(kind: str, value: Any) -> Any:
+    match kind:
+        case "list":
+            return [value]
+        case "dict":
+            return {"a": value}
+        case "tuple":
+            return (value,)
+        case _:
+            return Holder(value)
+
+
+class _Colour(enum.Enum):
+    RED = "red"
+
+
+@pytest.mark.parametrize("leaf", ["plain", LONG, _Colour.RED], ids=["plain", "secret", "enum"])
+def test_what_is_nested_deeper_than_it_could_be_made_anew(leaf: Any) -> None:
+    redactor = Redactor([LONG])
+    for kind in ("list", "dict", "tuple", "record"):
+        value = leaf
+        for _ in range(5_000):
+            value = _put_in(kind, value)
+        if leaf is LONG:
+            assert redactor.value(value) == f"<{type(value).__name__}, nested too deeply>"
+        else:
+            assert redactor.value(value) is value
+
+
+def test_what_is_in_itself() -> None:
+    value: list[Any] = ["plain"]
+    value.append(value)
+    redactor = Redactor([LONG])
+    assert redactor.value(value) is value
+    value.append(LONG)
+    assert redactor.value(value) == "<list, nested too deeply>"
+
+
+@pytest.mark.parametrize("word", ["", "abc", "postgres", "password", "12345678", "        "])
+def test_words_are_no_secrets(word: str) -> None:
+    assert not Redactor([Guess(word)])
+
+
+def test_the_longer_of_two_secrets_goes_first() -> None:
+    assert Redactor(["abcd-1234", "abcd-1234-5678"]).text("abcd-1234-5678") == REDACTED
+
+
+class _Inner(BaseModel):
+    key: SecretStr
+
+
+class _Settings(PluginSettings):
+    url: SecretStr
+    inner: _Inner
+    keys: list[SecretStr]
+    plain: str = "plain-value-1"
+
+
+def test_what_settings_hold() -> None:
+    settings = _Settings.for_instance(
+        "x", {"url": "pg://u:p%40ss-word1@h/d", "inner": {"key": "k1-inner"}, "keys": ["k2-list"]}
+    )
+    found = set(secrets_of_settings(settings))
+    assert {"p%40ss-word1", "p@ss-word1", "k1-inner", "k2-list"} <= found
+    assert "plain-value-1" not in found
+
+
+def test_what_models_and_options_hold() -> None:
+    model = LLMConfig("m", api_key="key-1", headers={"Authorization": "Bearer abc-1"})
+    assert {"key-1", "abc-1", "Bearer abc-1"} <= set(secrets_of_model(model))
+    options = {"API_KEY": "a-1", "HOME": "/root", "DB_URL": "x://u:pw-1@h", "t": {"token": "b-2"}}
+    assert set(secrets_of_options(options)) == {"a-1", "pw-1", "b-2"}
+    more = {"api_keys": ["l-1", "l-2"], "STORE_CONNECTION_STRING": "Key=c-3", "db_pass": "p-4"}
+    assert set(secrets_of_options(more)) == {"l-1", "l-2", "Key=c-3", "c-3", "p-4"}
+    assert not set(secrets_of_options({"PWD": "/home/ada/work", "OLDPWD": "/home/ada"}))
+
+
+class Leaky(Connection):
+    """A service that tells its own secrets."""
+
+    class Settings(PluginSettings):
+        """Its settings."""
+
+        token: SecretStr
+
+    @action(effect="read")
+    async def show(self, *, twice: bool = False) -> dict[str, str]:
+        """Its token."""
+        token = self.settings.token.get_secret_value()
+        return {"token": token, "again": token if twice else ""}
+
+    @action(effect="read")
+    async def fail(self) -> None:
+        """Fail with its token."""
+        raise RuntimeError(f"401 for {self.settings.token.get_secret_value()}")
+
+    async def context(self, task: str) -> str:
+        """Facts with its token."""
+        return f"for {task}: {self.settings.token.get_secret_value()}"
+
+
+async def seen_of(host: TestHost, *tools: Any, **options: Any) -> tuple[list[Any], Any]:
+    """The events of a script with a connection that has a token, and its response."""
+    seen: list[Any] = []
+    given = [Leaky(token=LONG), *tools]
+    options = {"llm": "scripted", "sandbox": "local", "host": host, "retry_count": 0, **options}
+    async with Agent(tools=given, **options) as agent:
+        response = await agent.arun("x", listeners=[seen.append])
+    return seen, response
+
+
+def told_by(seen: list[Any]) -> list[str]:
+    """What was called, and between that what was printed, in however many pieces."""
+    shown = [event for event in seen if isinstance(event, (ev.Printed, ev.CallStarted))]
+    told: list[str] = []
+    for kind, events in itertools.groupby(shown, type):
+        if kind is ev.Printed:
+            told.append("".join(event.text for event in events))
+        else:
+            told += [event.action for event in events]
+    return told
+
+
+@tool(confirm=False)
+async def pause() -> None:
+    """Let what was printed be written."""
+    await asyncio.sleep(0.05)
+
+
+class Renewing(Connection):
+    """A service that gives a token for each call, and repeats it."""
+
+    async def _renew(self) -> str:
+        self.calls = getattr(self, "calls", 0) + 1
+        token = f"{LONG}-{self.calls}"
+        self.keep_secret(token)
+        return token
+
+    @action(effect="read")
+    async def show(self) -> str:
+        """Its token."""
+        return f"<{await self._renew()}>"
+
+    @action(effect="read")
+    def in_a_thread(self) -> str:
+        """Its token."""
+        return f"<{asyncio.run(self._renew())}>"
+
+    @action(effect="read")
+    async def fail(self) -> None:
+        """Fail with its token."""
+        raise RuntimeError(f"401 for {await self._renew()}")
+
+    async def context(self, task: str) -> str:
+        """Facts with its token."""
+        return f"for {task}: {await self._renew()}"
+
+
+async def test_secrets_that_a_connection_gets_while_it_works(
+    delf_host: TestHost, scripted_model: ScriptedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    half = len(LONG) // 2
+    scripted_model.writes(
+        "print(await renewing.show(), await renewing.in_a_thread())\n"
+        f"print({LONG[:half]!r} + {LONG[half:]!r} + '-2')\nawait renewing.fail()"
+    )
+    seen, response = await seen_of(delf_host, Renewing())
+    printed = "".join(event.text for event in seen if isinstance(event, ev.Printed))
+    assert printed == f"<{REDACTED}> <{REDACTED}>\n{REDACTED}\n"
+    assert f"401 for {REDACTED}" in str(response.error)
+    assert f"for x: {REDACTED}" in scripted_model.prompts[0]
+    told = [repr(seen), str(response.to_dict()), str(response.exception), caplog.text]
+    assert not any(f"{LONG}-" in text for text in (*told, repr(scripted_model.requests)))
+
+
+async def test_a_second_agent_knows_what_a_connection_got_before(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    tool = Renewing()
+    tool.keep_secret("from-the-first-1")
+    scripted_model.writes("print('from-' + 'the-first-1')")
+    _, response = await seen_of(delf_host, tool)
+    assert response.text.strip() == REDACTED
+
+
+def test_what_is_learned_takes_the_place_of_what_its_source_had() -> None:
+    redactor = Redactor([LONG])
+    stream = redactor.stream()
+    redactor.learn("a", ["first-token-1"])
+    redactor.learn("b", ["other-token-1", "https://u:url-pass-1@h.test"])
+    assert stream.feed("other-tok") == ""
+    redactor.learn("a", ["second-token-1"])
+    assert stream.feed("en-1, second-token") == f"{REDACTED}, "
+    assert stream.feed("-1\n") == f"{REDACTED}\n"
+    text = f"{LONG} first-token-1 second-token-1 url-pass-1"
+    assert redactor.text(text) == f"{REDACTED} first-token-1 {REDACTED} {REDACTED}"
+
+
+def test_without_secrets_of_its_own_it_learns_them() -> None:
+    redactor = Redactor()
+    assert not redactor
+    redactor.learn("a", ["86753098"])
+    assert redactor
+    assert redactor.value([86753098, "86753098"]) == [REDACTED, REDACTED]
+    assert redactor.is_in(b'["86753098"]')
+
+
+async def test_a_secret_that_is_printed_in_pieces(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    """Neither two prints nor a call between them bring one out."""
+    scripted_model.writes(
+        f"print('key:', {LONG[:7]!r}, end='', flush=True)\nawait pause()\n"
+        f"print({LONG[7:]!r} + '!', flush=True)\nawait pause()\nprint('to', end='', flush=True)"
+    )
+    seen, response = await seen_of(delf_host, pause)
+    assert told_by(seen) == ["key: ", "pause", f"{REDACTED}!\n", "pause", "to"]
+    assert response.text.strip() == f"key: {REDACTED}!\nto"
+
+
+async def test_a_reply_that_comes_in_pieces(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    """The scripted model cuts it in the middle, and so the token."""
+    text = f"```python\nprint(1)\n# {LONG[:9]}"
+    scripted_model.says(f"{text}{LONG[9:]}".ljust(2 * len(text), "x"))
+    async with Agent(
+        tools=[Leaky(token=LONG)], llm="scripted", sandbox="local", host=delf_host, retry_count=0
+    ) as agent:
+        items = [item async for item in agent.stream("x", granularity="token")]
+    pieces = [item.text for item in items if isinstance(item, ModelDelta)]
+    assert len(pieces) == 2
+    assert "".join(pieces).startswith(f"```python\nprint(1)\n# {REDACTED}x")
+    assert not any(LONG[:7] in repr(item) for item in items)
+
+
+async def test_a_script_never_has_a_secret_that_a_model_knows(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    scripted_model.writes(f"print(len({LONG!r}))")
+    _, response = await seen_of(delf_host, system_prompt=f"The key is {LONG}.")
+    assert response.text.strip() == str(len(REDACTED))
+    assert LONG not in repr(scripted_model.requests)
+    assert f"The key is {REDACTED}." in scripted_model.prompts[0]
+
+
+async def test_results_of_every_type(delf_host: TestHost, scripted_model: ScriptedModel) -> None:
+    @tool(confirm=False)
+    def all_of_it() -> Any:
+        """Values that hold the token."""
+        return [
+            deque([LONG]),
+            Path("/a") / LONG,
+            {"k": Row("a", LONG)},
+            (LONG, {LONG: 1}),
+            frozenset([LONG]),
+            LONG.encode(),
+            json.dumps({"k": LONG}),
+        ]
+
+    scripted_model.writes("print(await all_of_it())")
+    seen, response = await seen_of(delf_host, all_of_it)
+    assert response.status, response.error
+    assert response.text.count(REDACTED) == 8
+    assert LONG not in repr(seen)
+
+
+async def test_arguments_nested_as_deeply_as_they_can_be(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    @tool(confirm=False)
+    def take(value: object) -> str:
+        """Take anything."""
+        return "taken"
+
+    scripted_model.writes("x = []\nfor _ in range(480): x = [x]\nprint(await take(x))")
+    _, response = await seen_of(delf_host, take)
+    assert response.text.strip() == "taken", response.error
+
+
+async def test_output_files(
+    delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text(f"the token is {LONG}\n")
+    scripted_model.writes(
+        "(f,) = await files.list()\nt = open(f['path']).read()\n"
+        "add_to_output_files('a.txt', t)\nadd_to_output_files('b.csv', [{'x': t}])"
+    )
+    out = tmp_path / "out"
+    _, response = await seen_of(delf_host, files=[str(notes)], output_dir=str(out))
+    assert response.status, response.error
+    assert (out / "a.txt").read_text() == f"the token is {REDACTED}\n"
+    assert LONG not in (out / "b.csv").read_text()
+
+
+async def test_who_approves_sees_none_and_changes_none(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    """What was left as it was shown is what it was."""
+    requests: list[Any] = []
+    sent: list[tuple[str, str]] = []
+
+    @tool
+    def send(key: str, note: str) -> str:
+        """Send a note."""
+        sent.append((key, note))
+        return "sent"
+
+    def edit(request: Any) -> Edited:
+        requests.append(request)
+        return Edited(arguments={**request.arguments, "note": "better"})
+
+    half = len(LONG) // 2
+    scripted_model.writes(
+        f"await send({LONG[:half]!r} + {LONG[half:]!r}, 'good', desc={LONG[:3]!r})"
+    )
+    seen, response = await seen_of(delf_host, send, on_confirm=edit)
+    assert response.status, response.error
+    assert sent == [(LONG, "better")]
+    assert requests[0].arguments == {"key": REDACTED, "note": "good"}
+    assert LONG not in repr(seen)
+
+
+def test_an_error_and_its_causes() -> None:
+    redactor = Redactor([LONG])
+    try:
+        try:
+            try:
+                raise KeyError(LONG)
+            except KeyError as inner:
+                error = ConnectionError(f"postgresql://u:{LONG}@h")
+                error.add_note(f"with {LONG}")
+                raise error from inner
+        except ConnectionError as middle:
+            raise ToolExecutionError(f"it failed: {LONG}", hint=f"not {LONG}") from middle
+    except ToolExecutionError as outer:
+        cleaned = redactor.error(outer)
+    told = "".join(traceback.format_exception(cleaned))
+    assert LONG not in told
+    assert f"ConnectionError: postgresql://u:{REDACTED}@h" in told
+    assert f"with {REDACTED}" in told
+    assert f"KeyError: '{REDACTED}'" in told
+    assert "test_an_error_and_its_causes" in told, "where it was raised is still there"
+    chain: list[BaseException | None] = [cleaned, cleaned.__cause__, cleaned.__context__]
+    assert not any(LONG in repr(each) + repr(vars(each)) for each in chain if each is not None)
+
+
+def test_causes_that_lead_in_circles() -> None:
+    """An error may be its own cause, or that of one that it caused."""
+    first, second = ValueError(f"401 for {LONG}"), KeyError(LONG)
+    first.__cause__, first.__context__ = first, second
+    second.__context__ = first
+    error = ToolExecutionError("it failed")
+    error.__cause__ = first
+    cleaned = Redactor([LONG]).error(error)
+    assert LONG not in "".join(traceback.format_exception(cleaned))
+    cause = cleaned.__cause__
+    assert cause is not None
+    assert cause.__cause__ is cause
+    assert cause.__context__ is not None
+    assert cause.__context__.__context__ is cause
+
+
+def test_a_long_row_of_causes() -> None:
+    last = error = ToolExecutionError("it failed")
+    for number in range(3_000):
+        last.__context__ = ConnectionError(f"attempt {number} with {LONG}")
+        last = last.__context__
+    Redactor([LONG]).error(error)
+    told = str(error.__context__)
+    assert told == f"ConnectionError: attempt 0 with {REDACTED}"
+
+
+class _Unshown(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError(LONG)
+
+
+def test_groups_of_errors_and_what_their_members_lead_to() -> None:
+    noted, odd, told = ValueError("noted"), TypeError("odd"), OSError(f"with {LONG}")
+    noted.add_note(f"for {LONG}")
+    noted.__cause__ = KeyError(LONG)
+    odd.__notes__ = 5  # pyright: ignore[reportAttributeAccessIssue]
+    for members in ([noted], [odd, told, noted], [_Unshown(), noted]):
+        group = ExceptionGroup("several", [ExceptionGroup("inner", members), ValueError("plain")])
+        noted.__context__ = group
+        error = ToolExecutionError("it failed")
+        error.__cause__ = group
+        lines = "".join(traceback.format_exception(Redactor([LONG]).error(error)))
+        assert LONG not in lines
+        assert "several (2 sub-exceptions)" in lines
+        assert f"for {REDACTED}" in lines
+        assert "ValueError: plain" in lines
+        assert (f"OSError: with {REDACTED}" in lines) == (told in members)
+
+
+def test_a_group_without_secrets_stays_what_it_is() -> None:
+    error, group = ToolExecutionError("no"), ExceptionGroup("several", [ValueError("plain")])
+    error.__cause__ = group
+    assert Redactor([LONG]).error(error).__cause__ is group
+
+
+def test_causes_without_secrets_stay_what_they_are() -> None:
+    error, cause = ToolExecutionError("no"), ConnectionError("refused")
+    error.__cause__ = cause
+    assert Redactor([LONG]).error(error).__cause__ is cause
+
+
+def test_what_is_logged_of_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    redactor = Redactor([LONG])
+    for text in (LONG, "harmless"):
+        redactor.log_failure(logging.getLogger("x"), "it failed", ValueError(f"bad: {text}"))
+    first, second = caplog.records
+    assert LONG not in caplog.text
+    assert (first.exc_info, f"ValueError: bad: {REDACTED}" in first.getMessage()) == (None, True)
+    assert second.exc_info is not None
+
+
+async def test_a_listener_or_channel_that_fails(
+    delf_host: TestHost, scripted_model: ScriptedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError(f"no connection with {LONG}")
+
+    @tool
+    def send() -> None:
+        """Send."""
+
+    scripted_model.writes("await send()")
+    options: dict[str, Any] = {"llm": "scripted", "sandbox": "local", "host": delf_host}
+    async with Agent(tools=[Leaky(token=LONG), send], on_confirm=fail, **options) as agent:
+        await agent.arun("x", listeners=[fail])
+    assert f"no connection with {REDACTED}" in caplog.text
+    assert LONG not in caplog.text
+
+
+@pytest.mark.parametrize("media_type", ["text/csv", "application/json", "application/pdf"])
+async def test_files_for_a_model(
+    delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path, media_type: str
+) -> None:
+    name = {"text/csv": "a.csv", "application/json": "a.json", "application/pdf": "a.pdf"}
+    file = tmp_path / name[media_type]
+    file.write_text(f'%PDF-1.4 {{"token": "{LONG}"}}')
+    scripted_model.writes(f"await llm.call('What is it?', file_data=[{file.name!r}])").says(
+        "A token."
+    )
+    await seen_of(delf_host, files=[str(file)], vision_llm="scripted")
+    assert len(scripted_model.requests) == 2
+    parts = [p for m in scripted_model.requests[1].messages for p in m.parts]
+    assert any(isinstance(part, FilePart) for part in parts)
+    assert LONG not in repr(parts)
+    assert REDACTED in repr(parts)
+
+
+async def test_scripts_prompts_events_and_errors_have_none(
+    delf_host: TestHost, scripted_model: ScriptedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    scripted_model.writes(
+        "r = await leaky.show(twice=True)\nprint(r, len(r['token']))\nawait leaky.fail()",
+        "print('again')\nawait leaky.fail()",
+    )
+    seen: list[Any] = []
+    leaky = Leaky(token="tok-123456-abcdef")
+    async with Agent(tools=[leaky], llm="scripted", sandbox="local", host=delf_host) as agent:
+        response = await agent.arun("Say tok-123456-abcdef.", listeners=[seen.append])
+    everything = [repr(seen), str(response.to_dict()), str(response.exception), caplog.text]
+    everything += [repr(request) for request in scripted_model.requests]
+    assert not any("123456" in text for text in everything)
+    assert len(scripted_model.requests) == 2
+    assert f"{{'token': '{REDACTED}', 'again': '{REDACTED}'}} {len(REDACTED)}" in repr(seen)

@@ -1,0 +1,165 @@
+import inspect
+
+import pytest
+
+from delf.errors import ToolDefinitionError, ToolRefusedError
+from delf.tools.action import Action, action, action_from_function, actions_of, permission_names
+
+
+class Base:
+    @action(effect="read")
+    async def find(self, status: str, limit: int = 50) -> list[str]:
+        """Tickets in a state.
+
+        Args:
+            status: Which state.
+        """
+        return [status] * limit
+
+    @action("edit", effect="write")
+    def close(self, ticket: int) -> None:
+        """Close a ticket."""
+
+    @action("edit")
+    def reopen(self, ticket: int) -> None: ...
+
+    @action
+    def wipe(self) -> None: ...
+
+    def helper(self) -> None: ...
+
+
+class Child(Base):
+    def find(self, status: str) -> str:
+        """Overridden."""
+        return f"child {status}"
+
+    @action(effect="read")
+    def extra(self) -> int:
+        return 1
+
+
+def by_name(owner, instance=None):
+    return {item.name: item for item in actions_of(owner, instance, "desk")}
+
+
+def test_marked_methods_are_actions_in_order_of_definition():
+    found = actions_of(Base, Base(), "desk")
+    assert [(item.name, item.permission, item.effect) for item in found] == [
+        ("find", "find", "read"),
+        ("close", "edit", "write"),
+        ("reopen", "edit", "irreversible"),
+        ("wipe", "wipe", "irreversible"),
+    ]
+
+
+def test_what_is_undeclared_is_irreversible():
+    assert by_name(Base)["wipe"].effect == "irreversible"
+
+
+def test_a_subclass_adds_and_overrides():
+    found = by_name(Child, Child())
+    assert list(found) == ["find", "close", "reopen", "wipe", "extra"]
+    assert found["find"].call(status="x") == "child x"
+    assert found["find"].summary == "Overridden."
+    assert found["find"].effect == "read"
+
+
+def test_signature_summary_and_kind_of_call():
+    found = by_name(Base, Base())
+    assert found["find"].signature == "(status: str, limit: int = 50) -> list[str]"
+    assert found["find"].is_async
+    assert not found["close"].is_async
+    assert found["reopen"].summary == "reopen"
+
+
+async def test_an_action_calls_its_instance():
+    assert await by_name(Base, Base())["find"].call(status="x", limit=2) == ["x", "x"]
+
+
+def test_arguments_are_validated_under_the_connections_name():
+    find = by_name(Base)["find"]
+    assert find.validate({"status": "x", "limit": "2"}) == {"status": "x", "limit": 2}
+    with pytest.raises(ToolRefusedError, match=r"^desk\.find: missing argument 'status'"):
+        find.validate({})
+
+
+def test_static_and_class_methods_keep_all_their_parameters():
+    class Desk:
+        @staticmethod
+        @action(effect="read")
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        @classmethod
+        @action(effect="read")
+        def name(cls, suffix: str) -> str:
+            return cls.__name__ + suffix
+
+    found = by_name(Desk, Desk())
+    assert found["add"].signature == "(a: int, b: int) -> int"
+    assert found["add"].call(a=1, b=2) == 3
+    assert found["name"].signature == "(suffix: str) -> str"
+    assert found["name"].call(suffix="!") == "Desk!"
+
+
+def test_the_mark_leaves_the_method_alone():
+    assert inspect.iscoroutinefunction(Base.find)
+    assert Base().close(1) is None
+
+
+def test_an_action_as_data():
+    found = by_name(Base)
+    assert found["find"].describe() == {"name": "find", "effect": "read"}
+    assert found["close"].describe()["permission"] == "edit"
+    assert found["find"].describe(verbose=True) == {
+        "name": "find",
+        "effect": "read",
+        "description": "Tickets in a state.",
+        "signature": "find(status: str, limit: int = 50) -> list[str]",
+        "parameters": [
+            {"name": "status", "type": "str", "required": True, "description": "Which state."},
+            {"name": "limit", "type": "int", "required": False, "default": "50"},
+        ],
+    }
+
+
+def test_the_schema_is_made_on_demand():
+    schema = by_name(Base)["find"].schema
+    assert schema is not None
+    assert schema()["required"] == ["status"]
+
+
+def test_names_of_permissions():
+    assert permission_names(actions_of(Base)) == ("find", "edit", "close", "reopen", "wipe")
+
+
+def test_an_unknown_effect():
+    with pytest.raises(ToolDefinitionError, match="unknown effect 'maybe'; one of: read, write"):
+        action(effect="maybe")
+
+
+def test_a_method_that_no_script_could_call():
+    class Desk:
+        @action(effect="read")
+        def find(self, *words: str) -> None: ...
+
+    with pytest.raises(ToolDefinitionError, match=r"takes \*words"):
+        actions_of(Desk)
+
+
+def test_a_private_method_is_no_action():
+    class Desk:
+        @action(effect="read")
+        def _find(self) -> None: ...
+
+    with pytest.raises(ToolDefinitionError, match="'_find' cannot be called"):
+        actions_of(Desk)
+
+
+def test_an_action_made_by_hand():
+    made = action_from_function(lambda x: x, name="echo", summary="Says it again.", effect="read")
+    assert isinstance(made, Action)
+    assert (made.name, made.permission, made.summary) == ("echo", "echo", "Says it again.")
+    with pytest.raises(ToolDefinitionError, match="'<lambda>' cannot be called"):
+        action_from_function(lambda x: x)

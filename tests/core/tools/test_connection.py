@@ -1,0 +1,227 @@
+import copy
+import gc
+import weakref
+
+import pytest
+from pydantic import Field
+
+from delf.errors import (
+    AgentConfirmationError,
+    ConnectionConfigurationError,
+    ToolDefinitionError,
+)
+from delf.protocols.connection import (
+    ConnectionLike,
+    SupportsClose,
+    SupportsContext,
+    SupportsSecrets,
+)
+from delf.settings import PluginSettings, SecretStr
+from delf.tools.action import Action, action
+from delf.tools.connection import Connection
+
+
+class DeskSettings(PluginSettings):
+    url: str = Field(description="Where it is.")
+    token: SecretStr = Field(description="The key to it.")
+
+
+class Desk(Connection):
+    """The support desk.
+
+    More about it.
+    """
+
+    Settings = DeskSettings
+
+    @action(effect="read")
+    async def find(self, status: str) -> list[str]:
+        """Tickets in a state."""
+        return [status, self.settings.url]
+
+    @action("edit", effect="write")
+    async def close(self, ticket: int) -> None:
+        """Close a ticket."""
+
+
+class Plain(Connection):
+    @action(effect="read")
+    def ping(self) -> str:
+        return "pong"
+
+
+def desk(**options):
+    return Desk(**{"url": "u", "token": "t", **options})
+
+
+async def test_actions_are_bound_to_the_instance():
+    find, close = await desk().actions()
+    assert (find.name, close.permission) == ("find", "edit")
+    assert await find.call(status="open") == ["open", "u"]
+
+
+def test_it_fits_the_protocol():
+    made = desk()
+    assert isinstance(made, ConnectionLike)
+    assert not isinstance(made, SupportsContext)
+    assert not isinstance(made, SupportsClose)
+    assert made.is_function is False
+
+
+def test_names():
+    assert desk().name == "desk"
+    assert desk(name="support").name == "support"
+    with pytest.raises(ToolDefinitionError, match="the connection name 'my-desk'"):
+        desk(name="my-desk")
+
+
+def test_the_summary_is_the_docstrings_first_line():
+    assert desk().summary == "The support desk."
+    assert Plain().summary == ""
+
+
+def test_settings_from_code_and_from_the_environment(monkeypatch):
+    monkeypatch.setenv("DELF_SUPPORT_TOKEN", "from-env")
+    made = Desk(name="support", url="u")
+    assert made.settings.token.get_secret_value() == "from-env"
+
+
+def test_secrets_are_not_shown():
+    made = desk(token="hunter2")
+    assert "hunter2" not in repr(made) + repr(made.settings) + str(made.settings)
+    assert repr(made) == "<Desk 'desk'>"
+
+
+def test_settings_that_do_not_fit():
+    with pytest.raises(
+        ConnectionConfigurationError, match=r"setting 'token' is missing \(or set DELF_DESK_TOKEN\)"
+    ):
+        Desk(url="u")
+    with pytest.raises(
+        ConnectionConfigurationError, match="unknown setting 'ulr'; did you mean 'url'"
+    ):
+        desk(ulr="u")
+
+
+def test_a_connection_without_settings_takes_none():
+    assert Plain().settings is None
+    with pytest.raises(ConnectionConfigurationError, match="connection 'plain' has no setting 'a'"):
+        Plain(b=1, a=2)
+
+
+def test_allow_and_confirm_are_checked_against_the_actions():
+    made = desk(allow=["find"], confirm="edit")
+    assert (made.allow, made.confirm) == (("find",), ("edit",))
+    assert (desk().allow, desk().confirm) == (None, None)
+    with pytest.raises(ConnectionConfigurationError, match="allow of 'desk' names 'fnd'"):
+        desk(allow="fnd")
+    with pytest.raises(AgentConfirmationError, match="confirm of 'desk' names 'read'"):
+        desk(confirm=["read"])
+    with pytest.raises(AgentConfirmationError, match="confirm of 'desk' is 3"):
+        desk(confirm=3)
+
+
+class Kept:
+    """Implements :class:`delf.protocols.connection.SecretsKeeper`."""
+
+    def __init__(self):
+        self.told = []
+
+    def learn(self, source, secrets):
+        self.told.append((source, secrets))
+
+
+def test_secrets_that_it_gets_are_told():
+    made, early, late = desk(name="support"), Kept(), Kept()
+    assert isinstance(made, SupportsSecrets)
+    made.tell_secrets(early)
+    made.keep_secret("token-1")
+    made.tell_secrets(late)
+    made.keep_secret("token-2")
+    made.keep_secret("token-1")
+    last = ("support", ("token-2", "token-1"))
+    assert late.told == [("support", ("token-1",)), ("support", ("token-1", "token-2")), last]
+    assert early.told[-1] == last
+
+
+def test_tokens_may_be_renewed_for_ever():
+    made, kept = desk(), Kept()
+    made.tell_secrets(kept)
+    for number in range(100):
+        made.keep_secret(f"token-{number}")
+    assert kept.told[-1] == ("desk", tuple(f"token-{number}" for number in range(68, 100)))
+
+
+def test_agents_that_are_gone_are_forgotten():
+    made, kept = desk(), Kept()
+    made.tell_secrets(kept)
+    gone = weakref.ref(kept)
+    del kept
+    gc.collect()
+    assert gone() is None
+    made.keep_secret("token-1")
+
+
+def test_metadata_is_copied():
+    given = {"a": 1}
+    made = desk(metadata=given)
+    given["a"] = 2
+    assert made.metadata == {"a": 1}
+
+
+def test_inspect_needs_no_credentials():
+    assert Desk.inspect() == {
+        "tool": "desk",
+        "description": "The support desk.",
+        "methods": ["find", "close"],
+        "total": 2,
+    }
+    assert desk(name="support").inspect()["tool"] == "support"
+    verbose = Desk.inspect(verbose=True)["methods"]
+    assert verbose[0]["signature"] == "find(status: str) -> list[str]"
+
+
+async def test_a_dynamic_connection_makes_its_actions_itself():
+    class Dynamic(Connection):
+        async def actions(self):
+            return [
+                Action(
+                    name="made",
+                    permission="made",
+                    effect="read",
+                    summary="",
+                    parameters=(),
+                    returns="None",
+                    validate=dict,
+                    call=lambda: None,
+                )
+            ]
+
+    # Its names are not known before they are asked for, so they cannot be checked here.
+    made = Dynamic(allow=["made"], confirm="anything")
+    assert [item.name for item in await made.actions()] == ["made"]
+
+
+class Vault(Connection):
+    """Has names of its own."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self._secrets = self._keepers = self._lock = None
+
+
+def test_what_it_keeps_collides_with_no_name_of_a_subclass_and_can_be_copied():
+    learned = []
+
+    class Keeper:
+        def learn(self, source, secrets):
+            learned.append((source, tuple(secrets)))
+
+    keeper, made = Keeper(), Vault(name="v")
+    made.tell_secrets(keeper)
+    made.keep_secret("token-1")
+    copied = copy.deepcopy(made)
+    copied.keep_secret("token-2")
+    assert learned == [("v", ()), ("v", ("token-1",))]
+    copied.tell_secrets(keeper)
+    assert learned[-1] == ("v", ("token-1", "token-2"))

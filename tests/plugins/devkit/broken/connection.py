@@ -1,0 +1,296 @@
+"""Connections that break one thing each."""
+
+import asyncio
+from typing import Literal
+
+import pytest
+from pydantic import Field
+
+from delf import Connection, ToolExecutionError, action
+from delf.settings import PluginSettings, SecretStr
+from delf.testing import Call, ConnectionContract
+from delf.tools.action import action_from_function
+
+
+class DeskSettings(PluginSettings):
+    token: SecretStr = Field(default=SecretStr(""), description="A token.")
+    url: SecretStr = Field(default=SecretStr(""), description="A URL with a password.")
+
+
+class Desk(Connection):
+    """A desk with tickets."""
+
+    Settings = DeskSettings
+    open = True
+
+    @action(effect="read")
+    async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[dict[str, str]]:
+        """Tickets in a state."""
+        return [{"id": "1", "state": state}][:limit]
+
+    @action("edit", effect="write")
+    def close(self, ticket: str) -> bool:
+        """Close a ticket."""
+        if ticket == "none":
+            raise ToolExecutionError(f"there is no ticket {ticket!r}")
+        return True
+
+    @action(effect="read")
+    async def wait(self) -> None:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+    async def context(self, task):
+        return "Tickets have a state."
+
+    async def aclose(self):
+        self.open = False
+
+
+class Suite(ConnectionContract):
+    seconds = 3.0
+    kind = Desk
+    calls = (Call("find", state="open", limit=2), Call("close", ticket="1"))
+    failing_calls = (Call("close", ticket="none"),)
+    slow_call = Call("wait")
+
+    @pytest.fixture
+    def connection(self):
+        return self.kind(
+            name="desk", token="tok-secret", url="https://ann:pass-secret@desk.example.org"
+        )
+
+
+class TestGood(Suite):
+    pass
+
+
+class TestGoodDynamic(Suite):
+    slow_call = None
+
+    class kind(Desk):
+        """A desk that makes its actions itself."""
+
+        async def actions(self):
+            async def find(state: Literal["open", "closed"], limit: int = 5) -> list[str]:
+                """Tickets in a state."""
+                return [state]
+
+            def close(ticket: str) -> bool:
+                """Close a ticket."""
+                return Desk.close(self, ticket)
+
+            return [action_from_function(find, effect="read"), action_from_function(close)]
+
+
+class TestNoDescription(Suite):
+    breaks = ("test_is_a_connection_with_a_name",)
+
+    class kind(Desk):
+        __doc__ = None
+
+
+class TestOrderChanges(Suite):
+    breaks = ("test_has_actions_in_a_stable_order",)
+
+    class kind(Desk):
+        """A desk."""
+
+        turn = False
+
+        async def actions(self):
+            self.turn = not self.turn
+            found = list(await super().actions())
+            return found if self.turn else found[::-1]
+
+
+class TestNoDocstring(Suite):
+    breaks = ("test_every_action_is_described",)
+
+    class kind(Desk):
+        """A desk."""
+
+        @action(effect="read")
+        async def count(self) -> int:
+            return 1
+
+
+class TestNoEffect(Suite):
+    breaks = ("test_every_action_has_its_effect",)
+
+    class kind(Desk):
+        """A desk."""
+
+        @action
+        async def burn(self) -> int:
+            """Burn a ticket."""
+            return 1
+
+        @action("edit")
+        async def drown(self) -> int:
+            """Drown a ticket."""
+            return 1
+
+
+class TestInspectsItsService(Suite):
+    breaks = ("test_inspect_needs_no_credentials",)
+
+    class kind(Desk):
+        """A desk."""
+
+        def inspect(self, *, verbose=False):
+            assert self.settings.token
+            return {"tool": "desk", "methods": [], "total": 0}
+
+
+class TestTakesAnything(Suite):
+    breaks = ("test_refuses_arguments_that_do_not_fit",)
+
+    class kind(Desk):
+        """A desk."""
+
+        async def actions(self):
+            import dataclasses
+
+            return [dataclasses.replace(a, validate=dict) for a in await super().actions()]
+
+
+class TestSchemaOfAnother(Suite):
+    breaks = ("test_its_arguments_have_a_schema",)
+
+    class kind(Desk):
+        """A desk."""
+
+        async def actions(self):
+            import dataclasses
+
+            return [dataclasses.replace(a, schema=dict) for a in await super().actions()] + [
+                dataclasses.replace(
+                    (await super().actions())[0],
+                    name="more",
+                    schema=lambda: {"properties": {"x": {}}},
+                )
+            ]
+
+
+class TestGivesObjects(Suite):
+    breaks = ("test_results_can_be_passed_to_a_script", "test_works_in_a_task")
+
+    class kind(Desk):
+        """A desk."""
+
+        @action(effect="read")
+        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> object:
+            """Tickets in a state."""
+            return object()
+
+
+class TestOneAtATime(Suite):
+    breaks = ("test_calls_can_overlap",)
+
+    class kind(Desk):
+        """A desk."""
+
+        busy = False
+
+        @action(effect="read")
+        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
+            """Tickets in a state."""
+            assert not self.busy
+            self.busy = True
+            await asyncio.sleep(0)
+            self.busy = False
+            return []
+
+
+class TestLetsVendorErrorsThrough(Suite):
+    breaks = ("test_a_failure_is_an_error_of_delf",)
+
+    class kind(Desk):
+        """A desk."""
+
+        @action("edit", effect="write")
+        def close(self, ticket: str) -> bool:
+            """Close a ticket."""
+            if ticket == "none":
+                raise KeyError(ticket)
+            return True
+
+
+class TestLeaksInAnError(Suite):
+    breaks = ("test_secrets_are_never_shown",)
+
+    class kind(Desk):
+        """A desk."""
+
+        @action("edit", effect="write")
+        def close(self, ticket: str) -> bool:
+            """Close a ticket."""
+            if ticket == "none":
+                cause = OSError(f"cannot reach {self.settings.url.get_secret_value()}")
+                raise ToolExecutionError("no ticket") from cause
+            return True
+
+
+class TestLeaksInItsContext(Suite):
+    breaks = ("test_secrets_are_never_shown",)
+
+    class kind(Desk):
+        """A desk."""
+
+        async def context(self, task):
+            return f"Use the token {self.settings.token.get_secret_value()}."
+
+
+class TestStaysCancelled(Suite):
+    breaks = ("test_survives_a_cancelled_call",)
+
+    class kind(Desk):
+        """A desk."""
+
+        stuck = False
+
+        @action(effect="read")
+        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
+            """Tickets in a state."""
+            assert not self.stuck
+            return []
+
+        @action(effect="read")
+        async def wait(self) -> None:
+            """Wait for ever."""
+            self.stuck = True
+            await asyncio.Event().wait()
+
+
+class TestClosesWhatIsNotThere(Suite):
+    breaks = ("test_can_be_closed_unused",)
+
+    class kind(Desk):
+        """A desk."""
+
+        async def aclose(self):
+            self.session.close()
+
+
+class TestStaysClosed(Suite):
+    breaks = ("test_can_be_closed_twice_and_used_again",)
+
+    class kind(Desk):
+        """A desk."""
+
+        @action(effect="read")
+        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
+            """Tickets in a state."""
+            assert self.open
+            return []
+
+
+class TestContextIsNoText(Suite):
+    breaks = ("test_context_is_text",)
+
+    class kind(Desk):
+        """A desk."""
+
+        async def context(self, task):
+            return "  "

@@ -1,0 +1,136 @@
+"""Journals that break one thing each."""
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from delf.engine.journal.memory import MemoryJournal
+from delf.testing import JournalContract
+
+
+class Suite(JournalContract):
+    seconds = 0.3
+    kind = MemoryJournal
+
+    @pytest.fixture
+    def journal(self):
+        return self.kind()
+
+
+class TestGood(Suite):
+    pass
+
+
+class Durable(MemoryJournal):
+    def __init__(self, tasks=None):
+        super().__init__()
+        if tasks is not None:
+            self._tasks = tasks
+
+
+class TestGoodDurable(JournalContract):
+    durable = True
+
+    @pytest.fixture
+    def journal(self):
+        return Durable()
+
+    @pytest.fixture
+    def reopen(self, journal):
+        async def again():
+            return Durable(journal._tasks)
+
+        return again
+
+
+class TestForgetsWhenClosed(TestGoodDurable):
+    breaks = ("test_outlives_the_process",)
+
+    @pytest.fixture
+    def reopen(self):
+        return Durable
+
+
+class TestRounds(Suite):
+    breaks = ("test_keeps_every_kind_of_event_as_it_was",)
+
+    class kind(MemoryJournal):
+        async def append(self, event):
+            await super().append(dataclasses.replace(event, at=float(int(event.at / 10))))
+
+
+class TestShuffles(Suite):
+    breaks = ("test_keeps_the_order", "test_tasks_do_not_mix")
+
+    class kind(MemoryJournal):
+        async def read(self, task_id, after=0):
+            return sorted(await super().read(task_id, after), key=lambda event: str(event.seq))
+
+
+class TestReadsOneTooMany(Suite):
+    breaks = ("test_reads_what_came_after",)
+
+    class kind(MemoryJournal):
+        async def read(self, task_id, after=0):
+            return await super().read(task_id, max(after - 1, 0))
+
+
+class TestGivesItsOwnList(Suite):
+    breaks = ("test_what_was_read_does_not_grow",)
+
+    class kind(MemoryJournal):
+        async def read(self, task_id, after=0):
+            await super().read(task_id, after)
+            return self._tasks[task_id].events
+
+
+class TestKnowsEveryTask(Suite):
+    breaks = ("test_an_unknown_task_is_an_error",)
+
+    class kind(MemoryJournal):
+        async def read(self, task_id, after=0):
+            return await super().read(task_id, after) if task_id in self._tasks else ()
+
+
+class TestSubscribesLate(Suite):
+    breaks = (
+        "test_subscribers_see_what_is_appended_from_then_on",
+        "test_a_subscriber_that_leaves_disturbs_nobody",
+    )
+
+    class kind(MemoryJournal):
+        async def subscribe(self, task_id=None):
+            async for event in super().subscribe(task_id):
+                yield event
+
+
+class TestTellsNobody(Suite):
+    breaks = (
+        "test_a_subscriber_waits_for_events",
+        "test_an_event_is_kept_before_subscribers_see_it",
+    )
+
+    class kind(MemoryJournal):
+        async def subscribe(self, task_id=None):
+            await asyncio.Event().wait()
+            yield
+
+
+class TestFindsTheOldestFirst(Suite):
+    breaks = ("test_finds_tasks_newest_first",)
+
+    class kind(MemoryJournal):
+        async def find(self, limit=100):
+            return list(reversed(await super().find(limit)))
+
+
+class TestClosesOnce(Suite):
+    breaks = ("test_can_be_closed_twice",)
+
+    class kind(MemoryJournal):
+        closed = False
+
+        async def aclose(self):
+            assert not self.closed
+            self.closed = True

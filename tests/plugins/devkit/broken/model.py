@@ -1,0 +1,163 @@
+"""Models that break one thing each."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from delf.errors import LLMExecutionError
+from delf.messages import ModelReply, Price, ToolCall, Usage
+from delf.testing import ModelContract, ScriptedModel
+
+
+def says(answer="Hello, grüß Gott."):
+    return lambda kind: kind(default=answer)
+
+
+class Suite(ModelContract):
+    seconds = 0.5
+    secrets = ("sk-secret",)
+    kind = ScriptedModel
+    failure = LLMExecutionError("no")
+    slow = True
+    calls = True
+
+    @pytest.fixture
+    def model(self):
+        return self.kind(default="Hello, grüß Gott.")
+
+    @pytest.fixture
+    def calling_model(self):
+        call = ToolCall(id="1", name="add", arguments='{"a": 1, "b": 2}')
+        return self.kind(default=ModelReply(text="", model="m", calls=(call,)))
+
+    @pytest.fixture
+    def failing_model(self):
+        return self.kind(default=lambda _: self.failure)
+
+    @pytest.fixture
+    def slow_model(self):
+        return self.kind(default=lambda _: asyncio.Event().wait())
+
+
+class TestGood(Suite):
+    pass
+
+
+class TestCountsNothing(Suite):
+    breaks = ("test_answers", "test_answers_many_at_once")
+
+    class kind(ScriptedModel):
+        async def complete(self, request):
+            return replace(await super().complete(request), usage=Usage())
+
+
+class TestForgetsItsCallsInStreams(Suite):
+    breaks = ("test_asks_for_calls_of_its_tools",)
+
+    class kind(ScriptedModel):
+        async def stream(self, request):
+            async for piece in super().stream(request):
+                if isinstance(piece, ModelReply) or piece.call is None:
+                    yield piece
+
+
+class TestPaysForBeingAsked(Suite):
+    breaks = ("test_its_price_is_a_price",)
+
+    class kind(ScriptedModel):
+        async def price(self):
+            return Price(input=-1.0, output=1.0, cached_input=0.0)
+
+
+class TestStreamsNoWhole(Suite):
+    breaks = ("test_streams_the_same_answer",)
+
+    class kind(ScriptedModel):
+        async def stream(self, request):
+            async for piece in super().stream(request):
+                if not isinstance(piece, ModelReply):
+                    yield piece
+
+
+class TestStreamsByHand(Suite):
+    breaks = ("test_a_stream_can_be_left_early",)
+
+    class kind(ScriptedModel):
+        def stream(self, request):
+            class Pieces:
+                def __aiter__(self):
+                    return self
+
+                async def __anext__(self):
+                    raise StopAsyncIteration
+
+            return Pieces()
+
+
+class TestWritesIntoTheRequest(Suite):
+    breaks = ("test_leaves_the_request_alone",)
+
+    class kind(ScriptedModel):
+        async def complete(self, request):
+            object.__setattr__(request, "messages", request.messages[1:])
+            return await super().complete(request)
+
+
+class TestOneAtATime(Suite):
+    breaks = ("test_answers_many_at_once",)
+
+    class kind(ScriptedModel):
+        busy = False
+
+        async def complete(self, request):
+            assert not self.busy
+            self.busy = True
+            await asyncio.sleep(0)
+            self.busy = False
+            return await super().complete(request)
+
+
+class TestClosesOnce(Suite):
+    breaks = ("test_can_be_closed_twice_and_unused",)
+
+    class kind(ScriptedModel):
+        async def aclose(self):
+            assert not self.closed
+            self.closed += 1
+
+
+class TestShowsItsKey(Suite):
+    breaks = ("test_its_repr_shows_no_secret",)
+
+    class kind(ScriptedModel):
+        def __repr__(self):
+            return "Model('sk-secret')"
+
+
+class TestLetsVendorErrorsThrough(Suite):
+    breaks = ("test_a_refusal_is_an_error_of_delf",)
+    failure = ConnectionRefusedError("no")
+
+
+class TestShowsItsKeyInErrors(Suite):
+    breaks = ("test_a_refusal_is_an_error_of_delf",)
+
+    class kind(ScriptedModel):
+        async def complete(self, request):
+            try:
+                return await super().complete(request)
+            except LLMExecutionError as error:
+                raise LLMExecutionError("refused") from ValueError(f"key sk-secret: {error}")
+
+
+class TestCannotBeCancelled(Suite):
+    breaks = ("test_can_be_cancelled",)
+
+    class kind(ScriptedModel):
+        async def complete(self, request):
+            work = asyncio.ensure_future(super().complete(request))
+            try:
+                return await asyncio.shield(work)
+            except asyncio.CancelledError:
+                return await super().complete(request)

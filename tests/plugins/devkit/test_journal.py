@@ -1,0 +1,10 @@
+import pytest
+
+from delf.engine.journal.memory import MemoryJournal
+from delf.testing import JournalContract
+
+
+class TestMemoryJournal(JournalContract):
+    @pytest.fixture
+    def journal(self):
+        return MemoryJournal()
