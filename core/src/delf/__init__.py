@@ -50,10 +50,11 @@ if TYPE_CHECKING:
     )
     from delf.llm import LLMConfig
     from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
-    from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
+    from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
     from delf.response import Response
     from delf.tools.action import Action, action
     from delf.tools.connection import Connection
+    from delf.tools.context import CallContext
     from delf.tools.function import Tool, tool
 
 _ERRORS: Final = (
@@ -98,6 +99,7 @@ _HOMES: Final = {
     "ApprovalRequest": "delf.protocols.approval",
     "Approved": "delf.protocols.approval",
     "Asks": "delf.protocols.connection",
+    "CallContext": "delf.tools.context",
     "Chat": "delf.chat",
     "ChatMessage": "delf.chat",
     "Connection": "delf.tools.connection",
@@ -108,7 +110,7 @@ _HOMES: Final = {
     "Rejected": "delf.protocols.approval",
     "Response": "delf.response",
     "Settled": "delf.protocols.approval",
-    "ToolCall": "delf.protocols.connection",
+    "ProposedCall": "delf.protocols.connection",
     "Tool": "delf.tools.function",
     "Trace": "delf.engine.views.trace",
     "action": "delf.tools.action",
@@ -127,6 +129,7 @@ __all__ = [
     "Approved",
     "Asks",
     "BudgetExceededError",
+    "CallContext",
     "Chat",
     "ChatMessage",
     "CodeGenerationError",
@@ -148,6 +151,7 @@ __all__ = [
     "OptionalDependencyError",
     "PluginError",
     "PrefilterError",
+    "ProposedCall",
     "Refused",
     "Rejected",
     "ReplayMismatch",
@@ -159,7 +163,6 @@ __all__ = [
     "Settled",
     "TaskTimeoutError",
     "Tool",
-    "ToolCall",
     "ToolDefinitionError",
     "ToolException",
     "ToolExecutionError",

@@ -30,6 +30,7 @@ Step = Literal[
     "rerun",
     "retry",
     "compose",
+    "learn",
 ]
 CallStatus = Literal["ok", "error", "refused", "rejected", "cancelled"]
 ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled"]
@@ -53,6 +54,7 @@ class TaskStarted(_Event):
     ``seed`` is what its scripts draw chance from; ``setup`` is what the program that runs it
     needs to set up the same agent again. ``conversation`` is the one that it continues.
     ``attended``: whoever ordered it waits for it; else its requests wait for an answer.
+    ``parent`` is the task of which it is a child.
     """
 
     task: str
@@ -61,6 +63,7 @@ class TaskStarted(_Event):
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     conversation: str | None = None
     attended: bool = True
+    parent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,10 @@ class StepFinished(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolsSelected(_Event):
-    """The actions that the model is shown, as ``connection.method``, and who chose them."""
+    """The actions that the model is shown, as ``connection.method``, and who chose them.
+
+    ``by`` is the prefilter's name, or ``all``.
+    """
 
     actions: tuple[str, ...]
     by: str = "all"
@@ -202,6 +208,27 @@ class CallGivenUp(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChildStarted(_Event):
+    """A call has a child task done, which has events of its own."""
+
+    call_id: int
+    child_id: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildFinished(_Event):
+    """A child task ended; ``cost_usd`` is None where a price is not known."""
+
+    call_id: int
+    child_id: str
+    status: bool
+    duration_ms: float
+    error: str | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested(_Event):
     """A call waits for a decision, or a whole script does: then ``code`` is set.
 
@@ -298,6 +325,13 @@ class Warned(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FactsLearned(_Event):
+    """Facts of this task went into the memory store."""
+
+    facts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFinished(_Event):
     """The task is over."""
 
@@ -325,6 +359,8 @@ Event = (
     | CallStarted
     | CallFinished
     | CallGivenUp
+    | ChildStarted
+    | ChildFinished
     | ApprovalRequested
     | ApprovalDecided
     | Printed
@@ -333,6 +369,7 @@ Event = (
     | RerunRequested
     | RetryScheduled
     | Warned
+    | FactsLearned
     | TaskFinished
 )
 

@@ -203,6 +203,11 @@ async def test_rows_become_files_by_the_plugin_of_their_ending(taking, tmp_path)
     ("name", "data", "problem"),
     [
         ("a.n", dumps({"bad": []}), "'a.n': these rows do not fit"),
+        (
+            "a.n",
+            b'{"a":[' + b"[]," * 4_000_000 + b"[]]}",
+            "'a.n' cannot be written: its rows have more than 5,000,000 values",
+        ),
         ("a.n", dumps([1]), "'a.n' cannot be written: its rows are malformed"),
         ("a.n", dumps({"a": [{"b": 1}]}), "'a.n' cannot be written: its rows are malformed"),
         ("a.n", b"{", "'a.n' cannot be written: "),

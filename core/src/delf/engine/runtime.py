@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from delf.config.schema import AgentConfig
-from delf.engine.approvals.callback import CallbackChannel
-from delf.engine.approvals.channels import NamedChannel
+from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.inbox import Inbox, open_journal
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.policy import Approvals
 from delf.engine.builtins.llm import LLM
+from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
+from delf.engine.clock import TaskClock
 from delf.engine.codegen.prompt import TaskContext
 from delf.engine.files.connection import Files
 from delf.engine.files.formats import Formats
@@ -28,33 +29,37 @@ from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
 from delf.engine.libraries import applying
+from delf.engine.loop.memory import AgentMemory
 from delf.engine.loop.pipeline import TaskResult, run_task
-from delf.engine.loop.prefilters import choose_prefilter
+from delf.engine.loop.prefilters import Prefilters
 from delf.engine.loop.setup import SetUp
 from delf.engine.models.client import Asker, ModelPool
 from delf.engine.models.pricing import Pricing, load_pricing
 from delf.engine.models.usage import Ledger
 from delf.engine.output import OutputFiles, OutputFolder, check_output_folder, written_before
-from delf.engine.request import TaskOrder
+from delf.engine.request import ChildOptions, TaskOrder
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
-from delf.engine.secrets.known import secrets_of_agent
+from delf.engine.secrets.known import secrets_of_agent, secrets_of_settings
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.slots import Slot
 from delf.engine.task import TaskRun
 from delf.engine.toolset import load_toolset
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
-from delf.events import Event
+from delf.events import Event, TaskFinished
+from delf.plugins.embedders import Embedders
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsSecrets
+from delf.protocols.context import PluginContext
 from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec
 from delf.protocols.strategy import Strategy
 from delf.sandbox.policy import allowed_modules
-from delf.specs import ApprovalSpec, JournalSpec, ObserverSpec, Spec, StrategySpec
+from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
+from delf.tools.context import ChildResult
 
 _log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
@@ -77,6 +82,7 @@ class RuntimeParts:
         on_confirm: Asked first about calls that need approval.
         pricing_files: Where the user's own prices may be.
         attached: What is closed with it.
+        folder: The project's folder, which actions may ask for.
     """
 
     agent_id: str
@@ -91,6 +97,7 @@ class RuntimeParts:
     on_confirm: Callable[[Any], Any] | None = None
     pricing_files: tuple[Path, ...] = ()
     attached: tuple[SupportsClose, ...] = ()
+    folder: Path = field(default_factory=Path.cwd)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +147,9 @@ class Runtime:
         self._journal: Journal
         self._approvals: Approvals
         self._pricing: Pricing
+        self._embedders: Embedders
+        self._prefilters: Prefilters
+        self._memory: AgentMemory | None = None
 
     async def start(self) -> None:
         """Load tools, choose the sandbox, open the journal.
@@ -176,6 +186,7 @@ class Runtime:
             Inbox(self._journal, parts.pending),
             wait=config.wait_approvals,
         )
+        self._open_hooks()
         for spec in parts.host.specs(ObserverSpec):
             self._feeds.append(self._feed(spec.name))
         everything = await self._set_up.tools.with_builtins([LLM()])
@@ -189,6 +200,36 @@ class Runtime:
         )
         self._models.get(config.main_llm)
         self._warming = asyncio.ensure_future(self._warm_up())
+
+    def _open_hooks(self) -> None:
+        """Get embedders, prefilters and memory ready; the store is opened meanwhile."""
+        parts, config = self._parts, self._config
+        from platformdirs import user_data_path
+
+        context = PluginContext(
+            data_dir=user_data_path("delf", appauthor=False),
+            namespace=config.memory_namespace,
+            environ=parts.environ,
+            providers=config.providers,
+        )
+        options = parts.plugin_options
+        self._embedders = Embedders(parts.host, options, context, config.embedder)
+        context = replace(context, embedder=self._embedders.get)
+        self._prefilters = Prefilters(parts.host, options, context, config.prefilter_mode)
+        if parts.memory is None and config.memory is None:
+            return
+        spec = None if config.memory is None else parts.host.spec(MemorySpec, config.memory)
+
+        def make_store() -> MemoryStore:
+            if parts.memory is not None or spec is None:
+                return cast("MemoryStore", parts.memory)
+            with using_environ(parts.environ):
+                return make(parts.host, spec, options, {"context": context})
+
+        self._memory = AgentMemory(
+            make_store, top_k=config.memory_top_k, threshold=config.memory_threshold
+        )
+        self._memory.open()
 
     @property
     def sandbox(self) -> dict[str, str]:
@@ -255,16 +296,42 @@ class Runtime:
     async def _work(self, order: TaskOrder) -> FinishedTask:
         slot = Slot(self._places)
         self._parts.ledger.begin(order.task_id, order.past)
-        run = await self._prepare(order, slot)
+        clock = TaskClock(order.timeout, None if order.child is None else order.child.clock)
+        run = await self._prepare(order, slot, clock)
         strategy = cast("Strategy", self._host.resolve(self._strategy_spec())())
         async with slot.taken():
             self._working += 1
             try:
-                result = await run_task(run, strategy, order.timeout, self._parts.agent_id)
+                result = await run_task(run, strategy, clock, self._parts.agent_id)
             finally:
                 self._working -= 1
         self._parts.ledger.end(order.task_id)
         return FinishedTask(result=result, run=run)
+
+    async def run_child(self, order: TaskOrder) -> ChildResult:
+        """Work a child task to its end. Implements :class:`delf.engine.calls.children.RunsTasks`.
+
+        Raises:
+            DelfError: When it has no end, and can be resumed.
+        """
+        end = next((event for event in order.past if isinstance(event, TaskFinished)), None)
+        if end is not None:
+            self._parts.ledger.begin(order.task_id, order.past)
+            self._parts.ledger.end(order.task_id)
+        else:
+            finished = await self.run(order)
+            events = finished.run.log.events
+            end = next((event for event in events if isinstance(event, TaskFinished)), None)
+            if end is None:
+                raise finished.result.error or AgentStateError("the child task has no end")
+        return ChildResult(
+            task_id=order.task_id,
+            text=end.text,
+            status=end.status,
+            error=end.error,
+            cost_usd=end.cost_usd,
+            files=dict(end.files),
+        )
 
     async def take_up(self, task_id: str) -> Sequence[Event]:
         """Make a task of the journal this agent's own.
@@ -284,11 +351,10 @@ class Runtime:
     def _strategy_spec(self) -> StrategySpec:
         return self._host.spec(StrategySpec, self._config.strategy)
 
-    async def _prepare(self, order: TaskOrder, slot: Slot) -> TaskRun:
-        config = self._config
+    async def _prepare(self, order: TaskOrder, slot: Slot, clock: TaskClock) -> TaskRun:
+        config, set_up, inputs = await self._surroundings(order.child)
         replay = Replay(order.past, PATIENCE_SECONDS)
-        redactor = self._redactor
-        listeners = [*self._feeds, *order.listeners]
+        redactor, listeners = self._redactor, [*self._feeds, *order.listeners]
         log = TaskLog(order.task_id, self._journal, listeners, redactor, replay)
         asker = Asker(
             pool=self._models,
@@ -301,9 +367,12 @@ class Runtime:
             redactor=redactor,
             replay=replay,
         )
-        llm = LLM(asker, config, paths_by_name(self._inputs))
-        tools = await self._set_up.tools.with_builtins([llm])
-        approvals = self._approvals.for_task(order, log, slot)
+        llm = LLM(asker, config, paths_by_name(inputs))
+        tools = await set_up.tools.with_builtins([llm])
+        approvals = self._approvals.for_task(order, log, slot, clock)
+        folder = OutputFolder(config.output_dir, written_before(order.past))
+        output = OutputFiles(folder, self._formats, log)
+        children = self._children(order, config, log, slot, clock, inputs, output)
         gate = Gate(
             tools,
             approvals,
@@ -312,8 +381,8 @@ class Runtime:
             self._limits.frame_bytes - 1024,
             redactor,
             replay,
+            children,
         )
-        prefilter = choose_prefilter(self._host, config.prefilter_mode, len(self._set_up.tools))
         return TaskRun(
             task=order.task,
             config=config,
@@ -323,21 +392,68 @@ class Runtime:
             approvals=approvals,
             asker=asker,
             sandbox=self._sandbox,
-            session_spec=replace(self._spec, tools=tools.names_for_sandbox()),
-            output=OutputFiles(
-                OutputFolder(config.output_dir, written_before(order.past)), self._formats, log
+            session_spec=replace(
+                self._spec,
+                tools=tools.names_for_sandbox(),
+                files=tuple(file.path for file in inputs),
             ),
+            output=output,
             in_background=self._in_background,
-            prepare_tools=self._set_up,
-            memory=self._parts.memory,
-            prefilter=prefilter,
+            prepare_tools=set_up,
+            memory=None if order.child is not None else self._memory,
+            prefilters=self._prefilters,
             seed=replay.seed or secrets.token_hex(16),
             setup=order.setup,
             attended=order.attended,
+            parent=None if order.child is None else order.child.parent,
             replay=replay,
             conversation=order.conversation,
-            context=TaskContext(files=[file.line for file in self._inputs]),
+            context=TaskContext(files=[file.line for file in inputs]),
         )
+
+    def _children(
+        self,
+        order: TaskOrder,
+        config: AgentConfig,
+        log: TaskLog,
+        slot: Slot,
+        clock: TaskClock,
+        inputs: Sequence[InputFile],
+        output: OutputFiles,
+    ) -> ChildTasks:
+        return ChildTasks(
+            runtime=self,
+            order=order,
+            config=config,
+            log=log,
+            slot=slot,
+            clock=clock,
+            folder=self._parts.folder,
+            input_files={file.name: Path(file.path) for file in inputs},
+            output_files=lambda: {name: Path(path) for name, path in output.files.items()},
+        )
+
+    async def _surroundings(
+        self, child: ChildOptions | None
+    ) -> tuple[AgentConfig, SetUp, Sequence[InputFile]]:
+        """What a task is worked with: the agent's, but for what a child has of its own."""
+        if child is None or (child.tools is None and child.files is None):
+            return self._config if child is None else child.config, self._set_up, self._inputs
+        inputs: Sequence[InputFile] = self._inputs
+        if child.files is not None:
+            found = find_inputs(child.files)
+            inputs = input_files(found, self._sandbox.backend.visible_path)
+        connections = self._parts.connections if child.tools is None else child.tools
+        for connection in connections:
+            self._redactor.learn(
+                f"child tasks: {connection.name}",
+                [*secrets_of_settings(getattr(connection, "settings", None))],
+            )
+            if isinstance(connection, SupportsSecrets):
+                connection.tell_secrets(self._redactor)
+        tools = await load_toolset(connections)
+        built_in = [Files(inputs, self._formats)] if inputs else []
+        return child.config, SetUp(await tools.with_builtins(built_in), connections), inputs
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -359,7 +475,7 @@ class Runtime:
         closing: list[Any] = [feed.aclose() for feed in self._feeds]
         closing += [c.aclose() for c in self._parts.connections if isinstance(c, SupportsClose)]
         closing += [item.aclose() for item in (self._models, *self._parts.attached)]
-        for name in ("_sandbox", "_journal"):
+        for name in ("_memory", "_prefilters", "_embedders", "_sandbox", "_journal"):
             part = getattr(self, name, None)
             if part is not None:
                 closing.append((part.backend if name == "_sandbox" else part).aclose())
@@ -368,6 +484,14 @@ class Runtime:
                 told = self._redactor.text(f"{type(outcome).__name__}: {outcome}")
                 _log.warning("while stopping: %s", told)
         self._threads.close()
+
+    async def abandon(self) -> None:
+        """Free what outlives the event loop it worked on, which was closed under it."""
+        self._stopped = True
+        self._threads.close()
+        sandbox: ChosenSandbox | None = getattr(self, "_sandbox", None)
+        if sandbox is not None:
+            await sandbox.backend.aclose()
 
 
 def _callback_channel(on_confirm: Callable[[Any], Any]) -> NamedChannel:

@@ -55,7 +55,7 @@ class SupportsClose(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class ProposedCall:
     """A call of a connection's action, as :meth:`SupportsJudge.judge` sees it.
 
     Args:
@@ -110,7 +110,7 @@ class SupportsJudge(Protocol):
     settings say which calls need a person takes ``confirm=False`` as its default.
     """
 
-    def judge(self, call: ToolCall) -> Judgement | Awaitable[Judgement]:
+    def judge(self, call: ProposedCall) -> Judgement | Awaitable[Judgement]:
         """Judge a call before anybody is asked about it. It must change nothing.
 
         A plain method runs in a thread. A failure refuses the call.

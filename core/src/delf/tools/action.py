@@ -34,6 +34,7 @@ class Action:
         schema: The arguments as a JSON schema, made on demand.
         defaults: What arguments are that a call leaves out, as far as it is known: a call that
             spells one out is the same call.
+        context: The parameter of ``call`` that gets the :class:`delf.tools.context.CallContext`.
         tags: Words that it is sorted under, for searching.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
     """
@@ -49,6 +50,7 @@ class Action:
     handle_error: bool | str | Callable[[Exception], str] = False
     schema: Callable[[], dict[str, Any]] | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    context: str | None = None
     tags: tuple[str, ...] = ()
     is_async: bool = field(init=False)
 
@@ -197,6 +199,7 @@ def action_from_function(
         handle_error=handle_error,
         schema=validator.json_schema,
         defaults=signature.defaults,
+        context=signature.context,
     )
 
 

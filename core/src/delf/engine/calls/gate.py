@@ -12,6 +12,7 @@ import copy
 import functools
 import inspect
 import itertools
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,6 +21,7 @@ from typing import Any
 from delf.engine.approvals.decision import why_not
 from delf.engine.approvals.identity import identity
 from delf.engine.approvals.policy import TaskApprovals
+from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.records import Call, CallRecords
 from delf.engine.calls.results import Results
 from delf.engine.calls.threads import ToolThreads
@@ -37,7 +39,7 @@ from delf.errors import (
 )
 from delf.events import CallFinished
 from delf.protocols.approval import Approved, Decision, Edited, Settled
-from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
+from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
 from delf.tools.action import Action
 from delf.values import UnsupportedValueError
@@ -59,6 +61,7 @@ class Gate:
         max_result_bytes: The largest result that can be passed to a script.
         redactor: Takes secrets out of what scripts get.
         replay: Of a task that is resumed: the calls that were made before.
+        children: The child tasks of calls, and what actions are told of the task.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Gate:
         max_result_bytes: int,
         redactor: Redactor | None = None,
         replay: Replay | None = None,
+        children: ChildTasks | None = None,
     ) -> None:
         self._tools = tools
         self._approvals = approvals
@@ -78,6 +82,7 @@ class Gate:
         self._redactor = Redactor() if redactor is None else redactor
         self._results = Results(self._redactor, max_result_bytes)
         self._replay = Replay() if replay is None else replay
+        self._children = children
         self._numbers = itertools.count(self._replay.last_call + 1)
         self._closed = False
         self._at_work: set[asyncio.Task[Any]] = set()
@@ -153,6 +158,7 @@ class Gate:
         try:
             named, description = bound.bind(request.args, request.kwargs)
             call = self._check(number, bound, named, description)
+            call.alone = request.alone
         except ToolRefusedError as error:
             said = request.kwargs.get("desc")
             return await self._refuse(number, name, "ToolArgumentError", error, said)
@@ -205,7 +211,7 @@ class Gate:
         if judge is None:
             return None
         try:
-            asked = ToolCall(
+            asked = ProposedCall(
                 action=call.bound.action.name,
                 arguments=copy.deepcopy(call.arguments),
                 description=call.description,
@@ -244,6 +250,8 @@ class Gate:
             except ToolRefusedError as error:  # it was made with others, or a check has changed
                 unfit = f"its recorded arguments do not fit: {error.message}"
                 call = _as_recorded(call, past, edited)
+        if unfit is None and self._children is not None and self._children.begun(call.number):
+            return await self._make(call)  # it goes on with its child task
         decision = await self._decide(call, past, unsettled=True)
         match decision:
             case Settled(result=result):
@@ -335,6 +343,7 @@ class Gate:
                 past=past,
                 unsettled=unsettled,
                 judged=judged,
+                alone=call.alone,
             )
         except asyncio.CancelledError as error:
             await self._records.cancel(call, "cancelled before it was decided", error)
@@ -342,15 +351,19 @@ class Gate:
 
     async def _reject(self, call: Call, reason: str) -> Raised:
         message = f"{call.bound.name} was rejected: {reason}"
-        await self._records.end(call, "rejected", error=message, raised="ApprovalRejected")
+        kind, digest = "ApprovalRejected", call.digest
+        await self._records.end(call, "rejected", error=message, raised=kind, digest=digest)
         return Raised("ApprovalRejected", message)
 
     async def _make(self, call: Call) -> CallAnswer:
-        action = call.bound.action
+        action, arguments = call.bound.action, call.arguments
+        if action.context is not None and self._children is not None:
+            told = self._children.context(call, again=call.begun)
+            arguments = {**arguments, action.context: told}
         await self._records.begin(call)
         started = time.perf_counter()
         try:
-            result = await self._invoke(action, call.arguments)
+            result = await self._invoke(action, arguments)
             result, encoded = await self._results.take(result)
         except asyncio.CancelledError as error:
             if _is_cancelled():
@@ -359,7 +372,9 @@ class Gate:
             return await self._fail(call, started, f"{call.bound.name} cancelled itself")
         except ToolException as error:
             return await self._tell(call, started, error)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt) and _is_main_thread():
+                raise  # somebody pressed Ctrl-C
             return await self._fail(call, started, describe_failure(error))
         await self._records.end(call, "ok", started, result=result, safe=_CLEAN)
         return Returned(result, encoded)
@@ -399,6 +414,10 @@ def _as_recorded(call: Call, past: PastCall, arguments: Mapping[str, Any]) -> Ca
     """A call as the journal tells of it, to be asked about and not to be made."""
     digest = call.digest if past.started is None else past.started.digest
     return replace(call, arguments=dict(arguments), digest=digest)
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _is_cancelled() -> bool:
