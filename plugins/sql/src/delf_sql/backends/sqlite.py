@@ -98,6 +98,9 @@ class _Child:
         try:
             columns, rows, more, changed = self._ask(tuple(work))
         except (EOFError, BrokenPipeError):
+            process = cast("subprocess.Popen[bytes]", self._process)
+            process.kill()
+            process.wait()  # it may close its pipes a while before it is gone
             if time.monotonic() - started >= self._opening.timeout:
                 raise TimeoutError from None
             raise _SqliteError("disk I/O error: its process ended") from None
