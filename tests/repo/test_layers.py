@@ -7,21 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from support.workspace import CORE, PLUGINS, ROOT, Plugin, imports_of, place, tree_of
+from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Library, imports_of, place, tree_of
 
 # L0 and L1 of the layers: what a plugin is written against.
 CONTRACTS = frozenset(
     {
+        "delf.actions",
         "delf.chunks",
         "delf.commands",
+        "delf.connection",
         "delf.errors",
         "delf.events",
         "delf.hookspecs",
         "delf.llm",
         "delf.messages",
+        "delf.permissions",
         "delf.protocols",
         "delf.ranking",
         "delf.settings",
+        "delf.signatures",
         "delf.specs",
         "delf.tools",
         "delf.types",
@@ -59,8 +63,8 @@ def test_the_guest_needs_the_standard_library_only() -> None:
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.name)
-def test_a_plugin_imports_contracts_only(plugin: Plugin) -> None:
+@pytest.mark.parametrize("plugin", [*LIBRARIES, *PLUGINS], ids=lambda plugin: plugin.name)
+def test_a_plugin_imports_contracts_only(plugin: Library) -> None:
     allowed = CONTRACTS | (BACKENDS if plugin.name.startswith("sandbox-") else frozenset())
     found = [
         f"{place(path, node)} imports {name}"
@@ -71,10 +75,10 @@ def test_a_plugin_imports_contracts_only(plugin: Plugin) -> None:
     assert not found, "\n".join(found)
 
 
-def _may_import(plugin: Plugin, name: str, allowed: frozenset[str]) -> bool:
+def _may_import(plugin: Library, name: str, allowed: frozenset[str]) -> bool:
     root, _, rest = name.partition(".")
     if root.startswith("delf_"):
-        return root == plugin.module
+        return root in {plugin.module, *(library.module for library in LIBRARIES)}
     if root != "delf" or rest in _public_names():
         return True
     return ".".join(name.split(".")[:2]) in allowed

@@ -8,11 +8,13 @@ the core's own names, which no plugin can take, or else one bad plugin would sto
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from delf.errors import PluginError, did_you_mean
+from delf.llm import LLMConfig
 from delf.plugins.discovery import Candidate
 from delf.plugins.report import PluginRecord
 from delf.specs import ModelSpec, Spec
@@ -34,7 +36,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
         "workers",
     ),
     "sandbox": ("docker", "local", "monty"),
-    "model": ("litellm", "recorded"),
+    "model": ("http", "litellm", "recorded"),
     "memory": ("semantic",),
     "prefilter": ("llm", "semantic"),
     "approval": ("terminal",),
@@ -52,6 +54,7 @@ _BROUGHT_BY: Final = {
     ("command", "runs"): "delf-plugin-journal-sql",
     ("command", "sandbox"): "delf-plugin-sandbox-docker",
 }
+_OF_HTTP: Final = ("openai/", "anthropic/", "google/", "gemini/")
 _BLOCK: Final = "uninstall one, or block one by its distribution: DELF_DISABLE_PLUGINS="
 
 
@@ -118,32 +121,32 @@ class Catalog:
             raise _disputed(f"{kind} {name!r}", offers)
         return winner.spec
 
-    def find_model(self, model: str, records: Sequence[PluginRecord]) -> ModelSpec:
-        """The spec whose longest pattern fits a model's name.
+    def find_model(self, config: LLMConfig, records: Sequence[PluginRecord]) -> ModelSpec:
+        """The spec that fits a model best, by its name, address and provider.
 
         Args:
-            model: The model's name.
+            config: The model.
             records: Every plugin, for the message.
 
         Raises:
             PluginError: When none fits, or two fit equally well.
         """
         best: list[tuple[Offer, ModelSpec]] = []
-        length = -1
+        most = -1.0
         for (kind, _), offers in self._offers.items():
             for offer in offers if kind == ModelSpec.kind else ():
                 spec = offer.spec
                 if not isinstance(spec, ModelSpec):
                     continue
-                fit = _fit(spec, model)
-                if fit > length:
-                    best, length = [], fit
-                if fit == length and fit >= 0:
+                fit = _fit(spec, config)
+                if fit > most:
+                    best, most = [], fit
+                if fit == most and fit >= 0:
                     best.append((offer, spec))
         if not best:
-            raise _no_model(model, records)
+            raise _no_model(config.model, records)
         if len(best) > 1:
-            raise _disputed(f"model {model!r}", [offer for offer, _ in best])
+            raise _disputed(f"model {config.model!r}", [offer for offer, _ in best])
         return best[0][1]
 
     def _unknown(self, kind: str, name: str, records: Sequence[PluginRecord]) -> PluginError:
@@ -185,10 +188,18 @@ def _disputed(what: str, offers: Sequence[Offer]) -> PluginError:
     return PluginError(f"{what} is given by {_listed(plugins)}", hint=f"{_BLOCK}{block}")
 
 
-def _fit(spec: ModelSpec, model: str) -> int:
-    """The length of the longest pattern that fits, or -1."""
-    fitting = (len(p) for p in spec.serves if fnmatch.fnmatchcase(model, p))
-    return max(fitting, default=-1)
+def _fit(spec: ModelSpec, config: LLMConfig) -> float:
+    """How well a spec fits: the length of its longest pattern that does, or -1.
+
+    A plugin that speaks what is asked for comes first, and one that speaks at any address comes
+    between ``*`` and what is said more exactly.
+    """
+    if config.provider in spec.speaks:
+        return math.inf
+    length = max((len(p) for p in spec.serves if fnmatch.fnmatchcase(config.model, p)), default=-1)
+    if not spec.speaks:
+        return length
+    return max(length, 1.5 if config.base_url and "openai" in spec.speaks else 0)
 
 
 def _meant(
@@ -206,14 +217,20 @@ def _meant(
 
 def _no_model(model: str, records: Sequence[PluginRecord]) -> PluginError:
     prefix = model.split(":", 1)[0]
-    name = prefix if prefix in FIRST_PARTY["model"] else "litellm"
-    package = package_of("model", name)
-    broken = _meant("model", name, package, records)
-    if broken is not None:
-        return PluginError(f"no plugin serves the model {model!r}: {_say(broken)}")
+    name = prefix if prefix in FIRST_PARTY["model"] else _usual(model)
+    for likely in dict.fromkeys((name, "litellm")):
+        broken = _meant("model", likely, package_of("model", likely), records)
+        if broken is not None:
+            return PluginError(f"no plugin serves the model {model!r}: {_say(broken)}")
     return PluginError(
-        f"no installed plugin serves the model {model!r}", hint=f"pip install {package}"
+        f"no installed plugin serves the model {model!r}",
+        hint=f"pip install {package_of('model', name)}",
     )
+
+
+def _usual(model: str) -> str:
+    """What brings a model by its name: one that has a provider in front, or another."""
+    return "litellm" if "/" in model and not model.startswith(_OF_HTTP) else "http"
 
 
 def _say(record: PluginRecord) -> str:
