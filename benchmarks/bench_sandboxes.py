@@ -21,7 +21,7 @@ from typing import Any
 
 from delf.errors import DelfError
 from delf.protocols.sandbox import Limits, Unavailable
-from delf.testing.scripts import RecordingScriptHost
+from delf_devkit.testing.scripts import RecordingScriptHost
 
 MB = 2**20
 LIMITS = Limits(cpu_seconds=600, frame_bytes=64 * MB)

@@ -13,6 +13,7 @@ from delf.messages import ToolCall, Usage
 
 HEAD = {"task_id": "t1", "seq": 3, "at": 12.5}
 SAMPLES = {
+    "Mapping[str, str] | None": {"to": "*@example.com"},
     "str": "text",
     "str | None": None,
     "int": 2,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from delf import Agent, tool
-from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
 
 INTERNALS = "import re\nposix = re.enum.sys.modules['posix']\n"
 

@@ -21,8 +21,8 @@ from delf.engine.journal.memory import MemoryJournal
 from delf.errors import DelfError
 from delf.sandbox import wire
 from delf.specs import JournalSpec
-from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
 from delf_sql import SQL
 from support.model_fixtures import LITELLM_WARNING
 from support.openai_server import OpenAIServer, Reply

@@ -15,7 +15,7 @@ from delf import Agent, LLMConfig, ToolDefinitionError, tool
 from delf.engine.journal.memory import MemoryJournal
 from delf.events import CallFinished
 from delf.specs import JournalSpec
-from delf.testing.hosts import TestHost
+from delf_devkit.testing.hosts import TestHost
 from support.model_fixtures import LITELLM_WARNING
 from support.openai_server import OpenAIServer, Reply, Request
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from delf import Agent, tool
-from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
 
 MANY = 150
 pytestmark = pytest.mark.timeout(180)

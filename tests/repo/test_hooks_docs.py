@@ -11,6 +11,8 @@ from delf import hookspecs
 from delf.hookspecs import HOOKS
 from delf.protocols import (
     approval,
+    embedder,
+    formats,
     journal,
     memory,
     model,
@@ -20,7 +22,7 @@ from delf.protocols import (
     strategy,
 )
 from delf.protocols import connection as connection_protocol
-from delf.testing.contracts.base import Contract
+from delf_devkit.testing.contracts.base import Contract
 from support.pages import blocks_of
 from support.workspace import ROOT
 
@@ -32,6 +34,8 @@ SUITES = {
     "delf_sandbox_backends": ("SandboxContract", sandbox.SandboxBackend),
     "delf_memory_stores": ("MemoryContract", memory.MemoryStore),
     "delf_prefilters": ("PrefilterContract", prefilter.Prefilter),
+    "delf_embedders": ("EmbedderContract", embedder.Embedder),
+    "delf_file_formats": ("FormatContract", formats.FileFormat),
     "delf_approval_channels": ("ApprovalContract", approval.ApprovalChannel),
     "delf_models": ("ModelContract", model.Model),
     "delf_journals": ("JournalContract", journal.Journal),
@@ -114,7 +118,7 @@ def test_the_page_tests_its_example(hook: str) -> None:
 @every_hook
 def test_the_suite_itself_is_tested(hook: str) -> None:
     kind = HOOKS[hook].kind
-    broken = ROOT / f"tests/core/testing/broken/{'plugin' if kind == 'command' else kind}.py"
+    broken = ROOT / f"tests/plugins/devkit/broken/{'plugin' if kind == 'command' else kind}.py"
     assert SUITES[hook][0] in broken.read_text(encoding="utf-8")
 
 

@@ -44,9 +44,7 @@ def test_a_package_has_its_files(folder: Path) -> None:
 def test_a_plugin_is_named_after_its_folder(plugin: Plugin) -> None:
     project = plugin.metadata["project"]
     assert project["name"] == f"delf-plugin-{plugin.name}"
-    assert project["entry-points"] == {
-        ENTRY_POINT_GROUP: {plugin.name: f"{plugin.module}.plugin"},
-    }
+    assert project["entry-points"][ENTRY_POINT_GROUP] == {plugin.name: f"{plugin.module}.plugin"}
     assert plugin.source.is_dir()
 
 

@@ -25,8 +25,8 @@ from typing import Any
 import psycopg
 
 from delf import Agent, Approved, Settled
-from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel, script
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel, script
 from delf_sql import SQL
 
 FIRST = """

@@ -219,7 +219,7 @@ def _run_tests(page: Path, folder: Path, environ: dict[str, str]) -> None:
         "-p",
         "pytest_asyncio.plugin",
         "-p",
-        "delf.testing.pytest_plugin",
+        "delf_devkit.testing.pytest_plugin",
     ]
     options += ["--import-mode=importlib", "-W", "error", "tests"]
     result = _run([*command, *plugins, *options], folder, environ)

@@ -50,9 +50,11 @@ if TYPE_CHECKING:
     )
     from delf.llm import LLMConfig
     from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
+    from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
     from delf.response import Response
     from delf.tools.action import Action, action
     from delf.tools.connection import Connection
+    from delf.tools.context import CallContext
     from delf.tools.function import Tool, tool
 
 _ERRORS: Final = (
@@ -93,16 +95,22 @@ _ERRORS: Final = (
 _HOMES: Final = {
     "Action": "delf.tools.action",
     "Agent": "delf.agent",
+    "Allowed": "delf.protocols.connection",
     "ApprovalRequest": "delf.protocols.approval",
     "Approved": "delf.protocols.approval",
+    "Asks": "delf.protocols.connection",
+    "CallContext": "delf.tools.context",
     "Chat": "delf.chat",
     "ChatMessage": "delf.chat",
     "Connection": "delf.tools.connection",
     "Edited": "delf.protocols.approval",
+    "Judgement": "delf.protocols.connection",
     "LLMConfig": "delf.llm",
+    "Refused": "delf.protocols.connection",
     "Rejected": "delf.protocols.approval",
     "Response": "delf.response",
     "Settled": "delf.protocols.approval",
+    "ProposedCall": "delf.protocols.connection",
     "Tool": "delf.tools.function",
     "Trace": "delf.engine.views.trace",
     "action": "delf.tools.action",
@@ -115,10 +123,13 @@ __all__ = [
     "Agent",
     "AgentConfirmationError",
     "AgentStateError",
+    "Allowed",
     "ApprovalRejectedError",
     "ApprovalRequest",
     "Approved",
+    "Asks",
     "BudgetExceededError",
+    "CallContext",
     "Chat",
     "ChatMessage",
     "CodeGenerationError",
@@ -131,6 +142,7 @@ __all__ = [
     "DelfError",
     "Edited",
     "EnvironmentKeyError",
+    "Judgement",
     "LLMConfig",
     "LLMExecutionError",
     "MemoryRetrievalError",
@@ -139,6 +151,8 @@ __all__ = [
     "OptionalDependencyError",
     "PluginError",
     "PrefilterError",
+    "ProposedCall",
+    "Refused",
     "Rejected",
     "ReplayMismatch",
     "Response",

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
-from delf.values import TAG, dumps
+from delf.values import TAG, VALUE_BYTES, dumps, weight
 
-_ROOM: Final = 1_500
-"""Values in a chunk: less than half a millisecond's work."""
-_LETTERS: Final = 120
-"""Letters or bytes that take as long as one value."""
-_SLICE: Final = _ROOM * _LETTERS
-"""A multiple of three, as base64 needs it."""
+_CHUNK: Final = 1_500 * VALUE_BYTES
+"""The weight of a chunk: values for less than half a millisecond's work."""
+_SLICE: Final = 180_000
+"""Letters or bytes that are written in that time; a multiple of three, as base64 needs it."""
 _AT_ONCE: Final = 150
 _DEEP: Final = 12
 """Levels that are looked at; what stands deeper counts as one value."""
@@ -29,7 +27,6 @@ _REST_SECONDS: Final = 0.001
 _MOST_RESTS: Final = 4
 _EMPTY_BYTES: Final = dumps(b"")
 _EMPTY_TUPLE: Final = dumps(())
-_SIMPLE: Final = frozenset({int, float, bool, type(None)})
 
 _type_of: Callable[[Any], Any] = type
 Encode = Callable[[Any], bytes]
@@ -38,7 +35,7 @@ T = TypeVar("T")
 
 def is_large(value: Any) -> bool:
     """Whether to encode a value takes so long that others should have a turn meanwhile."""
-    return _room_left(value, _ROOM, _DEEP) < 0
+    return weight(value, _CHUNK) > _CHUNK
 
 
 def dump_chunks(value: Any, encode: Encode = dumps, seam: int = 0) -> Iterator[bytes]:
@@ -109,36 +106,6 @@ def _cancel_again(errors: Iterable[asyncio.CancelledError]) -> None:
             task.cancel(*error.args)
 
 
-def _room_left(value: Any, room: int, levels: int) -> int:
-    """The room that a value leaves; below zero, without looking further, where there is none."""
-    kind = _type_of(value)
-    if kind in _SIMPLE or not levels:
-        return room - 1
-    if kind is str or kind is bytes:
-        return room - 1 - len(value) // _LETTERS
-    if kind is list or kind is tuple:
-        room -= 1
-        members: Collection[Any] = value
-    elif kind is dict:
-        room -= 1 + len(value)
-        members = value.values()
-    else:
-        return room - 1
-    if room < len(members):
-        return -1
-    for member in members:
-        kind = _type_of(member)
-        if kind in _SIMPLE:
-            room -= 1
-        elif kind is str:
-            room -= 1 + len(member) // _LETTERS
-        else:
-            room = _room_left(member, room, levels - 1)
-        if room < 0:
-            return room
-    return room
-
-
 class _Dump:
     def __init__(self, encode: Encode, seam: int) -> None:
         self._encode = encode
@@ -147,7 +114,7 @@ class _Dump:
     def of(self, value: Any, levels: int) -> Iterator[bytes]:
         """The value's chunks, those of its parts down to some level."""
         kind = _type_of(value)
-        if not levels or _room_left(value, _ROOM, levels) >= 0:
+        if not levels or not is_large(value):
             yield self._encode(value)
         elif kind is str:
             yield from self._slices(value, b'"', b'"')
@@ -175,7 +142,7 @@ class _Dump:
 
     def _list(self, items: Iterable[Any], levels: int) -> Iterator[bytes]:
         opening = b"["
-        for run in _runs([*items], _itself, levels):
+        for run in _runs([*items], _itself):
             if len(run) == 1:
                 yield opening
                 yield from self.of(run[0], levels)
@@ -187,7 +154,7 @@ class _Dump:
     def _dict(self, items: dict[str, Any], levels: int) -> Iterator[bytes]:
         opening = b"{"
         items = items.copy()
-        for keys in _runs([*items], items.__getitem__, levels):
+        for keys in _runs([*items], items.__getitem__):
             if len(keys) == 1:
                 yield opening + self._encode(keys[0]) + b":"
                 yield from self.of(items[keys[0]], levels)
@@ -201,29 +168,20 @@ def _itself(value: Any) -> Any:
     return value
 
 
-def _runs(members: list[T], value_of: Callable[[T], Any], levels: int) -> Iterator[list[T]]:
+def _runs(members: list[T], value_of: Callable[[T], Any]) -> Iterator[list[T]]:
     """Members that stand next to each other and have room in a chunk; a larger one is alone."""
     for start in range(0, len(members), _AT_ONCE):
-        run = members[start : start + _AT_ONCE]
-        if _room_left([value_of(member) for member in run], _ROOM, levels + 1) >= 0:
-            yield run
-        else:
-            yield from _smaller_runs(run, value_of, levels)
-
-
-def _smaller_runs(members: list[T], value_of: Callable[[T], Any], levels: int) -> Iterator[list[T]]:
-    run: list[T] = []
-    room = _ROOM
-    for member in members:
-        room = _room_left(value_of(member), room, levels)
-        if room < 0:
-            if run:
+        batch = members[start : start + _AT_ONCE]
+        if not is_large([value_of(member) for member in batch]):
+            yield batch
+            continue
+        run: list[T] = []
+        room = _CHUNK
+        for member in batch:
+            size = weight(value_of(member), _CHUNK)
+            if run and size > room:
                 yield run
-            run, room = [], _room_left(value_of(member), _ROOM, levels)
-        if room < 0:
-            yield [member]
-            room = _ROOM
-        else:
+                run, room = [], _CHUNK
             run.append(member)
-    if run:
+            room -= size
         yield run

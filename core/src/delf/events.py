@@ -53,6 +53,7 @@ class TaskStarted(_Event):
     ``seed`` is what its scripts draw chance from; ``setup`` is what the program that runs it
     needs to set up the same agent again. ``conversation`` is the one that it continues.
     ``attended``: whoever ordered it waits for it; else its requests wait for an answer.
+    ``parent`` is the task of which it is a child.
     """
 
     task: str
@@ -61,6 +62,7 @@ class TaskStarted(_Event):
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     conversation: str | None = None
     attended: bool = True
+    parent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +180,8 @@ class CallFinished(_Event):
     """A call ended; one that the gate refused has no ``CallStarted``.
 
     ``raised`` is the exception that the script saw, ``ToolError`` or one of its siblings; None
-    when it got a result, which can be a tool's own error as text.
+    when it got a result, which can be a tool's own error as text. ``digest`` identifies a call
+    that was turned down before anybody was asked; of others it is in an earlier event.
     """
 
     call_id: int
@@ -189,6 +192,7 @@ class CallFinished(_Event):
     error: str | None = None
     description: str | None = None
     raised: str | None = None
+    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,12 +204,33 @@ class CallGivenUp(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChildStarted(_Event):
+    """A call has a child task done, which has events of its own."""
+
+    call_id: int
+    child_id: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildFinished(_Event):
+    """A child task ended; ``cost_usd`` is None where a price is not known."""
+
+    call_id: int
+    child_id: str
+    status: bool
+    duration_ms: float
+    error: str | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested(_Event):
     """A call waits for a decision, or a whole script does: then ``code`` is set.
 
     ``unsettled``: it was begun before its process died, and the question is whether to make
     it again. Of a script, ``call_id`` is 0, and ``actions`` are what it names of the actions
-    that a person is asked about.
+    that a person is asked about. ``reason`` and ``preview`` are what its connection says.
     """
 
     request_id: str
@@ -215,6 +240,8 @@ class ApprovalRequested(_Event):
     effect: Effect
     digest: str
     description: str | None = None
+    reason: str | None = None
+    preview: str | None = None
     unsettled: bool = False
     code: str | None = None
     actions: tuple[str, ...] = ()
@@ -226,7 +253,8 @@ class ApprovalDecided(_Event):
 
     ``arguments`` are those of an edited call, ``result`` is that of a settled one, ``note`` is
     the position of the answer in the journal's inbox, if it came from there. ``remember`` says
-    whether the same call needs no further approval in this task or session.
+    whether the same call needs no further approval in this task or session, and ``like`` which of
+    its arguments may differ then, by which patterns.
     """
 
     request_id: str
@@ -237,6 +265,7 @@ class ApprovalDecided(_Event):
     result: Any = None
     note: int | None = None
     remember: Remember = "no"
+    like: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,6 +348,8 @@ Event = (
     | CallStarted
     | CallFinished
     | CallGivenUp
+    | ChildStarted
+    | ChildFinished
     | ApprovalRequested
     | ApprovalDecided
     | Printed

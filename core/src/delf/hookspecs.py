@@ -35,6 +35,8 @@ from delf.specs import (
     ApprovalSpec,
     CommandSpec,
     ConnectionSpec,
+    EmbedderSpec,
+    FormatSpec,
     JournalSpec,
     MemorySpec,
     ModelSpec,
@@ -67,8 +69,6 @@ def delf_connections() -> Iterable[ConnectionSpec]:  # pyright: ignore[reportRet
                 summary="The support desk's tickets.",
                 factory="delf_tickets.connection:Tickets",
             )
-
-    A :class:`delf.specs.FormatSpec` adds a file format to the built-in connection ``files``.
 
     The factory is a subclass of :class:`delf.tools.connection.Connection`.
     """
@@ -127,6 +127,44 @@ def delf_prefilters() -> Iterable[PrefilterSpec]:  # pyright: ignore[reportRetur
             )
 
     The factory makes a :class:`delf.protocols.prefilter.Prefilter`.
+    """
+
+
+@hookspec
+def delf_embedders() -> Iterable[EmbedderSpec]:  # pyright: ignore[reportReturnType]
+    """Embedding models, which memory stores and prefilters share.
+
+    Example::
+
+        @hookimpl
+        def delf_embedders():
+            yield EmbedderSpec(
+                name="inhouse",
+                summary="The company's own embeddings.",
+                factory="delf_embed_inhouse.embedder:InhouseEmbedder",
+                serves=("inhouse/*",),
+            )
+
+    The factory makes a :class:`delf.protocols.embedder.Embedder`.
+    """
+
+
+@hookspec
+def delf_file_formats() -> Iterable[FormatSpec]:  # pyright: ignore[reportReturnType]
+    """File formats: which files ``files.read`` gives as rows, and which are made from rows.
+
+    Example::
+
+        @hookimpl
+        def delf_file_formats():
+            yield FormatSpec(
+                name="parquet",
+                summary="Parquet files as rows.",
+                factory="delf_files_parquet.format:ParquetFormat",
+                endings=(".parquet",),
+            )
+
+    The factory makes a :class:`delf.protocols.formats.FileFormat`.
     """
 
 
@@ -245,6 +283,8 @@ HOOKS: Final[dict[str, type[Spec]]] = {
     "delf_sandbox_backends": SandboxSpec,
     "delf_memory_stores": MemorySpec,
     "delf_prefilters": PrefilterSpec,
+    "delf_embedders": EmbedderSpec,
+    "delf_file_formats": FormatSpec,
     "delf_approval_channels": ApprovalSpec,
     "delf_models": ModelSpec,
     "delf_journals": JournalSpec,

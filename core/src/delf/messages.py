@@ -160,11 +160,19 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What a model costs, in USD per million tokens."""
+    """What a model costs, in USD per million tokens.
+
+    Args:
+        input: Tokens of the request.
+        output: Tokens of the answer.
+        cached_input: Tokens of the request that the provider had seen before.
+        max_output_tokens: The longest answer that the model can give, where that is known.
+    """
 
     input: float
     output: float
     cached_input: float
+    max_output_tokens: int | None = None
 
     def cost(self, usage: Usage) -> float:
         """The price of some tokens, in USD."""

@@ -37,8 +37,8 @@ class ConnectionSpec(Spec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FormatSpec(ConnectionSpec):
-    """A file format of the built-in connection ``files``, from the hook of connections.
+class FormatSpec(Spec):
+    """A file format of the built-in connection ``files``.
 
     The factory is called without arguments and makes a
     :class:`delf.protocols.formats.FileFormat`.
@@ -73,14 +73,39 @@ class SandboxSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class MemorySpec(Spec):
-    """A memory store; the factory is called with its options as keywords."""
+    """A memory store; the factory is called with its options as keywords.
+
+    Where it has a parameter ``context`` it is given a
+    :class:`delf.protocols.context.PluginContext`.
+    """
 
     kind: ClassVar[str] = "memory"
 
 
 @dataclass(frozen=True, kw_only=True)
+class EmbedderSpec(Spec):
+    """Embedding models; the factory is called with its options as keywords.
+
+    Where it has a parameter ``model`` it is given the name that was asked for, unless that is
+    the spec's own; where it has a parameter ``context``, a
+    :class:`delf.protocols.context.PluginContext`.
+
+    Args:
+        serves: Patterns of names of models (``fnmatch``); the longest that matches wins. The
+            spec's own name is served, too.
+    """
+
+    kind: ClassVar[str] = "embedder"
+
+    serves: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class PrefilterSpec(Spec):
     """A prefilter; the factory is called with its options as keywords.
+
+    Where it has a parameter ``context`` it is given a
+    :class:`delf.protocols.context.PluginContext`.
 
     Args:
         modes: The values of ``prefilter_mode`` that it implements.
@@ -138,6 +163,9 @@ class ObserverSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class CommandSpec(Spec):
-    """A command of the ``delf`` program; the factory is a ``click.Command``."""
+    """A command of the ``delf`` program; the factory is a ``click.Command``.
+
+    A name of two words is a command of a group: ``plugins new``.
+    """
 
     kind: ClassVar[str] = "command"

@@ -34,8 +34,10 @@ import operator
 import pathlib
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import chain
+from types import ModuleType
 from typing import Any, cast
 
 TAG = "$t"
@@ -44,6 +46,8 @@ _MAX_ALIKE = 40  # numbers have one hash of 61 powers of two; more can be chosen
 _MAX_SHORT = 10_000
 _MAX_POWER = 6144  # of ten, as in IEEE 754's decimal128
 _FEW_LEVELS = 3
+VALUE_BYTES = 32
+"""What a value takes in memory beside its letters, about."""
 _TAG_BYTES = b'"$t"'
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
@@ -83,6 +87,57 @@ def loads(data: bytes | bytearray | memoryview) -> Any:
         return read(raw.decode("utf-8", "surrogatepass"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def weight(value: Any, most: int) -> int:
+    """About how many bytes a value takes once it is copied or written, counted without a copy.
+
+    What stands in several places counts at each of them, as it is written at each.
+
+    Args:
+        value: Any value.
+        most: Counting ends above this, so that it takes no longer than such a value would.
+    """
+    total = 0
+    todo: list[Iterator[Any]] = [iter((value,))]
+    while todo:
+        for item in todo[-1]:
+            total += VALUE_BYTES
+            kind = cast("type[Any]", type(item))
+            if kind is str or kind is bytes:
+                total += len(item)
+            elif kind not in _PLAIN:
+                parts, count = _parts_of(item)
+                if total + count * VALUE_BYTES > most:
+                    return total + count * VALUE_BYTES
+                todo.append(parts)
+                break
+            if total > most:
+                return total
+        else:
+            todo.pop()
+    return total
+
+
+def _parts_of(value: Any) -> tuple[Iterator[Any], int]:
+    """What a value is made of, and how many parts that are at the least."""
+    kind = cast("type[Any]", type(value))
+    if kind is list or kind is tuple:
+        return iter(value), len(value)
+    if kind is dict or isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value)
+        return chain.from_iterable(items.items()), 2 * len(items)
+    if isinstance(value, (str, bytearray, memoryview)):
+        return iter(()), len(cast("str", value)) // VALUE_BYTES
+    if isinstance(value, Collection):
+        members = cast("Collection[Any]", value)
+        return iter(members), len(members)
+    if isinstance(value, (type, ModuleType)):
+        return iter(()), 0
+    names: Iterable[str] = getattr(kind, "__dataclass_fields__", ())
+    fields = [getattr(value, name, None) for name in names]
+    fields = fields or list(cast("Mapping[str, Any]", getattr(value, "__dict__", {})).values())
+    return iter(fields), len(fields)
 
 
 def to_jsonable(value: Any) -> Any:

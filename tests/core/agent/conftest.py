@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from delf import Agent
-from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
 
 
 @pytest.fixture

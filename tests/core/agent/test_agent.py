@@ -26,8 +26,8 @@ from delf import (
     tool,
 )
 from delf.events import Event, Printed, TaskFinished, TaskStarted
-from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
 
 MakeAgent = Callable[..., Agent]
 

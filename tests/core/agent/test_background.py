@@ -14,8 +14,8 @@ import pytest
 from delf import Agent, Response, UnknownRequestError, UnknownTaskError, tool
 from delf.events import CallFinished, Event, TaskFinished, TaskStarted
 from delf.messages import ModelDelta
-from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
 
 
 @tool

@@ -17,8 +17,8 @@ from delf.engine.journal.memory import MemoryJournal
 from delf.errors import DelfError
 from delf.protocols.journal import Journal
 from delf.specs import JournalSpec
-from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
 from delf_journal_sql import SqlJournal
 
 Open = Callable[[], Journal]

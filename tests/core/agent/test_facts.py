@@ -12,7 +12,7 @@ import pytest
 
 from delf import Agent, LLMConfig, tool
 from delf.messages import ModelReply, Usage
-from delf.testing.models import ScriptedModel, script
+from delf_devkit.testing.models import ScriptedModel, script
 
 MakeAgent = Callable[..., Agent]
 

@@ -11,8 +11,8 @@ import pytest
 
 from delf import Agent, ConfigurationError, ToolDefinitionError, tool
 from delf.events import Event, FileWritten, ToolsSelected
-from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
 
 
 @pytest.fixture(params=["local", "monty"])

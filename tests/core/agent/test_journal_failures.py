@@ -12,8 +12,8 @@ from delf import Agent, Settled, UnrecordedCallError, tool
 from delf import events as ev
 from delf.engine.journal.memory import MemoryJournal
 from delf.specs import JournalSpec
-from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
 
 STUBBORN = """
 for text in ("a", "b"):

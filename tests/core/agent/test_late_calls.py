@@ -16,8 +16,8 @@ from delf.engine.journal.memory import MemoryJournal
 from delf.errors import AgentStateError, DelfError, SandboxUnavailableError, TaskTimeoutError
 from delf.protocols.sandbox import Outcome, SandboxSession, ScriptHost, SessionSpec
 from delf.specs import JournalSpec, SandboxSpec
-from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
 from delf_sandbox_local.backend import LocalBackend
 from support.forks import kill_guests
 

@@ -29,8 +29,8 @@ from delf.engine.journal.memory import MemoryJournal
 from delf.engine.journal.recording import PastCall
 from delf.errors import DelfError, SandboxLimitError
 from delf.specs import JournalSpec
-from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
 from support.forks import kill_guests
 
 FIRST = """

@@ -13,9 +13,9 @@ from delf.errors import BudgetExceededError, LLMExecutionError
 from delf.events import StepFinished
 from delf.messages import ModelReply, ModelRequest, Usage, user
 from delf.protocols.connection import SetupAsk, SupportsSetup
-from delf.testing.models import ScriptedModel, script
 from delf.tools.action import Action, action_from_function
 from delf.tools.connection import Connection
+from delf_devkit.testing.models import ScriptedModel, script
 
 USAGE = Usage(input_tokens=10, output_tokens=5)
 

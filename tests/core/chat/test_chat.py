@@ -17,7 +17,7 @@ from delf import (
     PluginError,
 )
 from delf.chat.place import Surroundings
-from delf.testing.hosts import TestHost
+from delf_devkit.testing.hosts import TestHost
 
 
 def filled(*texts, **options):

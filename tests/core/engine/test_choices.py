@@ -38,7 +38,7 @@ from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import Available, Limits, Unavailable
 from delf.specs import ModelSpec, PrefilterSpec, SandboxSpec
 from delf.testing import ScriptedModel
-from delf.testing.hosts import TestHost
+from delf_devkit.testing.hosts import TestHost
 
 MB = 1024 * 1024
 

@@ -18,7 +18,7 @@ from delf.errors import (
     ToolRefusedError,
 )
 from delf.specs import FormatSpec
-from delf.testing.hosts import TestHost
+from delf_devkit.testing.hosts import TestHost
 
 NO_PLUGINS = TestHost.discover(no_plugins=True, environ={})
 

@@ -15,8 +15,8 @@ from delf.engine.output import OutputFiles, OutputFolder, check_output_folder
 from delf.errors import ConfigurationError, ToolExecutionError
 from delf.events import FileWritten
 from delf.specs import FormatSpec
-from delf.testing.hosts import TestHost
 from delf.values import dumps
+from delf_devkit.testing.hosts import TestHost
 
 
 def test_a_file_from_before_is_never_touched(tmp_path):
@@ -203,6 +203,11 @@ async def test_rows_become_files_by_the_plugin_of_their_ending(taking, tmp_path)
     ("name", "data", "problem"),
     [
         ("a.n", dumps({"bad": []}), "'a.n': these rows do not fit"),
+        (
+            "a.n",
+            b'{"a":[' + b"[]," * 4_000_000 + b"[]]}",
+            "'a.n' cannot be written: its rows have more than 5,000,000 values",
+        ),
         ("a.n", dumps([1]), "'a.n' cannot be written: its rows are malformed"),
         ("a.n", dumps({"a": [{"b": 1}]}), "'a.n' cannot be written: its rows are malformed"),
         ("a.n", b"{", "'a.n' cannot be written: "),

@@ -12,6 +12,7 @@ from delf.protocols.sandbox import (
     Done,
     Failed,
     LimitReached,
+    Limits,
     Raised,
     Rerun,
     Returned,
@@ -19,6 +20,7 @@ from delf.protocols.sandbox import (
 )
 from delf.sandbox import budget as budget_module
 from delf.sandbox.budget import Budget
+from delf.sandbox.guest.frames import FrameReader
 from delf.sandbox.guest.output import MAX_FILES
 from delf.sandbox.session import WireSession
 from support.guests import FakeProcess
@@ -35,6 +37,37 @@ async def test_a_script_runs_to_its_end(guest):
     assert await running == Done(value={"x": (1, 2)}, variables={"n": "int"})
     assert guest.host.text == "ab"
     assert guest.session.alive
+
+
+async def test_others_have_their_turns_while_a_large_frame_is_parsed(guest):
+    """However long that takes, and what arrives behind it waits."""
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    guest.session._reader = FrameReader(10_000_000)
+    guest.session._budget = Budget(Limits())
+    running = await guest.start()
+    paths = [Path("a/b")] * 100_000
+    counting = asyncio.create_task(count())
+    await guest.send(["print", "a"], ["done", paths, {}], ["print", "too late"])
+    assert (await running).value == paths
+    counting.cancel()
+    assert turns > 20
+    assert guest.host.text == "a"
+
+
+async def test_a_large_frame_that_is_none_ends_the_sandbox(guest):
+    guest.session._reader = FrameReader(10_000_000)
+    guest.session._budget = Budget(Limits())
+    running = await guest.start()
+    await guest.send(["nonsense", "x" * 1_000_000], ["print", "too late"])
+    assert await running == Crashed(message="the sandbox sent an unknown frame 'nonsense'")
+    assert not guest.session.alive
 
 
 @pytest.mark.parametrize(

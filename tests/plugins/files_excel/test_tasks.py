@@ -4,7 +4,7 @@ import pytest
 from openpyxl import Workbook, load_workbook
 
 from delf import Agent
-from delf.testing.hosts import TestHost
+from delf_devkit.testing.hosts import TestHost
 
 
 def test_from_workbook_to_workbook(delf_host, scripted_model, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from delf.errors import UnknownTaskError
 from delf.events import Printed, TaskFinished, TaskStarted
-from delf.testing.events import every_event
+from delf_devkit.testing.events import every_event
 from delf_journal_sql import SqlJournal
 
 

@@ -18,7 +18,7 @@ import pytest
 from delf.environment import FileText
 from delf.errors import UnknownTaskError
 from delf.events import CallFinished, CallStarted, Printed, TaskFinished, TaskStarted
-from delf.testing.events import every_event
+from delf_devkit.testing.events import every_event
 from delf_journal_sql import SqlJournal, owners, schema
 from delf_journal_sql.database import open_database
 from delf_journal_sql.errors import JournalConflictError, JournalError, JournalSetupError

@@ -11,7 +11,7 @@ import pytest
 
 from delf import Agent
 from delf.testing import DelfProject, TestHost
-from delf.testing.models import ScriptedModel
+from delf_devkit.testing.models import ScriptedModel
 from delf_openapi import APITool
 from support.openapi_specs import PETS
 from support.raw_http import Reply, Seen, threaded_server

@@ -12,8 +12,8 @@ import pytest
 
 from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import Crashed, Done, LimitReached, Limits, Unavailable
-from delf.testing.contracts.bench import Bench, done
-from delf.testing.scripts import RecordingScriptHost
+from delf_devkit.testing.contracts.bench import Bench, done
+from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_sandbox_docker.backend import DockerBackend
 from delf_sandbox_docker.engine import LABEL, LABEL_OWNER, Engine, owner
 from support.commands import check_object, json_tables
@@ -136,7 +136,7 @@ async def test_no_container_outlives_its_host(docker_engine, containers, code):
     program = f"""
 import asyncio, sys
 from delf_sandbox_docker.backend import DockerBackend
-from delf.testing.scripts import RecordingScriptHost
+from delf_devkit.testing.scripts import RecordingScriptHost
 
 async def main():
     host = RecordingScriptHost({{"say": lambda: print("running", flush=True)}})

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from delf.testing.contracts.bench import Bench, done
+from delf_devkit.testing.contracts.bench import Bench, done
 from delf_sandbox_docker.backend import DockerBackend
 from delf_sandbox_docker.engine import LABEL
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from delf.protocols.sandbox import Done
-from delf.testing.contracts.bench import Bench
-from delf.testing.scripts import RecordingScriptHost
+from delf_devkit.testing.contracts.bench import Bench
+from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_sandbox_local.backend import LocalBackend
 from support.scripting import NotingHost, run_script
 

@@ -1,9 +1,9 @@
 import pytest
 
 from delf.testing import PluginContract, SandboxContract
-from delf.testing.contracts import sandbox_calls
-from delf.testing.contracts.bench import Bench, done, failed
-from delf.testing.scripts import RecordingScriptHost
+from delf_devkit.testing.contracts import sandbox_calls
+from delf_devkit.testing.contracts.bench import Bench, done, failed
+from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_sandbox_monty.backend import MontyBackend
 
 

@@ -1,12 +1,13 @@
 """Attempts to get out of the interpreter, or to take more of the host than was given."""
 
 import asyncio
+import resource
 
 import pytest
 
 from delf.protocols.sandbox import Done, Failed, LimitReached
-from delf.testing.contracts.bench import Bench
-from delf.testing.scripts import RecordingScriptHost
+from delf_devkit.testing.contracts.bench import Bench
+from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_sandbox_monty.backend import MontyBackend
 
 ATTEMPTS = {
@@ -74,3 +75,26 @@ while True:
     assert sum(1 for _ in folder.glob("scratch/*")) < 40_000
     await run.session.aclose()
     assert not folder.exists()
+
+
+SHARED = {
+    "an argument": "await shop.find(a=[s] * 300_000)",
+    "nested sharing": "a = [s]\nfor _ in range(40):\n    a = [a] * 2\nawait shop.find(a)",
+    "a file": "add_to_output_files('x.json', [s] * 300_000)",
+    "objects": "from dataclasses import dataclass\n@dataclass\nclass A:\n    s: str\n"
+    "await shop.find([A(s)] * 300_000)",
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+async def test_what_stands_in_many_places_is_counted_before_it_is_copied(run, name):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    outcome = await asyncio.wait_for(run(f"s = 'y' * 1_000_000\n{SHARED[name]}"), 25)
+    assert isinstance(outcome, Failed), outcome
+    assert "takes more than" in outcome.message
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
+
+
+async def test_a_result_that_stands_in_many_places_is_shown_as_its_type(run):
+    outcome = await asyncio.wait_for(run("s = 'y' * 1_000_000\n[s] * 300_000"), 25)
+    assert outcome.value == "<list, too large>"

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Limits, Rerun
-from delf.testing.contracts.bench import Bench, done, failed
-from delf.testing.scripts import RecordingScriptHost
+from delf_devkit.testing.contracts.bench import Bench, done, failed
+from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_sandbox_monty.backend import MontyBackend
 
 

@@ -339,6 +339,7 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentFacts, AgentTermina
                 on_confirm=self._on_confirm,
                 pricing_files=_pricing_files(project),
                 attached=() if self.chat is None else (self.chat,),
+                folder=Path.cwd() if project is None else project.root,
             )
         )
         try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from delf.engine.approvals.pending import Answer, PendingRequests
+from delf.engine.approvals.decision import Answer
+from delf.engine.approvals.pending import PendingRequests
 from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +23,8 @@ class RuntimeHome:
     """Starts the runtime when it is first needed, and brings every caller to its loop.
 
     The loop is that of the first ``await``, or one in a thread of its own when synchronous
-    code came first. When that loop is gone the next caller's takes its place.
+    code came first. The runtime is stopped when that loop ends; the next caller's takes its
+    place. A forked process begins with none.
 
     Args:
         make: Makes a started runtime.
@@ -36,7 +38,9 @@ class RuntimeHome:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
         self._runtime: asyncio.Future[Runtime] | None = None
+        self._ending: AsyncGenerator[None] | None = None
         self._stopped = False
+        self._pid = os.getpid()
 
     @property
     def runtime(self) -> Runtime | None:
@@ -89,13 +93,16 @@ class RuntimeHome:
     def stop(self) -> None:
         """Stop the runtime, from synchronous code. Safe to call twice."""
         loop, thread = self._unbind()
-        if loop is not None and not loop.is_closed():
-            if not loop.is_running():
-                loop.run_until_complete(self._stop_runtime())
-            elif running_loop() is loop:
-                loop.create_task(self._stop_runtime())
-            else:
-                call(self._stop_runtime(), loop)
+        if loop is None:
+            return
+        if loop.is_closed():
+            self._abandon_runtime()
+        elif not loop.is_running():
+            loop.run_until_complete(self._stop_runtime())
+        elif running_loop() is loop:
+            loop.create_task(self._stop_runtime())
+        else:
+            call(self._stop_runtime(), loop)
         if thread is not None:
             thread.stop()
 
@@ -123,16 +130,25 @@ class RuntimeHome:
         Args:
             current: Whether the caller awaits, so that its own loop can be chosen.
         """
+        if self._pid != os.getpid():
+            self._leave_to_parent()
         with self._lock:
             if self._loop is not None and not self._loop.is_closed():
                 return self._loop
-            self._runtime = None
+            self._abandon_runtime()
+            self._runtime = self._ending = None
             if current:
                 self._loop = asyncio.get_running_loop()
             else:
                 self._thread = LoopThread(self._name)
                 self._loop = self._thread.loop
             return self._loop
+
+    def _leave_to_parent(self) -> None:
+        """A forked process has neither the parent's threads nor who holds its locks."""
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._loop = self._thread = self._runtime = None
 
     def _unbind(self) -> tuple[asyncio.AbstractEventLoop | None, LoopThread | None]:
         with self._lock:
@@ -143,6 +159,8 @@ class RuntimeHome:
 
     async def _started(self) -> Runtime:
         if self._runtime is None:
+            self._ending = _at_end_of_loop(self._stop_runtime)
+            await anext(self._ending)
             self._runtime = asyncio.ensure_future(self._make())
         starting = self._runtime
         try:
@@ -161,6 +179,25 @@ class RuntimeHome:
         await asyncio.wait({starting})
         if not starting.cancelled() and starting.exception() is None:
             await starting.result().stop()
+
+    def _abandon_runtime(self) -> None:
+        """Free what is left of a runtime whose loop was closed under it."""
+        runtime, self._runtime = self.runtime, None
+        if runtime is None:
+            return
+        thread = LoopThread(self._name)
+        try:
+            call(runtime.abandon(), thread.loop)
+        finally:
+            thread.stop()
+
+
+async def _at_end_of_loop(stop: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
+    """Have something done before the running loop is closed, which ends its generators first."""
+    try:
+        yield
+    finally:
+        await stop()
 
 
 def _look_at(done: asyncio.Task[Any]) -> None:

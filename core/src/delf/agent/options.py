@@ -38,6 +38,7 @@ class AgentOptions(TypedDict, total=False):
     timeout: float
     stream: bool
     max_tasks: int
+    max_depth: int
     keep_tasks: int
     record: str | None
     journal: str

@@ -7,8 +7,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Protocol
 
+from delf.engine.approvals.decision import check_fits
 from delf.engine.approvals.inbox import KIND, answer_data
-from delf.engine.approvals.pending import check_fits
 from delf.errors import ApprovalRejectedError, DelfError, UnknownRequestError
 from delf.events import (
     ApprovalDecided,

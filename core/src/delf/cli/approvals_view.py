@@ -38,6 +38,8 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
         "effect": asked.effect,
         "arguments": to_jsonable_or_repr(dict(asked.arguments)),
         "description": asked.description,
+        "reason": asked.reason,
+        "preview": asked.preview,
         "unsettled": asked.unsettled,
         "code": asked.code,
         "actions": list(asked.actions),
@@ -102,6 +104,8 @@ def show(record: RequestRecord) -> None:
     if decided is not None:
         why = f": {_one_line(decided.reason)}" if decided.reason else ""
         click.echo(f"{decided.decision} by {_one_line(decided.by)}{why}")
+    if asked.reason:
+        click.echo(f"why it asks: {_one_line(asked.reason)}")
     if asked.description:
         click.echo(f"the script says: {_one_line(asked.description)}")
     click.echo("")
@@ -119,6 +123,10 @@ def show(record: RequestRecord) -> None:
         click.echo(f"{head} {lines[0]}" if len(lines) == 1 else head)
         for text in lines if len(lines) > 1 else ():
             click.echo(f"      {text}")
+    if asked.preview:
+        click.echo("  what would happen:")
+        for text in asked.preview.rstrip("\n").split("\n"):
+            click.echo(f"      {visible(text)}")
 
 
 def _show_code(code: str) -> None:

@@ -1,47 +1,95 @@
-"""A click group whose commands are imported when they are typed."""
+"""A click group whose commands are imported when they are typed, those of plugins included."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from delf.cli.state import take_everywhere
+from delf.cli.state import state_of, take_everywhere
+from delf.errors import DelfError, PluginError, did_you_mean
+
+if TYPE_CHECKING:
+    from delf.specs import CommandSpec
 
 
 class LazyGroup(click.Group):
     """Knows its commands by name and summary; ``--help`` imports none of them.
 
-    Each takes the program's flags, too.
+    Each takes the program's flags, too. The program itself is such a group, and so is a command
+    to which plugins add others: ``plugins``.
 
     Args:
         lazy: For each name the command as ``module:attribute``, and its line in ``--help``.
+        group: How the commands of plugins begin that belong here, as ``"plugins "``; the
+            program's own begin with nothing.
     """
 
     def __init__(
-        self, *args: Any, lazy: Mapping[str, tuple[str, str]] | None = None, **options: Any
+        self,
+        *args: Any,
+        lazy: Mapping[str, tuple[str, str]] | None = None,
+        group: str = "",
+        **options: Any,
     ) -> None:
         super().__init__(*args, **options)
         self._lazy = dict(lazy or {})
+        self._group = group
 
     def summaries(self, ctx: click.Context) -> dict[str, str]:
-        """Every command's line in ``--help``, by name."""
+        """Every command's line in ``--help``, by name; a plugin that fails has none."""
+        from delf.specs import CommandSpec
+
+        specs = state_of(ctx).discover().specs(CommandSpec)
+        added = {self._own_name(spec): spec.summary for spec in specs}
         own = {name: item.get_short_help_str() for name, item in self.commands.items()}
-        return {**{name: summary for name, (_, summary) in self._lazy.items()}, **own}
+        lazy = {name: summary for name, (_, summary) in self._lazy.items()}
+        return {name: line for name, line in {**added, **lazy, **own}.items() if name}
+
+    def _own_name(self, spec: CommandSpec) -> str:
+        """What a command of a plugin is called here; nothing where it belongs elsewhere."""
+        name = spec.name.removeprefix(self._group)
+        return "" if " " in name or (self._group and name == spec.name) else name
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands."""
         return sorted(self.summaries(ctx))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name, imported now."""
+        """The command of a name, imported now.
+
+        Raises:
+            PluginError: When no plugin brings it, or its plugin cannot be used.
+        """
         found = self.commands.get(cmd_name)
         if found is None and cmd_name in self._lazy:
             module, _, attribute = self._lazy[cmd_name][0].partition(":")
-            found = take_everywhere(getattr(importlib.import_module(module), attribute))
-        return found
+            found = getattr(importlib.import_module(module), attribute)
+        try:
+            return take_everywhere(found or self._from_plugin(ctx, cmd_name))
+        except DelfError:
+            if ctx.resilient_parsing:  # completion of a command line with a mistyped name
+                return None
+            raise
+
+    def _from_plugin(self, ctx: click.Context, name: str) -> click.Command:
+        from delf.specs import CommandSpec
+
+        host = state_of(ctx).discover()
+        try:
+            spec = host.spec(CommandSpec, f"{self._group}{name}")
+        except PluginError as error:
+            close = did_you_mean(name, self.list_commands(ctx))
+            unknown = error.message.startswith("unknown command")
+            if unknown and (close or self._group):
+                raise click.UsageError(f"unknown command {name!r}{close}", ctx) from None
+            raise
+        command = host.resolve(spec)
+        if not isinstance(command, click.Command):
+            raise PluginError(f"{host.origin(spec)}: {spec.factory} is no click command")
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands' lines."""

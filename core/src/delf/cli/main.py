@@ -11,7 +11,7 @@ import click
 import delf
 from delf.cli import errors, streams
 from delf.cli.lazy import LazyGroup
-from delf.cli.state import State, state_of, take_everywhere
+from delf.cli.state import State, take_everywhere
 from delf.errors import DelfError
 
 COMMANDS: Final = {
@@ -26,46 +26,7 @@ COMMANDS: Final = {
 
 
 class Program(LazyGroup):
-    """The core's commands, then those of plugins; failures become one line and a status."""
-
-    def summaries(self, ctx: click.Context) -> dict[str, str]:
-        """Every command's line in ``--help``; a plugin that fails has none."""
-        from delf.specs import CommandSpec
-
-        specs = state_of(ctx).discover().specs(CommandSpec)
-        own = super().summaries(ctx)
-        return {**{spec.name: spec.summary for spec in specs}, **own}
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name, which takes the flags of the program, too.
-
-        Raises:
-            PluginError: When no plugin brings it, or its plugin cannot be used.
-        """
-        found = super().get_command(ctx, cmd_name)
-        try:
-            return take_everywhere(found or self._from_plugin(ctx, cmd_name))
-        except DelfError:
-            if ctx.resilient_parsing:  # completion of a command line with a mistyped name
-                return None
-            raise
-
-    def _from_plugin(self, ctx: click.Context, name: str) -> click.Command:
-        from delf.errors import PluginError, did_you_mean
-        from delf.specs import CommandSpec
-
-        host = state_of(ctx).discover()
-        try:
-            spec = host.spec(CommandSpec, name)
-        except PluginError as error:
-            close = did_you_mean(name, COMMANDS)
-            if close and error.message.startswith("unknown command"):
-                raise click.UsageError(f"unknown command {name!r}{close}", ctx) from None
-            raise
-        command = host.resolve(spec)
-        if not isinstance(command, click.Command):
-            raise PluginError(f"{host.origin(spec)}: {spec.factory} is no click command")
-        return command
+    """The core's commands and those of plugins; failures become one line and a status."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Read the program's own flags; ``--help`` and ``--version`` are answered here."""

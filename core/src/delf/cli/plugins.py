@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -20,20 +19,9 @@ _COLOURS: Final = {
     "conflict": "yellow",
     "failed": "red",
 }
-_MAY_BE_THERE: Final = {
-    "new": ("delf.cli.plugins_new", "new", "Start a plugin of your own."),
-}
 
 
-def _subcommands() -> dict[str, tuple[str, str]]:
-    return {
-        name: (f"{module}:{attribute}", summary)
-        for name, (module, attribute, summary) in _MAY_BE_THERE.items()
-        if importlib.util.find_spec(module) is not None
-    }
-
-
-@click.group("plugins", cls=LazyGroup, lazy=_subcommands(), invoke_without_command=True)
+@click.group("plugins", cls=LazyGroup, group="plugins ", invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
 @click.pass_context
 def plugins(ctx: click.Context, as_json: bool) -> None:

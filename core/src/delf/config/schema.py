@@ -124,6 +124,9 @@ class AgentConfig(BaseModel):
         default=None, description="Write what models answer to this file, for recorded:FILE."
     )
     max_tasks: int = Field(default=256, ge=1, description="Tasks that run at once.")
+    max_depth: int = Field(
+        default=5, ge=0, description="How deeply tasks may have child tasks of their own."
+    )
     keep_tasks: int = Field(default=1000, ge=0, description="Finished tasks kept for poll().")
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one task.")
     journal: str = Field(default="memory", description="Where events are kept.")

@@ -19,6 +19,7 @@ from delf.engine.journal.log import TaskLog
 from delf.errors import ConfigurationError, DelfError
 from delf.events import Event, FileWritten
 from delf.sandbox.guest.filenames import check_file_name
+from delf.sandbox.guest.frames import MAX_VALUES, has_too_many_values
 from delf.values import loads
 
 _log = logging.getLogger(__name__)
@@ -222,16 +223,19 @@ class OutputFiles:
         return self._log.redactor.text(name), self._log.redactor.value(data)
 
     async def _made_of_rows(self, name: str, data: bytes) -> bytes:
-        parts = _checked_rows(await asyncio.to_thread(loads, data))
+        parts = await asyncio.to_thread(_rows_of, data)
         return await self._formats.writer(Path(name).suffix.lower()).write(parts)
 
 
-def _checked_rows(value: Any) -> Mapping[str, Sequence[Sequence[Any]]]:
+def _rows_of(data: bytes) -> Mapping[str, Sequence[Sequence[Any]]]:
     """Rows by the name of their table. They are the script's word.
 
     Raises:
-        ValueError: When they are anything else.
+        ValueError: When they are anything else, or more than this process should hold.
     """
+    if has_too_many_values(data):
+        raise ValueError(f"its rows have more than {MAX_VALUES:,} values")
+    value = loads(data)
     if isinstance(value, dict):
         tables = cast("dict[Any, Any]", value)
         if all(isinstance(name, str) and _is_grid(rows) for name, rows in tables.items()):

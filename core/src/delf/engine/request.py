@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from delf.config.schema import AgentConfig
     from delf.engine.journal.log import Listener
     from delf.engine.loop.conversation import Conversation
     from delf.events import Event
+    from delf.protocols.connection import ConnectionLike
 
 OnDelta = Callable[[str], None]
 """Sees a piece of a model's answer."""
@@ -19,6 +21,25 @@ OnDelta = Callable[[str], None]
 def new_task_id() -> str:
     """A name for a task that no other task has."""
     return f"task_{secrets.token_hex(8)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChildOptions:
+    """What a child task has of its own.
+
+    Args:
+        parent: The task whose call has it done.
+        depth: How many tasks are above it.
+        config: Its configuration.
+        tools: Its connections; the agent's when None.
+        files: Its input files; the agent's when None.
+    """
+
+    parent: str
+    depth: int
+    config: AgentConfig
+    tools: Sequence[ConnectionLike] | None = None
+    files: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +59,7 @@ class TaskOrder:
             a task do that was ordered for the background.
         setup: What the caller needs to set up the same agent again; kept in the journal.
         past: The journal of the task, which is taken up again.
+        child: What it has of its own, if it is the child of another task.
     """
 
     task: str
@@ -51,3 +73,4 @@ class TaskOrder:
     patient: bool = False
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     past: Sequence[Event] = ()
+    child: ChildOptions | None = None

@@ -17,6 +17,7 @@ from delf.engine.approvals.inbox import Inbox, open_journal
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.policy import Approvals
 from delf.engine.builtins.llm import LLM
+from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.codegen.prompt import TaskContext
@@ -35,16 +36,16 @@ from delf.engine.models.client import Asker, ModelPool
 from delf.engine.models.pricing import Pricing, load_pricing
 from delf.engine.models.usage import Ledger
 from delf.engine.output import OutputFiles, OutputFolder, check_output_folder, written_before
-from delf.engine.request import TaskOrder
+from delf.engine.request import ChildOptions, TaskOrder
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
-from delf.engine.secrets.known import secrets_of_agent
+from delf.engine.secrets.known import secrets_of_agent, secrets_of_settings
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.slots import Slot
 from delf.engine.task import TaskRun
 from delf.engine.toolset import load_toolset
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
-from delf.events import Event
+from delf.events import Event, TaskFinished
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsSecrets
@@ -55,6 +56,7 @@ from delf.protocols.sandbox import SessionSpec
 from delf.protocols.strategy import Strategy
 from delf.sandbox.policy import allowed_modules
 from delf.specs import ApprovalSpec, JournalSpec, ObserverSpec, Spec, StrategySpec
+from delf.tools.context import ChildResult
 
 _log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
@@ -77,6 +79,7 @@ class RuntimeParts:
         on_confirm: Asked first about calls that need approval.
         pricing_files: Where the user's own prices may be.
         attached: What is closed with it.
+        folder: The project's folder, which actions may ask for.
     """
 
     agent_id: str
@@ -91,6 +94,7 @@ class RuntimeParts:
     on_confirm: Callable[[Any], Any] | None = None
     pricing_files: tuple[Path, ...] = ()
     attached: tuple[SupportsClose, ...] = ()
+    folder: Path = field(default_factory=Path.cwd)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,6 +270,31 @@ class Runtime:
         self._parts.ledger.end(order.task_id)
         return FinishedTask(result=result, run=run)
 
+    async def run_child(self, order: TaskOrder) -> ChildResult:
+        """Work a child task to its end. Implements :class:`delf.engine.calls.children.RunsTasks`.
+
+        Raises:
+            DelfError: When it has no end, and can be resumed.
+        """
+        end = next((event for event in order.past if isinstance(event, TaskFinished)), None)
+        if end is not None:
+            self._parts.ledger.begin(order.task_id, order.past)
+            self._parts.ledger.end(order.task_id)
+        else:
+            finished = await self.run(order)
+            events = finished.run.log.events
+            end = next((event for event in events if isinstance(event, TaskFinished)), None)
+            if end is None:
+                raise finished.result.error or AgentStateError("the child task has no end")
+        return ChildResult(
+            task_id=order.task_id,
+            text=end.text,
+            status=end.status,
+            error=end.error,
+            cost_usd=end.cost_usd,
+            files=dict(end.files),
+        )
+
     async def take_up(self, task_id: str) -> Sequence[Event]:
         """Make a task of the journal this agent's own.
 
@@ -285,10 +314,9 @@ class Runtime:
         return self._host.spec(StrategySpec, self._config.strategy)
 
     async def _prepare(self, order: TaskOrder, slot: Slot) -> TaskRun:
-        config = self._config
+        config, set_up, inputs = await self._surroundings(order.child)
         replay = Replay(order.past, PATIENCE_SECONDS)
-        redactor = self._redactor
-        listeners = [*self._feeds, *order.listeners]
+        redactor, listeners = self._redactor, [*self._feeds, *order.listeners]
         log = TaskLog(order.task_id, self._journal, listeners, redactor, replay)
         asker = Asker(
             pool=self._models,
@@ -301,9 +329,12 @@ class Runtime:
             redactor=redactor,
             replay=replay,
         )
-        llm = LLM(asker, config, paths_by_name(self._inputs))
-        tools = await self._set_up.tools.with_builtins([llm])
+        llm = LLM(asker, config, paths_by_name(inputs))
+        tools = await set_up.tools.with_builtins([llm])
         approvals = self._approvals.for_task(order, log, slot)
+        folder = OutputFolder(config.output_dir, written_before(order.past))
+        output = OutputFiles(folder, self._formats, log)
+        children = self._children(order, config, log, slot, inputs, output)
         gate = Gate(
             tools,
             approvals,
@@ -312,8 +343,9 @@ class Runtime:
             self._limits.frame_bytes - 1024,
             redactor,
             replay,
+            children,
         )
-        prefilter = choose_prefilter(self._host, config.prefilter_mode, len(self._set_up.tools))
+        prefilter = choose_prefilter(self._host, config.prefilter_mode, len(set_up.tools))
         return TaskRun(
             task=order.task,
             config=config,
@@ -323,21 +355,66 @@ class Runtime:
             approvals=approvals,
             asker=asker,
             sandbox=self._sandbox,
-            session_spec=replace(self._spec, tools=tools.names_for_sandbox()),
-            output=OutputFiles(
-                OutputFolder(config.output_dir, written_before(order.past)), self._formats, log
+            session_spec=replace(
+                self._spec,
+                tools=tools.names_for_sandbox(),
+                files=tuple(file.path for file in inputs),
             ),
+            output=output,
             in_background=self._in_background,
-            prepare_tools=self._set_up,
-            memory=self._parts.memory,
+            prepare_tools=set_up,
+            memory=None if order.child is not None else self._parts.memory,
             prefilter=prefilter,
             seed=replay.seed or secrets.token_hex(16),
             setup=order.setup,
             attended=order.attended,
+            parent=None if order.child is None else order.child.parent,
             replay=replay,
             conversation=order.conversation,
-            context=TaskContext(files=[file.line for file in self._inputs]),
+            context=TaskContext(files=[file.line for file in inputs]),
         )
+
+    def _children(
+        self,
+        order: TaskOrder,
+        config: AgentConfig,
+        log: TaskLog,
+        slot: Slot,
+        inputs: Sequence[InputFile],
+        output: OutputFiles,
+    ) -> ChildTasks:
+        return ChildTasks(
+            runtime=self,
+            order=order,
+            config=config,
+            log=log,
+            slot=slot,
+            folder=self._parts.folder,
+            input_files={file.name: Path(file.path) for file in inputs},
+            output_files=lambda: {name: Path(path) for name, path in output.files.items()},
+        )
+
+    async def _surroundings(
+        self, child: ChildOptions | None
+    ) -> tuple[AgentConfig, SetUp, Sequence[InputFile]]:
+        """What a task is worked with: the agent's, but for what a child has of its own."""
+        if child is None or (child.tools is None and child.files is None):
+            return self._config if child is None else child.config, self._set_up, self._inputs
+        inputs: Sequence[InputFile] = self._inputs
+        if child.files is not None:
+            found = find_inputs(child.files)
+            inputs = input_files(found, self._sandbox.backend.visible_path)
+        connections = self._parts.connections if child.tools is None else child.tools
+        for connection in connections:
+            self._redactor.learn(
+                f"child tasks: {connection.name}",
+                [*secrets_of_settings(getattr(connection, "settings", None))],
+            )
+            if isinstance(connection, SupportsSecrets):
+                connection.tell_secrets(self._redactor)
+        tools = await load_toolset(connections)
+        built_in = [Files(inputs, self._formats)] if inputs else []
+        return child.config, SetUp(await tools.with_builtins(built_in), connections), inputs
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -368,6 +445,14 @@ class Runtime:
                 told = self._redactor.text(f"{type(outcome).__name__}: {outcome}")
                 _log.warning("while stopping: %s", told)
         self._threads.close()
+
+    async def abandon(self) -> None:
+        """Free what outlives the event loop it worked on, which was closed under it."""
+        self._stopped = True
+        self._threads.close()
+        sandbox: ChosenSandbox | None = getattr(self, "_sandbox", None)
+        if sandbox is not None:
+            await sandbox.backend.aclose()
 
 
 def _callback_channel(on_confirm: Callable[[Any], Any]) -> NamedChannel:

@@ -72,6 +72,7 @@ class TaskRun:
         seed: What scripts draw chance from.
         setup: What the caller needs to set up the same agent again.
         attended: Whether whoever ordered it waits for it.
+        parent: The task of which it is a child.
         replay: The journal of a task that is resumed; empty for a new one.
         session_scripts: The scripts that ran in the open session, by their attempts.
     """
@@ -95,6 +96,7 @@ class TaskRun:
     seed: str = ""
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     attended: bool = True
+    parent: str | None = None
     replay: Replay = field(default_factory=Replay)
     script_start: ScriptStart = field(default_factory=ScriptStart)
     session_scripts: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])

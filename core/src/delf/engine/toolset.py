@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
-from delf.protocols.connection import ConnectionLike
+from delf.protocols.connection import ConnectionLike, Judgement, ProposedCall, SupportsJudge
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.protocols.sandbox import ToolNames
 from delf.tools.action import Action
@@ -33,6 +33,7 @@ class BoundAction:
         name: ``connection.method``, or the bare name of a function.
         asks: Whether a person is asked before each call.
         built_in: Whether it is delf's own, and no prefilter leaves it out.
+        judge: The connection's own judgement about a call of it, if it has one.
     """
 
     connection: ConnectionLike
@@ -40,6 +41,7 @@ class BoundAction:
     name: str
     asks: bool
     built_in: bool = False
+    judge: Callable[[ProposedCall], Judgement | Awaitable[Judgement]] | None = None
 
     def bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -204,6 +206,7 @@ async def _bind(
     actions = await connection.actions()
     check_permission_names(connection.allow, "allow", connection.name, actions)
     check_permission_names(connection.confirm, "confirm", connection.name, actions)
+    judge = connection.judge if isinstance(connection, SupportsJudge) else None
     for action in actions:
         method = "" if connection.is_function else action.name
         name = f"{connection.name}.{method}" if method else connection.name
@@ -211,7 +214,7 @@ async def _bind(
             hidden.add(name)
             continue
         asks = needs_confirmation(connection.confirm, action)
-        allowed[connection.name, method] = BoundAction(connection, action, name, asks)
+        allowed[connection.name, method] = BoundAction(connection, action, name, asks, judge=judge)
     return allowed, hidden
 
 

@@ -11,13 +11,15 @@ import fnmatch
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from delf.errors import PluginError, did_you_mean
 from delf.llm import LLMConfig
 from delf.plugins.discovery import Candidate
 from delf.plugins.report import PluginRecord
-from delf.specs import ModelSpec, Spec
+from delf.specs import EmbedderSpec, ModelSpec, Spec
+
+ServingT = TypeVar("ServingT", ModelSpec, EmbedderSpec)
 
 FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "connection": (
@@ -38,20 +40,22 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "sandbox": ("docker", "local", "monty"),
     "model": ("http", "litellm", "recorded"),
     "memory": ("semantic",),
+    "embedder": ("static",),
     "prefilter": ("llm", "semantic"),
     "approval": ("terminal",),
     "journal": ("sql",),
     "strategy": ("stream",),
     "observer": (),
-    "command": ("demo", "runs", "sandbox", "serve"),
+    "command": ("demo", "plugins new", "runs", "sandbox", "serve"),
     "format": ("excel",),
 }
 """Names whose package is known. No other name is ever turned into an advice to install."""
 
 _BARE: Final = ("connection", "command")
-_PREFIXES: Final = {"format": "files"}
+_PREFIXES: Final = {"format": "files", "embedder": "embed"}
 _BROUGHT_BY: Final = {
     ("command", "runs"): "delf-plugin-journal-sql",
+    ("command", "plugins new"): "delf-plugin-devkit",
     ("command", "sandbox"): "delf-plugin-sandbox-docker",
 }
 _OF_HTTP: Final = ("openai/", "anthropic/", "google/", "gemini/")
@@ -121,32 +125,40 @@ class Catalog:
             raise _disputed(f"{kind} {name!r}", offers)
         return winner.spec
 
-    def find_model(self, config: LLMConfig, records: Sequence[PluginRecord]) -> ModelSpec:
-        """The spec that fits a model best, by its name, address and provider.
+    def serving(
+        self,
+        spec_class: type[ServingT],
+        name: str,
+        records: Sequence[PluginRecord],
+        config: LLMConfig | None = None,
+    ) -> ServingT:
+        """The spec that fits a model best: by its name, and by its address and provider.
 
         Args:
-            config: The model.
+            spec_class: ``ModelSpec`` or ``EmbedderSpec``.
+            name: The model's name.
             records: Every plugin, for the message.
+            config: The model's address and provider, where it is more than a name.
 
         Raises:
             PluginError: When none fits, or two fit equally well.
         """
-        best: list[tuple[Offer, ModelSpec]] = []
+        best: list[tuple[Offer, ServingT]] = []
         most = -1.0
         for (kind, _), offers in self._offers.items():
-            for offer in offers if kind == ModelSpec.kind else ():
+            for offer in offers if kind == spec_class.kind else ():
                 spec = offer.spec
-                if not isinstance(spec, ModelSpec):
+                if not isinstance(spec, spec_class):
                     continue
-                fit = _fit(spec, config)
+                fit = _fit(spec, name, config)
                 if fit > most:
                     best, most = [], fit
                 if fit == most and fit >= 0:
                     best.append((offer, spec))
         if not best:
-            raise _no_model(config.model, records)
+            raise _not_served(spec_class.kind, name, records)
         if len(best) > 1:
-            raise _disputed(f"model {config.model!r}", [offer for offer, _ in best])
+            raise _disputed(f"{spec_class.kind} {name!r}", [offer for offer, _ in best])
         return best[0][1]
 
     def _unknown(self, kind: str, name: str, records: Sequence[PluginRecord]) -> PluginError:
@@ -168,8 +180,12 @@ def package_of(kind: str, name: str) -> str | None:
         return None
     if (kind, name) in _BROUGHT_BY:
         return _BROUGHT_BY[kind, name]
-    prefix = "" if kind in _BARE else f"{_PREFIXES.get(kind, kind)}-"
-    return f"delf-plugin-{prefix}{name}"
+    return f"delf-plugin-{package_prefix(kind)}{name}"
+
+
+def package_prefix(kind: str) -> str:
+    """What stands before a name in the name of its package: nothing, or the kind."""
+    return "" if kind in _BARE else f"{_PREFIXES.get(kind, kind)}-"
 
 
 def _winner(offers: Sequence[Offer]) -> Offer | None:
@@ -188,25 +204,29 @@ def _disputed(what: str, offers: Sequence[Offer]) -> PluginError:
     return PluginError(f"{what} is given by {_listed(plugins)}", hint=f"{_BLOCK}{block}")
 
 
-def _fit(spec: ModelSpec, config: LLMConfig) -> float:
+def _fit(spec: ModelSpec | EmbedderSpec, name: str, config: LLMConfig | None) -> float:
     """How well a spec fits: the length of its longest pattern that does, or -1.
 
     A plugin that speaks what is asked for comes first, and one that speaks at any address comes
     between ``*`` and what is said more exactly.
     """
-    if config.provider in spec.speaks:
+    is_embedder = isinstance(spec, EmbedderSpec)
+    own, speaks = ((spec.name,), ()) if is_embedder else ((), spec.speaks)
+    if config is not None and config.provider in speaks:
         return math.inf
-    length = max((len(p) for p in spec.serves if fnmatch.fnmatchcase(config.model, p)), default=-1)
-    if not spec.speaks:
+    fitting = (len(p) for p in (*spec.serves, *own) if fnmatch.fnmatchcase(name, p))
+    length = max(fitting, default=-1)
+    if not speaks:
         return length
-    return max(length, 1.5 if config.base_url and "openai" in spec.speaks else 0)
+    has_address = config is not None and config.base_url is not None
+    return max(length, 1.5 if has_address and "openai" in speaks else 0)
 
 
 def _meant(
     kind: str, name: str, package: str | None, records: Sequence[PluginRecord]
 ) -> PluginRecord | None:
     """The unusable plugin that would bring a name, by the rules for names of plugins."""
-    likely = (name, f"{_PREFIXES.get(kind, kind)}-{name}")
+    likely = (name, f"{package_prefix(kind)}{name}")
     for record in records:
         if record.usable:
             continue
@@ -215,21 +235,23 @@ def _meant(
     return None
 
 
-def _no_model(model: str, records: Sequence[PluginRecord]) -> PluginError:
+def _not_served(kind: str, model: str, records: Sequence[PluginRecord]) -> PluginError:
     prefix = model.split(":", 1)[0]
-    name = prefix if prefix in FIRST_PARTY["model"] else _usual(model)
-    for likely in dict.fromkeys((name, "litellm")):
-        broken = _meant("model", likely, package_of("model", likely), records)
+    name = prefix if prefix in FIRST_PARTY[kind] else _usual(kind, model)
+    for likely in dict.fromkeys((name, "litellm") if kind == "model" else (name,)):
+        broken = _meant(kind, likely, package_of(kind, likely), records)
         if broken is not None:
-            return PluginError(f"no plugin serves the model {model!r}: {_say(broken)}")
+            return PluginError(f"no plugin serves the {kind} {model!r}: {_say(broken)}")
     return PluginError(
-        f"no installed plugin serves the model {model!r}",
-        hint=f"pip install {package_of('model', name)}",
+        f"no installed plugin serves the {kind} {model!r}",
+        hint=f"pip install {package_of(kind, name)}",
     )
 
 
-def _usual(model: str) -> str:
-    """What brings a model by its name: one that has a provider in front, or another."""
+def _usual(kind: str, model: str) -> str:
+    """What brings a model by its name: one with another provider in front, or any other."""
+    if kind != "model":
+        return "static"
     return "litellm" if "/" in model and not model.startswith(_OF_HTTP) else "http"
 
 

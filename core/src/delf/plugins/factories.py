@@ -12,7 +12,12 @@ from delf.specs import Spec
 
 
 def make(
-    host: PluginHost, spec: Spec, options: Mapping[str, Mapping[str, Any]], **more: Any
+    host: PluginHost,
+    spec: Spec,
+    options: Mapping[str, Mapping[str, Any]],
+    *,
+    offered: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> Any:
     """What a spec's factory makes.
 
@@ -20,6 +25,7 @@ def make(
         host: Whose spec it is.
         spec: The spec.
         options: Options by plugin name, from ``[plugins.NAME]``.
+        offered: Given where the factory has a parameter of that name.
         more: Options from elsewhere, which win.
 
     Raises:
@@ -27,9 +33,10 @@ def make(
         PluginError: When the factory cannot be imported.
     """
     plugin = host.plugin_of(spec) or spec.name
-    arguments = {**options.get(plugin, {}), **more}
     factory = host.resolve(spec)
     signature = inspect.signature(factory)
+    taken = {k: v for k, v in (offered or {}).items() if k in signature.parameters}
+    arguments = {**options.get(plugin, {}), **taken, **more}
     try:
         signature.bind(**arguments)
     except TypeError as error:

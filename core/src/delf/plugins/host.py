@@ -17,7 +17,7 @@ from delf.plugins.catalog import Catalog, Offer
 from delf.plugins.discovery import CORE, Candidate, normalise
 from delf.plugins.loader import Loaded
 from delf.plugins.report import PluginRecord, State
-from delf.specs import ModelSpec, Spec
+from delf.specs import EmbedderSpec, ModelSpec, Spec
 
 if TYPE_CHECKING:
     from pluggy import PluginManager
@@ -131,7 +131,19 @@ class PluginHost:
         Raises:
             PluginError: When no plugin serves it, or two do so equally well.
         """
-        return self._loaded().find_model(as_llm_config(model), self._records)
+        config = as_llm_config(model)
+        return self._loaded().serving(ModelSpec, config.model, self._records, config)
+
+    def embedder_spec(self, model: str) -> EmbedderSpec:
+        """The spec that serves an embedding model, by the same rule or its own name.
+
+        Args:
+            model: The model's name, or that of a spec.
+
+        Raises:
+            PluginError: When no plugin serves it, or two do so equally well.
+        """
+        return self._loaded().serving(EmbedderSpec, model, self._records)
 
     def resolve(self, spec: Spec) -> Any:
         """The object behind a spec's factory, imported on the first call.

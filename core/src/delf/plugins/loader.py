@@ -21,7 +21,15 @@ from delf import hookspecs
 from delf.errors import did_you_mean
 from delf.hookspecs import HOOKS
 from delf.plugins.discovery import Candidate
-from delf.specs import FormatSpec, ModelSpec, PrefilterSpec, SandboxSpec, Spec
+from delf.specs import (
+    CommandSpec,
+    EmbedderSpec,
+    FormatSpec,
+    ModelSpec,
+    PrefilterSpec,
+    SandboxSpec,
+    Spec,
+)
 from delf.types import ISOLATION_ORDER
 
 _FACTORY = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
@@ -181,7 +189,9 @@ def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
         raise _BadPluginError(f"{hook} returned a {given}, not a {expected.__name__}")
     where = f"{hook}: the spec {item.name!r}"
     name: Any = item.name
-    if not isinstance(name, str) or not name or name != "".join(name.split()):
+    blanks = 1 if isinstance(item, CommandSpec) else 0  # a command may name its group first
+    words: list[str] = name.split() if isinstance(name, str) else []
+    if not 1 <= len(words) <= blanks + 1 or name != " ".join(words):
         raise _BadPluginError(f"{hook}: {name!r} is no name; it is text without blanks")
     if not isinstance(cast("Any", item.summary), str):
         raise _BadPluginError(f"{where} has no summary")
@@ -191,8 +201,9 @@ def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
     if isinstance(item, SandboxSpec) and item.isolation not in ISOLATION_ORDER:
         allowed = ", ".join(ISOLATION_ORDER)
         raise _BadPluginError(f"{where} has isolation {item.isolation!r}; one of: {allowed}")
-    if isinstance(item, ModelSpec):
+    if isinstance(item, (ModelSpec, EmbedderSpec)):
         _check_texts(where, "serves", item.serves)
+    if isinstance(item, ModelSpec):
         _check_texts(where, "speaks", item.speaks)
     if isinstance(item, PrefilterSpec):
         _check_texts(where, "modes", item.modes)

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from delf.types import Effect
 
 Remember = Literal["no", "task", "session"]
-"""For how long the same action with the same arguments passes without asking."""
+"""For how long the same call, with or without its defaults spelled out, passes without asking."""
 
 Fit = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -31,6 +31,8 @@ class ApprovalRequest:
         arguments: The real, validated arguments.
         description: The script's own ``desc=``, if any. The script's word, not a fact.
         digest: SHA-256 over action and arguments.
+        reason: Why the connection wants a person to be asked, if it judged the call.
+        preview: What would happen, in the connection's words; plain text, also of many lines.
         unsettled: The call was begun before its process died, and nobody recorded how it
             ended: ``Approved`` makes it again, ``Settled`` says that it did happen.
         code: The script, if a script as a whole is to be approved.
@@ -48,6 +50,8 @@ class ApprovalRequest:
     arguments: Mapping[str, Any]
     description: str | None
     digest: str
+    reason: str | None = None
+    preview: str | None = None
     unsettled: bool = False
     code: str | None = None
     actions: tuple[str, ...] = ()
@@ -65,10 +69,18 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approved:
-    """Yes; for the same action and arguments perhaps also later."""
+    """Yes; perhaps also for calls like this one that come later.
+
+    Args:
+        remember: For how long the same call passes without asking.
+        reason: A note for the journal.
+        like: With ``remember``: arguments that may differ then. Each is a pattern for text, as
+            ``*@example.com``, or ``*`` for anything; arguments that are not named stay the same.
+    """
 
     remember: Remember = "no"
     reason: str | None = None
+    like: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from delf.llm import LLMConfig
@@ -50,6 +51,73 @@ class SupportsClose(Protocol):
 
     async def aclose(self) -> None:
         """Free what is held. Safe to call twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedCall:
+    """A call of a connection's action, as :meth:`SupportsJudge.judge` sees it.
+
+    Args:
+        action: The action's name, as ``send``.
+        arguments: The validated arguments that the script gave; defaults are not among them.
+        description: The script's own ``desc=``, if any.
+    """
+
+    action: str
+    arguments: Mapping[str, Any]
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowed:
+    """The connection has nothing to add: ``confirm`` decides whether a person is asked."""
+
+    preview: str | None = None
+    """What a person sees if one is asked all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asks:
+    """A person is to be asked, whatever ``confirm`` says.
+
+    Args:
+        reason: Why, in one line.
+        preview: What would happen, as plain text of any number of lines: a diff, a list of
+            recipients.
+    """
+
+    reason: str
+    preview: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The call is not made, and nobody is asked. The script and the model read the message."""
+
+    message: str
+
+
+Judgement = Allowed | Asks | Refused
+
+
+@runtime_checkable
+class SupportsJudge(Protocol):
+    """A connection that judges calls by their arguments, such as a shell with rules.
+
+    It can only add to what the user set: what ``allow`` leaves out is never judged, and what
+    ``confirm`` asks about is asked about even when it is :class:`Allowed`. A connection whose own
+    settings say which calls need a person takes ``confirm=False`` as its default.
+    """
+
+    def judge(self, call: ProposedCall) -> Judgement | Awaitable[Judgement]:
+        """Judge a call before anybody is asked about it. It must change nothing.
+
+        A plain method runs in a thread. A failure refuses the call.
+
+        Args:
+            call: The call. One that a person edited is judged again.
+        """
         ...
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -41,6 +42,8 @@ from delf.sandbox.wire import (
 _log = logging.getLogger(__name__)
 
 _READ_SIZE = 64 * 1024
+_LARGE = 128 * 1024
+"""A frame that takes longer to parse than others of the event loop should wait."""
 
 
 class WireSession(asyncio.BufferedProtocol):
@@ -75,6 +78,8 @@ class WireSession(asyncio.BufferedProtocol):
         self._closed = False
         self._paused = False
         self._reading = False
+        self._unread: deque[bytes] = deque()
+        self._parsing: asyncio.Future[tuple[list[Any], bytes, int]] | None = None
         self._spin = Spin()
         self._look_until = 0.0
 
@@ -103,23 +108,44 @@ class WireSession(asyncio.BufferedProtocol):
 
     def data_received(self, data: bytes) -> None:
         """The guest sent bytes."""
-        self._reading = True
         try:
-            for payload in self._reader.feed(data):
-                if not self.alive:
-                    break
-                self._budget.frame(len(payload))
-                self._handle(parse(payload), payload)
+            self._unread.extend(self._reader.feed(data))
         except FrameTooLargeError as error:
             self._break(LimitReached(limit="frame", message=f"the sandbox sent {error}"))
-        except WireError as error:
-            self._break(Crashed(message=error.message))
+        self._handle_unread()
+
+    def _handle_unread(self) -> None:
+        """Handle the frames that arrived, up to one that is large: a thread parses that."""
+        if self._parsing is not None:
+            return
+        self._reading = True
+        try:
+            while self._unread and self.alive:
+                payload = self._unread.popleft()
+                self._budget.frame(len(payload))
+                if len(payload) > _LARGE:
+                    self._parsing = self._loop.run_in_executor(None, _parse_whole, payload)
+                    self._parsing.add_done_callback(self._handle_parsed)
+                    self._hold_reading()
+                    break
+                self._handle(parse(payload), payload)
         except Exception as error:
-            _log.exception("a frame of the sandbox could not be handled")
-            self._break(Crashed(message=f"a frame could not be handled: {error}"))
+            self._break(_broken_by(error))
         finally:
             self._reading = False
             self._flush()
+
+    def _handle_parsed(self, parsing: asyncio.Future[tuple[list[Any], bytes, int]]) -> None:
+        self._parsing = None
+        if not self.alive:
+            return
+        try:
+            frame, payload, size = parsing.result()
+            self._handle(frame, payload, size)
+        except Exception as error:
+            self._break(_broken_by(error))
+        self._read_on()
+        self._handle_unread()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The guest is gone."""
@@ -222,10 +248,11 @@ class WireSession(asyncio.BufferedProtocol):
 
     # -- frames -------------------------------------------------------------------------
 
-    def _handle(self, frame: list[Any], payload: bytes) -> None:
+    def _handle(self, frame: list[Any], payload: bytes, size: int | None = None) -> None:
         kind = frame[0]
         if kind == "call":
-            self._start_call(parse_call(frame), payload)
+            size = size_in_memory(payload) if size is None else size
+            self._start_call(parse_call(frame), len(payload), size)
         elif kind == "print":
             self._take_print(frame)
         elif kind == "cancel" and len(frame) == 2 and isinstance(frame[1], int):
@@ -285,19 +312,19 @@ class WireSession(asyncio.BufferedProtocol):
 
     # -- calls --------------------------------------------------------------------------
 
-    def _start_call(self, request: CallRequest, payload: bytes) -> None:
+    def _start_call(self, request: CallRequest, length: int, size: int) -> None:
         if self._host is None:
             refused = Raised("ToolError", "the script is over; no call can be made any more")
             self._write(*answer_frame(request.call_id, refused, 2**20)[0])
             return
-        size = size_in_memory(payload)
-        outcome = self._budget.call_began(len(payload), size)
+        outcome = self._budget.call_began(length, size)
         if outcome is not None:
             self._break(outcome)
             return
         self._calls.begin(self._host, request, size)
         if self._calls.held > self._budget.unread_bytes:
-            self._pause()
+            self._calls.when_less = self._read_on
+            self._hold_reading()
 
     def _answer(self, number: int, answer: CallAnswer) -> None:
         if self._spec is not None:
@@ -306,25 +333,23 @@ class WireSession(asyncio.BufferedProtocol):
 
     def process_ended(self) -> None:
         """The guest's process ended: what it sent last is read, however busy the session is."""
-        if self._paused:
-            self._resume()
+        self._resume()
 
-    def _pause(self) -> None:
-        """Read nothing more until the calls that are open take less memory."""
-        if not self._paused and self._transport is not None:
+    def _hold_reading(self) -> None:
+        """Read nothing more until there is time and memory for it."""
+        if not self._paused and self._transport is not None and not self._transport.is_closing():
             self._paused = True
-            self._calls.when_less = self._read_on
             self._transport.pause_reading()
 
     def _read_on(self) -> None:
-        if self._calls.held <= self._budget.unread_bytes:
+        if self._parsing is None and self._calls.held <= self._budget.unread_bytes:
             self._resume()
 
     def _resume(self) -> None:
-        self._paused = False
         self._calls.when_less = None
-        if self._transport is not None and not self._transport.is_closing():
+        if self._paused and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+        self._paused = False
 
     def _write(self, *parts: bytes) -> None:
         """Send a frame: at once where nothing else is going on, else together with the rest.
@@ -365,6 +390,18 @@ class WireSession(asyncio.BufferedProtocol):
         if self._out.unread_bytes > self._budget.unread_bytes:
             message = "the script left more answers unread than its memory could hold"
             self._break(LimitReached(limit="memory", message=message))
+
+
+def _parse_whole(payload: bytes) -> tuple[list[Any], bytes, int]:
+    """A frame, what it was made of, and what it takes in memory."""
+    return parse(payload), payload, size_in_memory(payload)
+
+
+def _broken_by(error: Exception) -> Crashed:
+    if isinstance(error, WireError):
+        return Crashed(message=error.message)
+    _log.error("a frame of the sandbox could not be handled", exc_info=error)
+    return Crashed(message=f"a frame could not be handled: {error}")
 
 
 def _hand_over(done: asyncio.Task[Outcome], outcome: asyncio.Future[Outcome]) -> None:

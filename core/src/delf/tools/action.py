@@ -32,6 +32,9 @@ class Action:
         call: Makes the call with validated arguments as keywords; plain or async.
         handle_error: What becomes of a ``ToolException``; see :func:`delf.tools.function.tool`.
         schema: The arguments as a JSON schema, made on demand.
+        defaults: What arguments are that a call leaves out, as far as it is known: a call that
+            spells one out is the same call.
+        context: The parameter of ``call`` that gets the :class:`delf.tools.context.CallContext`.
         tags: Words that it is sorted under, for searching.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
     """
@@ -46,6 +49,8 @@ class Action:
     call: Callable[..., Any]
     handle_error: bool | str | Callable[[Exception], str] = False
     schema: Callable[[], dict[str, Any]] | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    context: str | None = None
     tags: tuple[str, ...] = ()
     is_async: bool = field(init=False)
 
@@ -193,6 +198,8 @@ def action_from_function(
         call=call or function,
         handle_error=handle_error,
         schema=validator.json_schema,
+        defaults=signature.defaults,
+        context=signature.context,
     )
 
 

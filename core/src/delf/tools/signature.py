@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from delf.errors import ToolDefinitionError, ToolRefusedError
+from delf.tools.context import CallContext
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -58,6 +59,8 @@ class Signature:
     doc: str
     hints: Mapping[str, Any]
     defaults: Mapping[str, Any]
+    context: str | None = None
+    """The parameter that gets the :class:`CallContext`, which scripts do not see."""
 
 
 def read_signature(function: Callable[..., Any], *, skip_first: bool = False) -> Signature:
@@ -80,6 +83,10 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
             hint="annotate its parameters with types that are importable where it is defined",
         ) from error
     listed = list(raw.parameters.values())[1 if skip_first else 0 :]
+    contexts = [item.name for item in listed if _is_context(hints.get(item.name))]
+    if len(contexts) > 1:
+        raise ToolDefinitionError(f"{where} takes the call's context twice")
+    listed = [item for item in listed if item.name not in contexts]
     doc = inspect.getdoc(function) or ""
     docs = _parameter_docs(doc)
     parameters: list[Parameter] = []
@@ -101,7 +108,12 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
         doc=doc,
         hints={item.name: hints.get(item.name, Any) for item in listed},
         defaults={i.name: i.default for i in listed if i.default is not i.empty},
+        context=contexts[0] if contexts else None,
     )
+
+
+def _is_context(hint: Any) -> bool:
+    return hint is CallContext or CallContext in typing.get_args(hint)
 
 
 def _check_parameter(item: inspect.Parameter, where: str) -> None:

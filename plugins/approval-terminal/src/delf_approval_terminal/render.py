@@ -173,6 +173,8 @@ def request_text(
         body.append("(no arguments)")
     if edited:
         body.append("(edited by you)")
+    if request.preview and not edited:
+        body += _preview(request.preview, whole=whole)
     lines += [f"{bar} {piece}" for line in body for piece in fold(line, room)]
     menu = UNSETTLED_MENU if request.unsettled else EDITED_MENU if edited else MENU
     lines += [f"{style('└', mark)} {piece}" for piece in fold(menu, room)]
@@ -224,7 +226,17 @@ def script_lines(code: str, width: int) -> list[str]:
     return [line.rstrip() for line in capture.get().rstrip("\n").split("\n")]
 
 
+def _preview(text: str, *, whole: bool) -> list[str]:
+    """What would happen, in the words of the connection."""
+    lines = [escape(line.replace("\t", "    ")) for line in text.rstrip("\n").split("\n")]
+    if not whole:
+        lines = _capped(lines, len(lines), len(text))
+    return ["what would happen:", *(f"    {line}" for line in lines)]
+
+
 def _about(request: ApprovalRequest) -> Iterator[str]:
+    if request.reason:
+        yield f"why it asks: {escape(' '.join(request.reason.split()))}"
     if request.unsettled:
         yield "The call was begun when its process died; whether it happened is not recorded."
     if request.permission not in (request.action, request.action.rpartition(".")[2]):

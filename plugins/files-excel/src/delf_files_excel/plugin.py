@@ -9,7 +9,7 @@ from delf.specs import FormatSpec
 
 
 @hookimpl
-def delf_connections() -> Iterable[FormatSpec]:
+def delf_file_formats() -> Iterable[FormatSpec]:
     """Workbooks, for the built-in connection ``files``."""
     yield FormatSpec(
         name="excel",

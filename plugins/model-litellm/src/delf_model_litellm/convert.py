@@ -70,4 +70,5 @@ def price(known: Mapping[str, Any]) -> Price | None:
         input=float(given[0]) * 1e6,
         output=float(given[1]) * 1e6,
         cached_input=float(given[0] if cached is None else cached) * 1e6,
+        max_output_tokens=known.get("max_output_tokens"),
     )

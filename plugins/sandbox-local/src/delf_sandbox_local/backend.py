@@ -130,6 +130,7 @@ class LocalBackend:
 
     async def aclose(self) -> None:
         """Kill every process."""
+        self._follow_loop()
         self._closed = True
         if self._filling is not None:
             self._filling.cancel()

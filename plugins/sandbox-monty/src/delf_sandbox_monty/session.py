@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import decimal
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeVar, cast
 
+from delf.chunks import is_large
 from delf.protocols.sandbox import (
     CallAnswer,
     CallRequest,
@@ -32,6 +33,7 @@ from delf_sandbox_monty.script import prepare
 from delf_sandbox_monty.values import for_monty, plain, shown
 from delf_sandbox_monty.words import ALIASES, PREAMBLE, describe
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _MAX_TEXT = 20_000
@@ -81,6 +83,7 @@ class MontySession:
         self._printed = 0
         self._numbers = 0
         self._budget = Budget(spec.limits)
+        self._copied_bytes = 2 * spec.limits.frame_bytes
         self._chunks: list[bytes] = []
         self._files = FileSender(self._take_chunk)
         self._files.file_limit = spec.limits.file_bytes
@@ -146,7 +149,8 @@ class MontySession:
             context, remaining, carry = self._rerun
             return Rerun(context=context, remaining=remaining, carry=carry)
         if error is None:
-            return Done(value=shown(running.result()))
+            value = await _apart(shown, running.result(), self._copied_bytes)
+            return Done(value=value)
         if isinstance(error, MontyCrashedError):
             return Crashed(message=f"the interpreter is gone: {error}"[:1000])
         if isinstance(error, MontyError):
@@ -232,15 +236,15 @@ class MontySession:
         return call
 
     async def _call(
-        self, connection: str, method: str, args: Collection[Any], kwargs: Mapping[str, Any]
+        self, connection: str, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Make a call on the host; what it raises is raised in the script."""
         host = self._host
         if host is None:
             raise _EXCEPTIONS["ToolError"]("the script is over; no call can be made any more")
         self._numbers += 1
-        plain_args, plain_kwargs, size = self._checked(list(args), dict(kwargs))
         number = self._numbers
+        plain_args, plain_kwargs, size = await _apart(self._checked, args, kwargs)
         over = self._budget.call_began(0, size)
         if over is not None:
             self._over(over.limit, over.message)
@@ -255,15 +259,15 @@ class MontySession:
         task = asyncio.ensure_future(host.call(request))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
-        return self._unpack(await task)
+        return await _apart(self._unpack, await task)
 
     def _checked(
-        self, args: list[Any], kwargs: dict[str, Any]
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any], int]:
         """The arguments as plain values, if they may be passed, and what memory they take."""
         limit = self._spec.limits.frame_bytes
         try:
-            data = dumps([plain(args), plain(kwargs)])
+            data = dumps(plain([list(args), kwargs], self._copied_bytes))
             if len(data) <= limit:
                 return (*loads(data), size_in_memory(data))
             problem = f"the arguments are too large: {len(data):,} bytes of at most {limit:,}"
@@ -310,7 +314,7 @@ class MontySession:
     def _add_file(self, name: str, content: Any) -> None:
         """``add_to_output_files``. Called in a thread of the pool."""
         try:
-            self._files(name, plain(content))
+            self._files(name, plain(content, self._copied_bytes))
         except LimitReachedError as error:
             self._over(error.limit, error.message)
             raise KeyboardInterrupt from None
@@ -338,6 +342,13 @@ class MontySession:
         running = self._running
         if running is not None:
             self._loop.call_soon_threadsafe(running.cancel)
+
+
+async def _apart(work: Callable[..., T], *values: Any) -> T:
+    """Do something with values, in a thread where it would hold the event loop."""
+    if is_large(values):
+        return await asyncio.to_thread(work, *values)
+    return work(*values)
 
 
 async def _written(take: Callable[[str, bytes], None], name: str, data: bytes) -> None:

@@ -3,38 +3,64 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import PurePath
 from typing import Any, cast
 
-from delf.values import kind_name
+from delf.values import VALUE_BYTES, UnsupportedValueError, kind_name
 
 
-def plain(value: Any) -> Any:
-    """A value of Monty as one of Python: objects of the script become dicts or text."""
-    from pydantic_monty import MontyClassProxy
+def plain(value: Any, most: int) -> Any:
+    """A value of Monty as one of Python: objects of the script become dicts or text.
 
-    match value:
-        case MontyClassProxy():
-            return {str(name): plain(item) for name, item in value.attributes.items()}
-        case list() | tuple() | set() | frozenset():
-            items = [plain(item) for item in cast("Collection[Any]", value)]
-            return cast("type[list[Any]]", type(cast("object", value)))(items)
-        case dict():
-            pairs = cast("dict[Any, Any]", value).items()
-            return {plain(key): plain(item) for key, item in pairs}
-        case _ if type(value).__module__.startswith("pydantic_monty"):
-            return str(getattr(value, "name", value))
-        case _:
-            return value
+    What stands in several places is copied to each, so what is copied is counted.
+
+    Args:
+        value: The script's value.
+        most: How many bytes the copy may take, about.
+
+    Raises:
+        UnsupportedValueError: When it would take more.
+    """
+    return _Copy(most).of(value)
 
 
-def shown(value: Any) -> Any:
-    """The same as :func:`plain`; one that is nested too deeply as text."""
+class _Copy:
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken = 0
+
+    def of(self, value: Any) -> Any:
+        from pydantic_monty import MontyClassProxy
+
+        self._take(VALUE_BYTES)
+        match value:
+            case str() | bytes():
+                self._take(len(value))
+                return value
+            case MontyClassProxy():
+                return {str(name): self.of(item) for name, item in value.attributes.items()}
+            case list() | tuple() | set() | frozenset() | dict():
+                return _rebuilt(cast("Any", value), self.of)
+            case _ if type(value).__module__.startswith("pydantic_monty"):
+                return str(getattr(value, "name", value))
+            case _:
+                return value
+
+    def _take(self, size: int) -> None:
+        self._taken += size
+        if self._taken > self._most:
+            raise UnsupportedValueError(f"the value takes more than {self._most:,} bytes")
+
+
+def shown(value: Any, most: int) -> Any:
+    """The same as :func:`plain`; one that is nested too deeply, or too large, as text."""
     try:
-        return plain(value)
+        return plain(value, most)
     except RecursionError:
         return f"<{kind_name(value)}, nested too deeply>"
+    except UnsupportedValueError:
+        return f"<{kind_name(value)}, too large>"
 
 
 def for_monty(value: Any) -> Any:
@@ -42,11 +68,16 @@ def for_monty(value: Any) -> Any:
     match value:
         case uuid.UUID() | PurePath():
             return str(value)
-        case list() | tuple() | set() | frozenset():
-            items = [for_monty(item) for item in cast("Collection[Any]", value)]
-            return cast("type[list[Any]]", type(cast("object", value)))(items)
-        case dict():
-            pairs = cast("dict[Any, Any]", value).items()
-            return {for_monty(key): for_monty(item) for key, item in pairs}
+        case list() | tuple() | set() | frozenset() | dict():
+            return _rebuilt(cast("Any", value), for_monty)
         case _:
             return value
+
+
+def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A collection of the same type whose members are changed."""
+    if isinstance(value, dict):
+        items = cast("Iterable[tuple[Any, Any]]", value.items())
+        return {change(key): change(item) for key, item in items}
+    made = cast("Callable[[Iterable[Any]], Any]", type(value))
+    return made(change(item) for item in cast("Collection[Any]", value))

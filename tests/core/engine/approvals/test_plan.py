@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from delf import Agent, Connection, action, tool
-from delf.engine.approvals.decision import call_digest
+from delf.engine.approvals.identity import call_digest
 from delf.engine.journal.memory import MemoryJournal
 from delf.errors import ApprovalRejectedError, DelfError
 from delf.events import (

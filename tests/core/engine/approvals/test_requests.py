@@ -6,8 +6,9 @@ import pytest
 
 from delf.engine.approvals.callback import CallbackChannel
 from delf.engine.approvals.channels import NamedChannel
-from delf.engine.approvals.decision import call_digest
-from delf.engine.approvals.pending import Answer, PendingRequests
+from delf.engine.approvals.decision import Answer
+from delf.engine.approvals.identity import call_digest
+from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.policy import NOBODY, Approvals
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.memory import MemoryJournal

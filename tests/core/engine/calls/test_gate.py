@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, SecretStr
 
 from delf import Connection, action
 from delf.engine.approvals.channels import NamedChannel
-from delf.engine.approvals.decision import call_digest
+from delf.engine.approvals.identity import call_digest
 from delf.errors import ConnectionUnavailableError, ToolException, ToolRefusedError
 from delf.events import ApprovalDecided, ApprovalRequested, CallFinished, CallStarted
 from delf.protocols.approval import Approved, Edited, Expired, Rejected

@@ -15,7 +15,7 @@ from delf.engine.journal.memory import MemoryJournal
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.views.snapshot import snapshot
-from delf.engine.views.trace import Trace
+from delf.engine.views.trace import MAX_LETTERS, MAX_LINES, Trace
 from delf.errors import UnknownTaskError
 from delf.messages import Usage
 
@@ -253,6 +253,22 @@ async def test_the_journal_forgets_the_oldest_finished_tasks_and_no_running_one(
     assert len(left) <= 4
 
 
+async def test_the_journal_forgets_finished_tasks_that_take_much_memory():
+    journal = MemoryJournal(max_bytes=1_100_000)
+    for n in range(10):
+        await journal.append(started(f"t{n}"))
+        if n == 8:
+            result = {"rows": [["x" * 1000] * 100]}
+            common = {"task_id": "t8", "at": 1.0, "call_id": 1, "action": "a"}
+            call = ev.CallFinished(seq=2, status="ok", duration_ms=1, result=result, **common)
+            await journal.append(call)
+        await journal.append(ev.Printed(task_id=f"t{n}", seq=2, at=1.0, text="x" * 300_000))
+        await journal.append(finished(f"t{n}"))
+    assert [r.task_id for r in await journal.find()] == ["t9", "t8", "t7"]
+    await journal.append(ev.Printed(task_id="t9", seq=4, at=1.0, text="x" * 9_000_000))
+    assert [r.task_id for r in await journal.find()] == ["t9"]
+
+
 async def test_subscribers_get_what_comes_from_now_on():
     journal = MemoryJournal()
     await journal.append(started("a"))
@@ -433,6 +449,29 @@ def test_a_line_that_comes_in_pieces_is_one_line():
     trace = Trace(events)
     assert trace.utterances == ["ab", "", "cd"]
     assert [line.label for line in trace.timeline] == ["ab", "", "cd"]
+
+
+def test_only_the_first_lines_are_kept_one_by_one():
+    texts = ["a\nb", "\n" * 5_000_000, "c\n" * MAX_LINES, "d"]
+    events = [ev.Printed(task_id="t", seq=n, at=float(n), text=x) for n, x in enumerate(texts, 1)]
+    trace = Trace(events)
+    told = ["a", "b", *[""] * (MAX_LINES - 2), "… and more: the output has all of it"]
+    assert trace.utterances == told
+    assert [line.label for line in trace.timeline] == told
+    assert len(trace.to_dict()["timeline"]) == MAX_LINES + 1
+
+
+def test_of_long_lines_only_the_beginning_is_kept():
+    texts = ["a" * 9_000_000, "b\n"]
+    events = [ev.Printed(task_id="t", seq=n, at=float(n), text=x) for n, x in enumerate(texts, 1)]
+    told = "… and more: the output has all of it"
+    assert Trace(events).utterances == ["a" * MAX_LETTERS + told]
+
+
+def test_a_line_that_is_open_when_there_is_no_more_room_is_ended():
+    texts = ["a\n" * (MAX_LINES - 1), "b", "c\n", "d", "e\n"]
+    events = [ev.Printed(task_id="t", seq=n, at=float(n), text=x) for n, x in enumerate(texts, 1)]
+    assert Trace(events).utterances[-2:] == ["bc", "… and more: the output has all of it"]
 
 
 def test_usage_by_model_and_step_and_setup_apart():

@@ -7,12 +7,13 @@ import json
 import math
 import pickle
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from delf.engine.models.forecast import Forecast
+from delf.engine.models.forecast import Estimate, Forecast
 from delf.engine.models.pricing import Pricing, load_pricing
 from delf.engine.models.usage import Ledger
 from delf.errors import BudgetExceededError, ConfigurationError
@@ -31,12 +32,16 @@ def reply(output: int = 0, given: int = 0) -> ModelReply:
     return ModelReply(text="", model="m", usage=Usage(input_tokens=given, output_tokens=output))
 
 
+def costs(expected: float, most: float = 0.0) -> Callable[[], Estimate]:
+    return lambda: Estimate(expected, max(most, expected))
+
+
 # -- forecast -------------------------------------------------------------------------------
 
 
 def test_the_input_is_what_the_request_holds() -> None:
     assert Forecast().usage(M, request()) == Usage(input_tokens=100)
-    assert Forecast().cost(M, request(), PRICE) == pytest.approx(100e-6)
+    assert Forecast().cost(M, request(), PRICE) == pytest.approx((100e-6, math.inf))
 
 
 def test_a_model_that_was_asked_is_known_better() -> None:
@@ -66,10 +71,22 @@ def test_images_and_documents_count() -> None:
 
 def test_without_a_price_the_dearest_reply_is_expected() -> None:
     forecast = Forecast()
-    assert forecast.cost(M, request(), None) == 0.0
+    assert forecast.cost(M, request(), None) == (0.0, math.inf)
     forecast.learn(M, request(), reply(), 0.5)
     forecast.learn(M, request(), reply(), 0.25)
-    assert forecast.cost(M, request(), None) == 0.5
+    assert forecast.cost(M, request(), None) == (0.5, 0.5)
+
+
+def test_the_most_is_what_the_model_can_return_and_no_less_than_it_did() -> None:
+    forecast = Forecast()
+    listed = Price(input=0.0, output=10.0, cached_input=0.0, max_output_tokens=1000)
+    limited = LLMConfig("m", settings={"max_tokens": 100})
+    forecast.learn(M, request(), reply(50), None)
+    assert forecast.cost(M, request(), PRICE).most == forecast.cost(M, request(), PRICE).expected
+    assert forecast.cost(M, request(), listed) == pytest.approx((500e-6, 10_000e-6))
+    assert forecast.cost(limited, request(), listed) == pytest.approx((1000e-6, 1000e-6))
+    forecast.learn(limited, request(), reply(5000), None)
+    assert forecast.cost(limited, request(), listed) == pytest.approx((1000e-6, 50_000e-6))
 
 
 # -- reservations ---------------------------------------------------------------------------
@@ -81,7 +98,7 @@ async def test_a_call_that_would_pass_the_budget_is_refused_with_the_figures() -
     with pytest.raises(
         BudgetExceededError, match=r"about \$0.500000, and of .* \$1 only"
     ) as caught:
-        async with ledger.reserved(0.5):
+        async with ledger.reserved(costs(0.5)):
             raise AssertionError("was let through")
     error = caught.value
     assert (error.limit_usd, error.spent_usd, error.expected_usd) == (1.0, 0.75, 0.5)
@@ -93,14 +110,14 @@ async def test_a_call_that_would_pass_the_budget_is_refused_with_the_figures() -
 async def test_a_reservation_is_given_back_on_failure_and_cancel() -> None:
     ledger = Ledger(1.0)
     with pytest.raises(ZeroDivisionError):
-        async with ledger.reserved(0.5):
+        async with ledger.reserved(costs(0.5)):
             assert ledger.reserved_usd == 0.5
             raise ZeroDivisionError
     assert ledger.reserved_usd == 0.0
     inside = asyncio.Event()
 
     async def hold() -> None:
-        async with ledger.reserved(0.5):
+        async with ledger.reserved(costs(0.5)):
             inside.set()
             await asyncio.Event().wait()
 
@@ -122,7 +139,7 @@ class Calls:
 
     def start(self, name: str, amount: float) -> asyncio.Task[None]:
         async def work() -> None:
-            async with self.ledger.reserved(amount):
+            async with self.ledger.reserved(costs(amount)):
                 self.go[name] = asyncio.get_running_loop().create_future()
                 self.inside.append(name)
                 self.entered.put_nowait(name)
@@ -153,6 +170,31 @@ async def test_what_only_others_hold_is_waited_for_in_order() -> None:
     calls.go["small"].set_result(0.1)
     await tasks[3]
     assert calls.ledger.cost_usd == pytest.approx(0.7)
+
+
+async def test_who_could_cost_more_than_is_left_is_made_alone() -> None:
+    ledger = Ledger(1.0)
+    most = {"a": math.inf, "b": math.inf, "c": math.inf}
+    inside: list[str] = []
+    go = {name: asyncio.Event() for name in most}
+
+    async def work(name: str) -> None:
+        async with ledger.reserved(lambda: Estimate(0.0, most[name])):
+            inside.append(name)
+            await go[name].wait()
+            ledger.add(Usage(), 0.4)
+            most.update(b=0.3, c=0.3)  # what was learned holds for those that wait, too
+
+    tasks = [asyncio.create_task(work(name)) for name in most]
+    await settle()
+    assert (inside, ledger.reserved_usd) == (["a"], 1.0)
+    go["a"].set()
+    await settle()
+    assert (inside, ledger.reserved_usd) == (["a", "b", "c"], 0.6)
+    go["b"].set()
+    go["c"].set()
+    await asyncio.gather(*tasks)
+    assert (ledger.reserved_usd, ledger.cost_usd) == (0.0, pytest.approx(1.2))
 
 
 async def test_one_that_gives_up_waiting_lets_the_next_through() -> None:

@@ -29,9 +29,9 @@ from delf.errors import ToolExecutionError
 from delf.messages import FilePart, ModelDelta
 from delf.protocols.approval import Edited
 from delf.settings import PluginSettings
-from delf.testing.hosts import TestHost
-from delf.testing.models import ScriptedModel
 from delf.values import dumps
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
 
 LONG = "tok-123456-abcdef"
 TOKEN = 'tok-8f3a"ö\\91x'

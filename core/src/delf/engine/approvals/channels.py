@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from delf.engine.approvals.pending import Answer
+from delf.engine.approvals.decision import Answer
 from delf.engine.request import TaskOrder
 from delf.engine.secrets.redaction import Redactor
 from delf.protocols.approval import ApprovalChannel, ApprovalRequest, Decision

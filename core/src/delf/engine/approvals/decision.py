@@ -1,22 +1,17 @@
-"""What people decide about: its identity, and decisions as the journal tells of them."""
+"""Decisions: who gave one, and how events and notes of the journal tell of it."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
-import decimal
-import hashlib
-import pathlib
-import secrets
-import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, cast
 
-from delf.engine.approvals.pending import Answer
+from delf.engine.approvals.identity import check_patterns
 from delf.engine.journal.recording import CUT_OFF
 from delf.engine.secrets.redaction import put_back
-from delf.events import ApprovalDecided, ApprovalRequested, Event
+from delf.errors import DelfError
+from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import (
     ApprovalRequest,
     Approved,
@@ -27,17 +22,30 @@ from delf.protocols.approval import (
     Settled,
 )
 from delf.protocols.sandbox import GIVEN_UP
-from delf.types import ApprovalMode
-from delf.values import UnsupportedValueError, dumps
 
-Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
-"""A request and its decision, as far as a journal has them."""
-_SIMPLE: Final = frozenset(
-    {str, int, float, bool, type(None), complex, bytes, decimal.Decimal, uuid.UUID}
-    | {dt.datetime, dt.date, dt.time, dt.timedelta, type(pathlib.Path())}
-)
-_type_of: Callable[[Any], Any] = type
-_COLLECTIONS: Final = frozenset({list, tuple, set, frozenset})
+SCRIPT_HINT: Final = "reject it, and say in the reason what to change: the model reads it"
+_KINDS: Final[Mapping[str, type[Decision]]] = {
+    "approved": Approved,
+    "edited": Edited,
+    "rejected": Rejected,
+    "settled": Settled,
+}
+_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What somebody said.
+
+    Args:
+        decision: The decision.
+        by: Who, or by what way.
+        note: Its position in the journal's inbox, if it came from there.
+    """
+
+    decision: Decision
+    by: str = "agent"
+    note: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,84 +55,53 @@ class Cancelled(Expired):
     after_seconds: float = 0.0
 
 
-def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
-    """SHA-256 over an action's name and its arguments, the identity of a call."""
-    content = dumps([name, dict(sorted(arguments.items()))])
-    return hashlib.sha256(content).hexdigest()
+def given_up(error: asyncio.CancelledError) -> Answer:
+    """What counts as the answer where a script gave a call up, or its sandbox died."""
+    return Answer(Cancelled(), "script" if GIVEN_UP in error.args else CUT_OFF)
 
 
-def identity(name: str, arguments: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """What tells a call from every other one that a person would have to be asked about.
-
-    An object may show less than it holds, as a secret does, a pattern, or a model with fields
-    that it keeps to itself: a call with such arguments is known by what they were made from.
-
-    Args:
-        name: The action.
-        arguments: Its validated arguments.
-        given: The same as the script gave them.
-    """
-    try:
-        if _is_plain(arguments):
-            return call_digest(name, arguments)
-        if _is_plain(given):
-            return call_digest(f"{name} as given", given)
-    except (RecursionError, UnsupportedValueError):
-        pass
-    return secrets.token_hex(32)  # like no other call
+def decision_data(decision: Decision) -> dict[str, Any]:
+    """A decision as plain data: the fields of its event, and of a note that brings it."""
+    if isinstance(decision, Expired):
+        cancelled = isinstance(decision, Cancelled)
+        why = "the call was given up before anybody answered" if cancelled else why_not(decision)
+        return {"decision": "expired", "reason": why}
+    data = {f.name: getattr(decision, f.name) for f in fields(decision)}
+    for name in ("arguments", "like"):
+        if data.get(name) is not None:
+            data[name] = dict(data[name])
+    return {"decision": _NAMES[type(decision)], **data}
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether a value is written down with all that is in it."""
-    kind = _type_of(value)
-    if kind in _SIMPLE:
-        return True
-    if kind is dict:
-        return _are_plain(value) and _are_plain(value.values())
-    return kind in _COLLECTIONS and _are_plain(value)
+def decision_of(data: Mapping[str, Any]) -> Decision | None:
+    """The decision that data tells of; None where it tells of none that can be taken."""
+    reason = data.get("reason")
+    match data.get("decision"):
+        case "approved" if data.get("remember") in ("no", "task", "session"):
+            like = data.get("like")
+            like = cast("Mapping[str, str]", like) if isinstance(like, Mapping) else None
+            return Approved(remember=data["remember"], reason=reason, like=like)
+        case "edited" if isinstance(data.get("arguments"), Mapping):
+            return Edited(arguments=cast("Mapping[str, Any]", data["arguments"]))
+        case "rejected" | "expired" as kind:
+            return Rejected(reason=str(reason or kind))
+        case "settled":
+            return Settled(result=data.get("result"), reason=reason)
+        case _:
+            return None
 
 
-def _are_plain(values: Iterable[Any]) -> bool:
-    return {*map(type, values)} <= _SIMPLE or all(map(_is_plain, values))
+def recorded(event: ApprovalDecided) -> Decision:
+    """The decision that an event tells of; one that expired was a no."""
+    data = {f.name: getattr(event, f.name) for f in fields(event)}
+    return decision_of(data) or Rejected(reason="its decision cannot be read")
 
 
-def memory_key(request: ApprovalRequest | ApprovalRequested) -> str:
-    """What an approval is remembered by; for a script, also the actions that pass with it."""
-    if request.code is None:
-        return request.digest
-    return call_digest(request.digest, {"actions": sorted({*request.actions})})
-
-
-def question_about(request: ApprovalRequest, past: Question) -> Question:
-    """What a journal tells of a script's request, unless it was another script or another plan.
-
-    Args:
-        request: The request as it would be made now.
-        past: The request and the decision that are recorded for the same attempt.
-    """
-    asked, decided = past
-    if asked is None or memory_key(asked) != memory_key(request):
-        return None, None
-    if decided is not None and decided.request_id != asked.request_id:
-        return asked, None
-    return asked, decided
-
-
-def remembered_calls(past: Sequence[Event]) -> set[str]:
-    """The calls that need no approval any more, as the journal of a resumed task tells.
-
-    What was to be remembered for the session counts for the task, too: its session has ended.
-    A yes to making an interrupted call again is about that one only.
-    """
-    asked = (e for e in past if isinstance(e, ApprovalRequested) and not e.unsettled)
-    keys = {event.request_id: memory_key(event) for event in asked}
-    return {
-        keys[event.request_id]
-        for event in past
-        if isinstance(event, ApprovalDecided)
-        and event.remember != "no"
-        and event.request_id in keys
-    }
+def why_not(decision: Decision) -> str:
+    """Why a call is not made, as its script is told."""
+    if isinstance(decision, Expired):
+        return f"nobody answered within {decision.after_seconds:g} s"
+    return decision.reason if isinstance(decision, Rejected) else "it was not approved"
 
 
 def with_secrets(
@@ -136,47 +113,21 @@ def with_secrets(
     return Edited(arguments=put_back(decision.arguments, request.arguments, arguments))
 
 
-def said_by_mode(mode: ApprovalMode, request: ApprovalRequest) -> Answer | None:
-    """The answer to a request about which nobody is asked; None where somebody is."""
-    if mode == "approve_all" and not request.unsettled:
-        return Answer(Approved(), "mode approve_all")
-    if mode == "strict":
-        reason = "every action that needs approval is denied"
-        return Answer(Rejected(reason=reason), "mode strict")
-    return None
+def check_fits(request: ApprovalRequest | ApprovalRequested, decision: Decision) -> None:
+    """Refuse an answer of a kind that the request cannot have.
 
-
-def given_up(error: asyncio.CancelledError) -> Answer:
-    """What counts as the answer where a script gave a call up, or its sandbox died."""
-    return Answer(Cancelled(), "script" if GIVEN_UP in error.args else CUT_OFF)
-
-
-def recorded(event: ApprovalDecided) -> Decision:
-    """The decision that an event tells of."""
-    match event.decision:
-        case "approved":
-            return Approved(reason=event.reason)
-        case "edited":
-            return Edited(arguments=event.arguments or {})
-        case "settled":
-            return Settled(result=event.result, reason=event.reason)
-        case "rejected" | "expired":
-            return Rejected(reason=event.reason or event.decision)
-
-
-def fields_of(decision: Decision) -> dict[str, Any]:
-    """The fields of the event that tells of a decision."""
-    match decision:
-        case Approved(reason=reason, remember=remember):
-            return {"decision": "approved", "reason": reason, "remember": remember}
-        case Edited(arguments=arguments):
-            return {"decision": "edited", "arguments": dict(arguments)}
-        case Rejected(reason=reason):
-            return {"decision": "rejected", "reason": reason}
-        case Settled(result=result, reason=reason):
-            return {"decision": "settled", "reason": reason, "result": result}
-        case Cancelled():
-            reason = "the call was given up before anybody answered"
-            return {"decision": "expired", "reason": reason}
-        case Expired(after_seconds=seconds):
-            return {"decision": "expired", "reason": f"nobody answered within {seconds:g} s"}
+    Raises:
+        DelfError: When a script or a call that was begun is edited, a call settled that was not
+            begun, or a pattern given that does not cover the call itself.
+    """
+    if isinstance(decision, Edited) and request.code is not None:
+        raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
+    if isinstance(decision, Edited) and request.unsettled:
+        raise DelfError(
+            "the arguments of a call that was begun cannot be changed",
+            hint="approve makes it again, settle says that it did happen, reject gives it up",
+        )
+    if isinstance(decision, Settled) and not request.unsettled:
+        raise DelfError("only a call that was interrupted can have happened before")
+    if isinstance(decision, Approved) and decision.like:
+        check_patterns(request, decision.like)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from delf.engine.approvals.pending import Answer, PendingRequests
+from delf.engine.approvals.decision import Answer, decision_data, decision_of
+from delf.engine.approvals.pending import PendingRequests
 from delf.errors import DelfError, JournalUnavailableError, UnknownRequestError
-from delf.protocols.approval import Approved, Decision, Edited, Rejected, Settled
+from delf.protocols.approval import Decision, Edited
 from delf.protocols.journal import Journal, Note, SupportsInbox, SupportsNotes, SupportsOpen
 
 _log = logging.getLogger(__name__)
@@ -51,33 +52,7 @@ def answer_data(request_id: str, digest: str, decision: Decision, by: str) -> di
             others stay as the process that waits knows them.
         by: Who decided.
     """
-    data: dict[str, Any] = {"request_id": request_id, "digest": digest, "by": by}
-    match decision:
-        case Approved(remember=remember, reason=reason):
-            return {**data, "decision": "approved", "remember": remember, "reason": reason}
-        case Edited(arguments=arguments):
-            return {**data, "decision": "edited", "arguments": dict(arguments)}
-        case Rejected(reason=reason):
-            return {**data, "decision": "rejected", "reason": reason}
-        case Settled(result=result, reason=reason):
-            return {**data, "decision": "settled", "result": result, "reason": reason}
-        case _:
-            raise TypeError(f"{type(decision).__name__} is no answer")
-
-
-def _decision_of(data: Mapping[str, Any]) -> Decision | None:
-    reason = data.get("reason")
-    match data.get("decision"):
-        case "approved" if data.get("remember") in ("no", "task", "session"):
-            return Approved(remember=data["remember"], reason=reason)
-        case "rejected":
-            return Rejected(reason=str(reason or "rejected"))
-        case "settled":
-            return Settled(result=data.get("result"), reason=reason)
-        case "edited" if isinstance(data.get("arguments"), Mapping):
-            return Edited(arguments=cast("Mapping[str, Any]", data["arguments"]))
-        case _:
-            return None
+    return {"request_id": request_id, "digest": digest, "by": by, **decision_data(decision)}
 
 
 class Inbox:
@@ -143,7 +118,7 @@ class Inbox:
 
     def _take(self, note: Note) -> None:
         data = note.data
-        decision = _decision_of(data)
+        decision = decision_of(data)
         if decision is None:
             _log.warning("note %d of the journal is no answer that can be read", note.position)
             return

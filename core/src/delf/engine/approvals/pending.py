@@ -8,28 +8,12 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from delf.engine.approvals.decision import Answer, check_fits
 from delf.errors import DelfError, UnknownRequestError
-from delf.events import ApprovalRequested
-from delf.protocols.approval import ApprovalRequest, Decision, Edited, Settled
+from delf.protocols.approval import ApprovalRequest
 
-SCRIPT_HINT: Final = "reject it, and say in the reason what to change: the model reads it"
 _KEPT: Final = 1000
 """How many settled requests are remembered, to say what became of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What somebody said.
-
-    Args:
-        decision: The decision.
-        by: Who, or by what way.
-        note: Its position in the journal's inbox, if it came from there.
-    """
-
-    decision: Decision
-    by: str = "agent"
-    note: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +37,8 @@ class PendingRequest:
             "description": request.description,
             "code": request.code,
             "actions": list(request.actions),
+            "reason": request.reason,
+            "preview": request.preview,
             "message": request.message,
             "unsettled": request.unsettled,
             "since": self.since,
@@ -126,23 +112,6 @@ class PendingRequests:
             del self._waiting[request_id]
             self._settled[request_id] = "answered"
         pending.answer.get_loop().call_soon_threadsafe(_settle, pending.answer, answer)
-
-
-def check_fits(request: ApprovalRequest | ApprovalRequested, decision: Decision) -> None:
-    """Refuse an answer of a kind that the request cannot have.
-
-    Raises:
-        DelfError: When a script or a call that was begun is edited, or a call settled that was not.
-    """
-    if isinstance(decision, Edited) and request.code is not None:
-        raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
-    if isinstance(decision, Edited) and request.unsettled:
-        raise DelfError(
-            "the arguments of a call that was begun cannot be changed",
-            hint="approve makes it again, settle says that it did happen, reject gives it up",
-        )
-    if isinstance(decision, Settled) and not request.unsettled:
-        raise DelfError("only a call that was interrupted can have happened before")
 
 
 def _check(request: ApprovalRequest, answer: Answer, digest: str | None) -> None:

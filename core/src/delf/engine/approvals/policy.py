@@ -12,19 +12,17 @@ from typing import Any, Final
 
 from delf.engine.approvals.channels import NamedChannel, ask_channels
 from delf.engine.approvals.decision import (
-    Question,
-    call_digest,
-    fields_of,
+    SCRIPT_HINT,
+    Answer,
+    decision_data,
     given_up,
-    memory_key,
-    question_about,
     recorded,
-    remembered_calls,
-    said_by_mode,
+    why_not,
     with_secrets,
 )
+from delf.engine.approvals.identity import Remembered, call_digest, memory_key, remembered_calls
 from delf.engine.approvals.inbox import Inbox
-from delf.engine.approvals.pending import SCRIPT_HINT, Answer, PendingRequests
+from delf.engine.approvals.pending import PendingRequests
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.recording import PastCall
 from delf.engine.request import TaskOrder
@@ -40,6 +38,7 @@ from delf.protocols.approval import (
     Rejected,
     Settled,
 )
+from delf.protocols.connection import Allowed, Asks
 from delf.types import ApprovalMode, Effect
 
 _log = logging.getLogger(__name__)
@@ -51,6 +50,8 @@ NOBODY: Final = (
 )
 SCRIPT: Final = "script"
 """The action of a request for a whole script."""
+Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
+"""A request and its decision, as far as a journal has them."""
 _EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "irreversible")
 
 
@@ -80,7 +81,7 @@ class Approvals:
         self.mode: ApprovalMode = mode
         self.channels = tuple(channels)
         self.timeout = timeout
-        self.session: set[str] = set()
+        self.session = Remembered()
         self.pending = pending
         self.inbox = inbox
         self.wait = wait
@@ -145,16 +146,12 @@ class TaskApprovals:
             code=safe(code),
             actions=tuple(bound.name for bound in actions),
         )
-        match await self._settle(request, 0, question_about(request, past)):
+        match await self._settle(request, 0, _question_about(request, past)):
             case Approved():
                 self._plans[attempt] = frozenset(request.actions)
                 return None
-            case Rejected(reason=reason):
-                return reason
-            case Expired(after_seconds=seconds):
-                return f"nobody answered within {seconds:g} s"
-            case Edited() | Settled():
-                return f"a script cannot be edited; {SCRIPT_HINT}"
+            case refusal:
+                return why_not(refusal)
 
     def begin_script(self, attempt: int) -> None:
         """A script is about to run: what was approved with it passes, and nothing else."""
@@ -181,6 +178,7 @@ class TaskApprovals:
         *,
         past: PastCall | None = None,
         unsettled: bool = False,
+        judged: Asks | Allowed | None = None,
     ) -> Decision:
         """The decision about a call.
 
@@ -193,6 +191,7 @@ class TaskApprovals:
             past: The call in the journal of a resumed task: a decision there is the decision,
                 and a request there is the request that waits.
             unsettled: The question is whether to make a call again that was begun.
+            judged: What its connection says about it.
         """
         if bound.name in self._granted and not unsettled:
             return Approved(reason="approved with its script")
@@ -207,12 +206,26 @@ class TaskApprovals:
             arguments=self._log.redactor.value(arguments),
             description=None if description is None else safe(description),
             digest=digest,
+            reason=safe(judged.reason) if isinstance(judged, Asks) else None,
+            preview=None if judged is None or judged.preview is None else safe(judged.preview),
             unsettled=unsettled,
             fit=bound.action.validate,
         )
         question = (None, None) if past is None else past.question_of(unsettled=unsettled)
         lapsed = past is not None and past.lapsed
+        defaults = bound.action.defaults
+        if question[1] is None and self._is_remembered(request, arguments, defaults):
+            return Approved(reason="remembered")
         return await self._settle(request, call_id, question, arguments, lapsed=lapsed)
+
+    def _is_remembered(
+        self,
+        request: ApprovalRequest,
+        arguments: Mapping[str, Any] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> bool:
+        both = () if request.unsettled else (self._remembered, self._shared.session)
+        return any(calls.covers(request, arguments, defaults or {}) for calls in both)
 
     async def _settle(
         self,
@@ -232,17 +245,16 @@ class TaskApprovals:
             arguments: The call's arguments with the secrets that the request does not show.
             lapsed: Whether its sandbox died while it waited.
         """
-        key, (asked, decided) = memory_key(request), past
+        asked, decided = past
         if decided is not None:
             return with_secrets(recorded(decided), request, arguments)
-        remembered = key in self._remembered or key in self._shared.session
-        if remembered and not request.unsettled:
+        if request.code is not None and self._is_remembered(request):
             return Approved(reason="remembered")
         async with self._watched_inbox(request):
             if asked is not None:
                 request = replace(request, request_id=asked.request_id)
             told = self._tell(request, call_id, None if lapsed else asked)
-            said = said_by_mode(self._shared.mode, request)
+            said = _said_by_mode(self._shared.mode, request)
             if said is None:
                 async with self._slot.given_up():
                     return await self._ask(request, arguments, told, again=asked is not None)
@@ -279,6 +291,8 @@ class TaskApprovals:
             effect=request.effect,
             digest=request.digest,
             description=request.description,
+            reason=request.reason,
+            preview=request.preview,
             code=request.code,
             actions=request.actions,
             unsettled=request.unsettled,
@@ -374,12 +388,37 @@ class TaskApprovals:
             request_id=request.request_id,
             by=said.by,
             note=said.note,
-            **fields_of(decision),
+            **decision_data(decision),
         )
         if isinstance(decision, Approved) and decision.remember != "no":
             everywhere = decision.remember == "session"
-            (self._shared.session if everywhere else self._remembered).add(memory_key(request))
+            (self._shared.session if everywhere else self._remembered).add(request, decision.like)
         return decision
+
+
+def _said_by_mode(mode: ApprovalMode, request: ApprovalRequest) -> Answer | None:
+    """The answer to a request about which nobody is asked; None where somebody is."""
+    if mode == "approve_all" and not request.unsettled:
+        return Answer(Approved(), "mode approve_all")
+    if mode == "strict":
+        reason = "every action that needs approval is denied"
+        return Answer(Rejected(reason=reason), "mode strict")
+    return None
+
+
+def _question_about(request: ApprovalRequest, past: Question) -> Question:
+    """What a journal tells of a script's request, unless it was another script or another plan.
+
+    Args:
+        request: The request as it would be made now.
+        past: The request and the decision that are recorded for the same attempt.
+    """
+    asked, decided = past
+    if asked is None or memory_key(asked) != memory_key(request):
+        return None, None
+    if decided is not None and decided.request_id != asked.request_id:
+        return asked, None
+    return asked, decided
 
 
 def _said_by_now(asking: asyncio.Task[Answer | None] | None) -> Answer | None:

@@ -1,6 +1,6 @@
 """The gate: the one path that every call takes on the host.
 
-known → allowed → arguments valid → approval → call → record
+known → allowed → arguments valid → judged → approval → call → record
 """
 
 from __future__ import annotations
@@ -8,15 +8,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import copy
 import functools
+import inspect
 import itertools
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from delf.engine.approvals.decision import identity
+from delf.engine.approvals.decision import why_not
+from delf.engine.approvals.identity import identity
 from delf.engine.approvals.policy import TaskApprovals
+from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.records import Call, CallRecords
 from delf.engine.calls.results import Results
 from delf.engine.calls.threads import ToolThreads
@@ -33,7 +38,8 @@ from delf.errors import (
     UnrecordedCallError,
 )
 from delf.events import CallFinished
-from delf.protocols.approval import Approved, Decision, Edited, Expired, Rejected, Settled
+from delf.protocols.approval import Approved, Decision, Edited, Settled
+from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
 from delf.tools.action import Action
 from delf.values import UnsupportedValueError
@@ -55,6 +61,7 @@ class Gate:
         max_result_bytes: The largest result that can be passed to a script.
         redactor: Takes secrets out of what scripts get.
         replay: Of a task that is resumed: the calls that were made before.
+        children: The child tasks of calls, and what actions are told of the task.
     """
 
     def __init__(
@@ -66,6 +73,7 @@ class Gate:
         max_result_bytes: int,
         redactor: Redactor | None = None,
         replay: Replay | None = None,
+        children: ChildTasks | None = None,
     ) -> None:
         self._tools = tools
         self._approvals = approvals
@@ -74,6 +82,7 @@ class Gate:
         self._redactor = Redactor() if redactor is None else redactor
         self._results = Results(self._redactor, max_result_bytes)
         self._replay = Replay() if replay is None else replay
+        self._children = children
         self._numbers = itertools.count(self._replay.last_call + 1)
         self._closed = False
         self._at_work: set[asyncio.Task[Any]] = set()
@@ -183,14 +192,51 @@ class Gate:
         except asyncio.CancelledError:
             await self._records.never_made(call)
             raise
-        if call.bound.asks:
-            settled = await self._approve(call, past)
+        judged = await self._judge(call)
+        if isinstance(judged, Refused):
+            return await self._turn_down(call, judged.message)
+        if call.bound.asks or isinstance(judged, Asks):
+            settled = await self._approve(call, past, judged)
             if not isinstance(settled, Call):
                 return settled
             call = settled
         if self._closed:
             return self._too_late()
         return await self._make(call)
+
+    async def _judge(self, call: Call) -> Judgement | None:
+        """What the call's connection says about it; a judgement that fails refuses the call."""
+        judge = call.bound.judge
+        if judge is None:
+            return None
+        try:
+            asked = ProposedCall(
+                action=call.bound.action.name,
+                arguments=copy.deepcopy(call.arguments),
+                description=call.description,
+            )
+            if inspect.iscoroutinefunction(judge):
+                judged = await judge(asked)
+            else:
+                judged = await self._threads.run(functools.partial(judge, asked))
+                judged = await judged if inspect.isawaitable(judged) else judged
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                await self._records.never_made(call)
+                raise
+            return Refused(message="it could not be judged: its judgement cancelled itself")
+        except (Exception, SystemExit) as error:
+            return Refused(message=f"it could not be judged: {describe_failure(error)}")
+        if isinstance(judged, (Allowed, Asks, Refused)):
+            return judged
+        return Refused(message=f"it could not be judged: judge returned {type(judged).__name__}")
+
+    async def _turn_down(self, call: Call, why: str) -> Raised:
+        """The answer to a call that its connection refuses."""
+        message = self._redactor.text(f"{call.bound.name} is refused: {why}")[:_MAX_MESSAGE]
+        kind, digest = "ToolNotAllowed", call.digest
+        await self._records.end(call, "refused", error=message, raised=kind, digest=digest)
+        return Raised(kind, message)
 
     async def _settle(self, call: Call, past: PastCall) -> CallAnswer:
         """A call was begun, and its end is not recorded: a person says whether to make it again."""
@@ -203,6 +249,8 @@ class Gate:
             except ToolRefusedError as error:  # it was made with others, or a check has changed
                 unfit = f"its recorded arguments do not fit: {error.message}"
                 call = _as_recorded(call, past, edited)
+        if unfit is None and self._children is not None and self._children.begun(call.number):
+            return await self._make(call)  # it goes on with its child task
         decision = await self._decide(call, past, unsettled=True)
         match decision:
             case Settled(result=result):
@@ -216,7 +264,7 @@ class Gate:
             case Edited():
                 reason = "the arguments of a call that was begun cannot be changed"
             case _:
-                reason = _why_not(decision)
+                reason = why_not(decision)
         return await self._reject(call, reason)
 
     async def _take_as_made(self, call: Call, result: Any) -> CallAnswer:
@@ -232,7 +280,7 @@ class Gate:
         self, number: int, bound: BoundAction, named: Mapping[str, Any], description: str | None
     ) -> Call:
         arguments = bound.action.validate(named)
-        digest = identity(bound.name, arguments, named)
+        digest = identity(bound.name, arguments, named, bound.action.defaults)
         return Call(number, bound, arguments, description, digest)
 
     async def _refuse(
@@ -253,26 +301,36 @@ class Gate:
         )
         return Raised(kind, message)
 
-    async def _approve(self, call: Call, past: PastCall | None) -> Call | Raised:
+    async def _approve(
+        self, call: Call, past: PastCall | None, judged: Asks | Allowed | None
+    ) -> Call | Raised:
         """The call as it may be made, or the answer to a script that may not make it."""
-        decision = await self._decide(call, past)
+        decision = await self._decide(call, past, judged=judged)
         match decision:
             case Approved():
                 return call
             case Edited(arguments=arguments):
                 try:
                     edited = self._check(call.number, call.bound, arguments, call.description)
+                    again = await self._judge(edited)
+                    if isinstance(again, Refused):
+                        return await self._turn_down(call, again.message)
                     return replace(edited, begun=call.begun)
                 except ToolRefusedError as error:
                     reason = f"the edited arguments do not fit: {error.message}"
             case Settled():
                 reason = "it is a new call, which cannot have been made before"
             case _:
-                reason = _why_not(decision)
+                reason = why_not(decision)
         return await self._reject(call, reason)
 
     async def _decide(
-        self, call: Call, past: PastCall | None, *, unsettled: bool = False
+        self,
+        call: Call,
+        past: PastCall | None,
+        *,
+        unsettled: bool = False,
+        judged: Asks | Allowed | None = None,
     ) -> Decision:
         try:
             return await self._approvals.decide(
@@ -283,6 +341,7 @@ class Gate:
                 call.description,
                 past=past,
                 unsettled=unsettled,
+                judged=judged,
             )
         except asyncio.CancelledError as error:
             await self._records.cancel(call, "cancelled before it was decided", error)
@@ -294,11 +353,14 @@ class Gate:
         return Raised("ApprovalRejected", message)
 
     async def _make(self, call: Call) -> CallAnswer:
-        action = call.bound.action
+        action, arguments = call.bound.action, call.arguments
+        if action.context is not None and self._children is not None:
+            told = self._children.context(call, again=call.begun)
+            arguments = {**arguments, action.context: told}
         await self._records.begin(call)
         started = time.perf_counter()
         try:
-            result = await self._invoke(action, call.arguments)
+            result = await self._invoke(action, arguments)
             result, encoded = await self._results.take(result)
         except asyncio.CancelledError as error:
             if _is_cancelled():
@@ -307,7 +369,9 @@ class Gate:
             return await self._fail(call, started, f"{call.bound.name} cancelled itself")
         except ToolException as error:
             return await self._tell(call, started, error)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt) and _is_main_thread():
+                raise  # somebody pressed Ctrl-C
             return await self._fail(call, started, describe_failure(error))
         await self._records.end(call, "ok", started, result=result, safe=_CLEAN)
         return Returned(result, encoded)
@@ -349,10 +413,8 @@ def _as_recorded(call: Call, past: PastCall, arguments: Mapping[str, Any]) -> Ca
     return replace(call, arguments=dict(arguments), digest=digest)
 
 
-def _why_not(decision: Decision) -> str:
-    if isinstance(decision, Expired):
-        return f"nobody answered within {decision.after_seconds:g} s"
-    return decision.reason if isinstance(decision, Rejected) else "it was not approved"
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _is_cancelled() -> bool:

@@ -135,6 +135,7 @@ class CallRecords:
         result: Any = None,
         error: str | None = None,
         raised: str | None = None,
+        digest: str | None = None,
         safe: Collection[str] = SAFE,
     ) -> None:
         """Record the end of a call, once.
@@ -146,6 +147,7 @@ class CallRecords:
             result: What the script gets.
             error: What went wrong.
             raised: What the script sees raised, or why it sees nothing.
+            digest: Of a call whose end may be all that the journal has of it.
             safe: Names of fields that hold no secret for sure.
 
         Raises:
@@ -168,6 +170,7 @@ class CallRecords:
                 error=error,
                 description=call.description,
                 raised=raised,
+                digest=digest,
             )
         except Exception as failure:
             if not call.begun:

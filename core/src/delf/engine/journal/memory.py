@@ -11,11 +11,13 @@ from weakref import WeakKeyDictionary
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, TaskFinished, TaskStarted
 from delf.protocols.journal import TaskRecord
+from delf.values import weight
 
 
 @dataclass
 class _Entry:
     events: list[Event] = field(default_factory=list[Event])
+    size: int = 0
     outcome: TaskFinished | None = None
 
 
@@ -25,10 +27,13 @@ class MemoryJournal:
     Args:
         max_tasks: How many finished tasks are kept; the oldest are forgotten first. Running
             tasks are always kept.
+        max_bytes: How much memory finished tasks may take, about.
     """
 
-    def __init__(self, *, max_tasks: int = 1000) -> None:
+    def __init__(self, *, max_tasks: int = 1000, max_bytes: int = 64 * 1024 * 1024) -> None:
         self._max_tasks = max_tasks
+        self._max_bytes = max_bytes
+        self._size = 0
         self._tasks: OrderedDict[str, _Entry] = OrderedDict()
         self._claimed: set[str] = set()
         # A subscription that was never read leaves with its generator.
@@ -39,13 +44,16 @@ class MemoryJournal:
         entry = self._tasks.get(event.task_id)
         if entry is None:
             entry = self._tasks[event.task_id] = _Entry()
-            self._forget_old()
+        size = weight(event, self._max_bytes)
+        entry.size += size
+        self._size += size
         entry.events.append(event)
         if isinstance(event, TaskFinished):
             entry.outcome = event
             self._claimed.discard(event.task_id)
         elif isinstance(event, TaskStarted):
             self._claimed.add(event.task_id)
+        self._forget_old()
         if not self._queues:
             return
         for queue, wanted in list(self._queues.items()):
@@ -58,7 +66,7 @@ class MemoryJournal:
         if entry is None:
             raise UnknownTaskError(
                 f"no task {task_id!r} is known",
-                hint=f"this journal keeps the last {self._max_tasks} tasks of this process",
+                hint="this journal keeps the last tasks of this process; the journal sql keeps all",
             )
         events = entry.events
         if after <= 0:
@@ -109,12 +117,14 @@ class MemoryJournal:
         """Nothing is held outside of memory."""
 
     def _forget_old(self) -> None:
-        excess = len(self._tasks) - self._max_tasks
-        if excess <= 0:
+        if len(self._tasks) <= self._max_tasks and self._size <= self._max_bytes:
             return
-        finished = [task_id for task_id, entry in self._tasks.items() if entry.outcome]
-        for task_id in finished[:excess]:
-            del self._tasks[task_id]
+        for task_id, entry in [*self._tasks.items()][:-1]:
+            if len(self._tasks) <= self._max_tasks and self._size <= self._max_bytes:
+                return
+            if entry.outcome is not None:
+                self._size -= entry.size
+                del self._tasks[task_id]
 
 
 async def _events_of(queue: asyncio.Queue[Event]) -> AsyncIterator[Event]:

@@ -206,25 +206,30 @@ class Past:
             case ev.ApprovalDecided() if event.request_id in self._plans:
                 self._plans[event.request_id].decision = event
             case ev.ApprovalRequested():
-                self._take_request(event, self._call(event, script))
+                self._take_request(event, self._call(event, event.digest, script))
             case ev.ApprovalDecided():
                 self._take_decision(event)
             case ev.CallStarted():
-                self._call(event, script).started = event
+                self._call(event, event.digest, script).started = event
             case ev.CallFinished():
-                self._take_end(event)
+                self._take_end(event, script)
             case ev.CallGivenUp():
                 self._take_given_up(event)
             case _:
                 pass
 
-    def _call(self, event: ev.ApprovalRequested | ev.CallStarted, script: PastScript) -> PastCall:
+    def _call(
+        self,
+        event: ev.ApprovalRequested | ev.CallStarted | ev.CallFinished,
+        digest: str,
+        script: PastScript,
+    ) -> PastCall:
         past = self._calls.get(event.call_id)
         if past is None:
             past = PastCall(
                 call_id=event.call_id,
                 action=event.action,
-                digest=event.digest,
+                digest=digest,
                 came_after=max(0.0, event.at - self._script_began),
                 unseen=event.call_id in self._given_up,
             )
@@ -264,9 +269,11 @@ class Past:
         if event.call_id in ends:
             ends.remove(event.call_id)
 
-    def _take_end(self, event: ev.CallFinished) -> None:
+    def _take_end(self, event: ev.CallFinished, script: PastScript) -> None:
         self.last_call = max(self.last_call, event.call_id)
         past = self._calls.get(event.call_id)
+        if past is None and event.digest is not None:
+            past = self._call(event, event.digest, script)
         if past is None:
             self.known[_refusal(event.action, event.error)] += 1
             return

@@ -19,7 +19,7 @@ from delf.engine.loop.recall import recall
 from delf.engine.loop.select import select
 from delf.engine.task import TaskRun
 from delf.errors import DelfError, ReplayMismatch, TaskTimeoutError, UnrecordedCallError
-from delf.events import ModelReplied, TaskFinished, TaskResumed, TaskStarted, Warned
+from delf.events import ChildFinished, ModelReplied, TaskFinished, TaskResumed, TaskStarted, Warned
 from delf.protocols.strategy import Strategy
 
 _log = logging.getLogger(__name__)
@@ -93,6 +93,7 @@ async def _begin(run: TaskRun, origin: str) -> None:
             setup=run.setup,
             conversation=continued,
             attended=run.attended,
+            parent=run.parent,
         )
     if run.sandbox.warning:
         await run.log.record(Warned, message=run.sandbox.warning)
@@ -181,8 +182,8 @@ async def _finish(run: TaskRun, text: str, error: DelfError | None, started: flo
         await _leave(run, error)
         return TaskResult(text=text, error=error, duration_ms=duration_ms)
     await keep_turn(run, text, error)
-    replies = [event for event in run.log.events if isinstance(event, ModelReplied)]
-    costs = [event.cost_usd for event in replies if event.purpose != "setup"]
+    paid = [e for e in run.log.events if isinstance(e, (ModelReplied, ChildFinished))]
+    costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
     await run.log.record(
         TaskFinished,
         status=error is None,

@@ -209,8 +209,9 @@ class Asker:
             return past
         request = self._made_ready(request)
         try:
-            expected = await self._expected_cost(config, request)
-            async with self.ledger.reserved(expected):
+            price = await self._price(config)
+            forecast = self.ledger.forecast
+            async with self.ledger.reserved(lambda: forecast.cost(config, request, price)):
                 return await self._ask(config, request, attempt)
         except BudgetExceededError as error:
             self.refused.append(error)
@@ -226,15 +227,15 @@ class Asker:
             messages = tuple(_without_secrets(message, self.redactor) for message in messages)
         return replace(request, messages=messages)
 
-    async def _expected_cost(self, config: LLMConfig, request: ModelRequest) -> float:
-        """What a call will cost, as far as that can be known; 0 without a budget."""
+    async def _price(self, config: LLMConfig) -> Price | None:
+        """What a model costs, where a budget asks for it and that can be known beforehand."""
         if self.ledger.budget_usd is None:
-            return 0.0
+            return None
         price = self.pricing.find(config.model)
         source = self.pool.priced(config)
         if price is None and source is not None:
             price = await self._list_price(source, config)
-        return self.ledger.forecast.cost(config, request, price)
+        return price
 
     async def _list_price(self, source: SupportsPrice, config: LLMConfig) -> Price | None:
         self.ledger.check()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
 
 from delf.llm import LLMConfig
 from delf.messages import (
@@ -44,11 +45,24 @@ class _Experience:
     cost_usd: dict[Purpose, float] = field(default_factory=dict[Purpose, float])
 
 
+class Estimate(NamedTuple):
+    """What a call will cost, in USD.
+
+    Args:
+        expected: As far as it can be known.
+        most: What it can cost at most; infinite for the first call of a model.
+    """
+
+    expected: float
+    most: float
+
+
 class Forecast:
     """Learns from each reply what the next one will cost; safe between threads.
 
-    The input is what the request holds. The output is ``max_tokens`` where that is set, else
-    the longest answer that the model has given for the same purpose so far.
+    The input is what the request holds. The output that is expected is ``max_tokens`` where that
+    is set, else the longest answer that the model has given for the same purpose so far. The most
+    is what the model can return by its provider's list, and never less than that answer.
     """
 
     def __init__(self) -> None:
@@ -70,7 +84,7 @@ class Forecast:
             output_tokens=_limit(request.settings) or _limit(config.settings) or longest,
         )
 
-    def cost(self, config: LLMConfig, request: ModelRequest, price: Price | None) -> float:
+    def cost(self, config: LLMConfig, request: ModelRequest, price: Price | None) -> Estimate:
         """What a request will cost, in USD.
 
         Args:
@@ -78,9 +92,18 @@ class Forecast:
             request: What it will be asked.
             price: Its price; when it has none, the dearest reply so far is taken.
         """
+        known = self._of(config.model)
+        longest = known.output_tokens.get(request.purpose)
         if price is None:
-            return self._of(config.model).cost_usd.get(request.purpose, 0.0)
-        return price.cost(self.usage(config, request))
+            expected = known.cost_usd.get(request.purpose, 0.0)
+            return Estimate(expected, math.inf if longest is None else expected)
+        usage = self.usage(config, request)
+        expected = price.cost(usage)
+        if longest is None:
+            return Estimate(expected, math.inf)
+        limit = _limit(request.settings) or _limit(config.settings) or price.max_output_tokens
+        most = replace(usage, output_tokens=max(limit or 0, longest))
+        return Estimate(expected, price.cost(most))
 
     def learn(
         self, config: LLMConfig, request: ModelRequest, reply: ModelReply, cost_usd: float | None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from delf.engine.models.forecast import Forecast
+from delf.engine.models.forecast import Estimate, Forecast
 from delf.errors import BudgetExceededError
 from delf.events import Event, ModelReplied
 from delf.messages import Usage
@@ -22,9 +23,9 @@ _Turn = asyncio.Future[None]
 class Ledger:
     """What an agent has used, over all its tasks; safe between threads.
 
-    Under a budget each model call first reserves what it will cost. A call that does not fit
-    into what is left is refused. One that does not fit only because of what other calls have
-    reserved waits, in order, until they are settled.
+    Under a budget each model call first reserves the most that it can cost. One that is expected
+    to cost more than is left is refused. One that does not fit only because of what other calls
+    have reserved waits, in order, until they are settled; with nobody to wait for, it is made.
 
     Args:
         budget_usd: The most to spend; None for no limit.
@@ -101,46 +102,49 @@ class Ledger:
         )
 
     @asynccontextmanager
-    async def reserved(self, expected_usd: float) -> AsyncGenerator[None]:
+    async def reserved(self, estimate: Callable[[], Estimate]) -> AsyncGenerator[None]:
         """Hold money for a call while it is made.
 
         Args:
-            expected_usd: What it will cost; :meth:`add` then says what it did.
+            estimate: What it will cost, asked again when others were waited for;
+                :meth:`add` then says what it did.
 
         Raises:
-            BudgetExceededError: When it does not fit into what is left.
+            BudgetExceededError: When what is expected does not fit into what is left.
         """
-        await self._take(expected_usd)
+        if self.budget_usd is None:
+            yield
+            return
+        amount = await self._take(estimate)
         try:
             yield
         finally:
             with self._lock:
-                self.reserved_usd = max(0.0, self.reserved_usd - expected_usd)
+                self.reserved_usd = max(0.0, self.reserved_usd - amount)
                 self._wake()
 
-    async def _take(self, amount: float) -> None:
+    async def _take(self, estimate: Callable[[], Estimate]) -> float:
         woken = False
         while True:
             with self._lock:
+                expected, most = estimate()
                 try:
-                    self.check(amount)
+                    self.check(expected)
                 except BudgetExceededError:
                     if woken:
                         self._wake()
                     raise
-                if (woken or not self._waiting) and self._fits(amount):
+                free = math.inf if self.budget_usd is None else self.budget_usd - self.cost_usd
+                amount = min(max(expected, most), free)
+                if (woken or not self._waiting) and self.reserved_usd + amount <= free:
                     self.reserved_usd += amount
                     if woken:
                         self._wake()
-                    return
+                    return amount
                 turn = asyncio.get_running_loop().create_future()
                 (self._waiting.appendleft if woken else self._waiting.append)(turn)
             await self._wait(turn)
             woken = True
-
-    def _fits(self, amount: float) -> bool:
-        limit = self.budget_usd
-        return limit is None or self.cost_usd + self.reserved_usd + amount <= limit
 
     async def _wait(self, turn: _Turn) -> None:
         try:

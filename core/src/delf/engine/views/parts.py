@@ -23,6 +23,7 @@ class ToolCallTrace:
         error: Why it failed.
         started_at: Unix time in seconds.
         duration_ms: How long the tool itself took.
+        children: The ids of the child tasks that it had done.
     """
 
     call_id: int
@@ -34,6 +35,7 @@ class ToolCallTrace:
     error: str | None = None
     started_at: float = 0.0
     duration_ms: float | None = None
+    children: list[str] = field(default_factory=list[str])
 
     @property
     def success(self) -> bool:
@@ -112,7 +114,7 @@ class StreamEvent:
     """A line of the timeline.
 
     Args:
-        kind: ``phase``, ``tool`` or ``say``.
+        kind: ``phase``, ``tool``, ``task`` (a child task) or ``say``.
         label: The step, the call's ``desc=`` or name, or a printed line.
         status: ``running``, ``success`` or ``error``.
         started_at: Unix time in seconds.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import Any
+from typing import Any, Final
 
 from delf import events as ev
 from delf.engine.views import summary
@@ -19,6 +19,10 @@ from delf.engine.views.parts import (
 from delf.messages import Usage
 from delf.values import to_jsonable, to_jsonable_or_repr
 
+MAX_LINES: Final = 1_000
+"""Printed lines that a trace holds one by one."""
+MAX_LETTERS: Final = 1_000_000
+"""Of these lines together. The journal, and the answer, have everything."""
 _CALL_FIELDS = tuple(item.name for item in fields(ToolCallTrace))
 
 
@@ -50,6 +54,8 @@ class Trace:
         self._utterances: list[str] = []
         self._timeline: list[StreamEvent] = []
         self._open_line: list[str] = []
+        self._letters = 0
+        self._is_full = False
         self._said = StreamEvent(kind="say", label="", status="success", started_at=0)
         for event in events:
             self.add(event)
@@ -67,6 +73,10 @@ class Trace:
                 self._start_call(event)
             case ev.CallFinished():
                 self._finish_call(event)
+            case ev.ChildStarted():
+                self._start_child(event)
+            case ev.ChildFinished():
+                self._finish_child(event)
             case ev.ModelReplied():
                 self._add_model_call(event)
             case ev.Printed():
@@ -122,17 +132,24 @@ class Trace:
         self._running.clear()
 
     def _say(self, event: ev.Printed) -> None:
-        """Add printed lines; one that was begun before is continued."""
-        text = event.text
+        """Add printed lines, as many as a trace holds; one that was begun before is continued."""
+        text = event.text[: MAX_LETTERS - self._letters]
+        is_cut = len(text) < len(event.text)
+        self._letters += len(text)
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        *ended, rest = text.split("\n")
+        room = MAX_LINES - len(self._utterances) + bool(self._open_line)
+        *ended, rest = text.split("\n", max(room, 0))
         for line in ended:
             self._continue_line(line, event.at)
             self._join_line()
             self._open_line.clear()
-        if rest:
+        if rest and len(self._utterances) < MAX_LINES + bool(self._open_line):
             self._continue_line(rest, event.at)
+            rest = ""
+        if (rest or is_cut) and not self._is_full:
+            self._is_full = True
+            self._continue_line("… and more: the output has all of it", event.at)
 
     def _continue_line(self, text: str, at: float) -> None:
         """Add to the line that is being printed; its pieces are joined when it is looked at."""
@@ -175,6 +192,18 @@ class Trace:
         line = self._running.pop(event.call_id, None)
         if line is not None:
             line.finish(event.duration_ms, ok=event.status == "ok")
+
+    def _start_child(self, event: ev.ChildStarted) -> None:
+        call = self._calls.get(event.call_id)
+        if call is not None:
+            call.children.append(event.child_id)
+        self._running[event.child_id] = self._line("task", event.task, event.at)
+
+    def _finish_child(self, event: ev.ChildFinished) -> None:
+        line = self._running.pop(event.child_id, None)
+        if line is not None:
+            line.finish(event.duration_ms, ok=event.status)
+        self.total_cost_usd = _sum(self.total_cost_usd, event.cost_usd)
 
     def _add_model_call(self, event: ev.ModelReplied) -> None:
         call = ModelCallTrace(

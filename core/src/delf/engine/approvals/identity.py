@@ -1,0 +1,188 @@
+"""Which calls are the same call, and which need no approval any more."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import hashlib
+import pathlib
+import secrets
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from delf.errors import DelfError
+from delf.events import ApprovalDecided, ApprovalRequested, Event
+from delf.protocols.approval import ApprovalRequest
+from delf.values import UnsupportedValueError, dumps
+
+_SIMPLE: Final = frozenset(
+    {str, int, float, bool, type(None), complex, bytes, decimal.Decimal, uuid.UUID}
+    | {dt.datetime, dt.date, dt.time, dt.timedelta, type(pathlib.Path())}
+)
+_type_of: Callable[[Any], Any] = type
+_COLLECTIONS: Final = frozenset({list, tuple, set, frozenset})
+
+
+def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
+    """SHA-256 over an action's name and its arguments, the identity of a call."""
+    content = dumps([name, dict(sorted(arguments.items()))])
+    return hashlib.sha256(content).hexdigest()
+
+
+def identity(
+    name: str,
+    arguments: Mapping[str, Any],
+    given: Mapping[str, Any],
+    defaults: Mapping[str, Any] | None = None,
+) -> str:
+    """What tells a call from every other one that a person would have to be asked about.
+
+    An object may show less than it holds, as a secret does, a pattern, or a model with fields
+    that it keeps to itself: a call with such arguments is known by what they were made from.
+
+    Args:
+        name: The action.
+        arguments: Its validated arguments.
+        given: The same as the script gave them.
+        defaults: What arguments are that are left out; one that is spelled out is left out here.
+    """
+    if defaults:
+        spelled = {n for n, v in arguments.items() if n in defaults and _is_same(v, defaults[n])}
+        if spelled:
+            arguments = {n: v for n, v in arguments.items() if n not in spelled}
+            given = {n: v for n, v in given.items() if n not in spelled}
+    try:
+        if _is_plain(arguments):
+            return call_digest(name, arguments)
+        if _is_plain(given):
+            return call_digest(f"{name} as given", given)
+    except (RecursionError, UnsupportedValueError):
+        pass
+    return secrets.token_hex(32)  # like no other call
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is written down with all that is in it."""
+    kind = _type_of(value)
+    if kind in _SIMPLE:
+        return True
+    if kind is dict:
+        return _are_plain(value) and _are_plain(value.values())
+    return kind in _COLLECTIONS and _are_plain(value)
+
+
+def _are_plain(values: Iterable[Any]) -> bool:
+    return {*map(type, values)} <= _SIMPLE or all(map(_is_plain, values))
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Whether two values are equal, of one type, and written down with all that is in them."""
+    try:
+        if not (_is_plain(value) and _is_plain(other)):
+            return False
+        return type(value) is type(other) and dumps(value) == dumps(other)
+    except (RecursionError, UnsupportedValueError):
+        return False
+
+
+class Remembered:
+    """The calls that need no approval any more, for a task or for a session."""
+
+    def __init__(self) -> None:
+        self._keys: set[str] = set()
+        self._like: list[tuple[str, dict[str, Any], Mapping[str, str]]] = []
+
+    def add(
+        self, request: ApprovalRequest | ApprovalRequested, like: Mapping[str, str] | None
+    ) -> None:
+        """Let a call pass from now on.
+
+        Args:
+            request: The request that was approved.
+            like: Patterns of the arguments that may differ.
+        """
+        self._keys.add(memory_key(request))
+        if like and request.code is None:
+            self._like.append((request.action, dict(request.arguments), like))
+
+    def covers(
+        self,
+        request: ApprovalRequest,
+        arguments: Mapping[str, Any] | None,
+        defaults: Mapping[str, Any],
+    ) -> bool:
+        """Whether a call passes.
+
+        Args:
+            request: What would be asked.
+            arguments: The call's arguments as they are.
+            defaults: What arguments are that are left out.
+        """
+        if memory_key(request) in self._keys:
+            return True
+        if arguments is None:
+            return False
+        whole = {**defaults, **arguments}
+        return any(
+            action == request.action and _is_like(whole, {**defaults, **seen}, like)
+            for action, seen, like in self._like
+        )
+
+
+def _is_like(
+    arguments: Mapping[str, Any], seen: Mapping[str, Any], like: Mapping[str, str]
+) -> bool:
+    return arguments.keys() == seen.keys() and all(
+        fits_pattern(value, like[name]) if name in like else _is_same(value, seen[name])
+        for name, value in arguments.items()
+    )
+
+
+def fits_pattern(value: Any, pattern: str) -> bool:
+    """Whether an argument fits a pattern: ``*`` is anything, other patterns are for text."""
+    return pattern == "*" or (isinstance(value, str) and fnmatchcase(value, pattern))
+
+
+def memory_key(request: ApprovalRequest | ApprovalRequested) -> str:
+    """What an approval is remembered by; for a script, also the actions that pass with it."""
+    if request.code is None:
+        return request.digest
+    return call_digest(request.digest, {"actions": sorted({*request.actions})})
+
+
+def remembered_calls(past: Sequence[Event]) -> Remembered:
+    """The calls that need no approval any more, as the journal of a resumed task tells.
+
+    What was to be remembered for the session counts for the task, too: its session has ended.
+    A yes to making an interrupted call again is about that one only.
+    """
+    asked = {e.request_id: e for e in past if isinstance(e, ApprovalRequested) and not e.unsettled}
+    remembered = Remembered()
+    for event in past:
+        if isinstance(event, ApprovalDecided) and event.remember != "no":
+            request = asked.get(event.request_id)
+            if request is not None:
+                remembered.add(request, event.like)
+    return remembered
+
+
+def check_patterns(request: ApprovalRequest | ApprovalRequested, like: Mapping[str, str]) -> None:
+    """Refuse patterns that a call does not fit itself.
+
+    Raises:
+        DelfError: Naming the argument.
+    """
+    for name, pattern in like.items():
+        if name not in request.arguments:
+            known = ", ".join(request.arguments) or "none"
+            raise DelfError(
+                f"{request.action} was not called with an argument {name!r}",
+                hint=f"a pattern can be given for: {known}",
+            )
+        if not fits_pattern(request.arguments[name], pattern):
+            raise DelfError(
+                f"the pattern {pattern!r} does not cover {name} of the call that is approved",
+                hint="* is anything; other patterns are for text, as *@example.com",
+            )

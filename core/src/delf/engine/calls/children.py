@@ -1,0 +1,182 @@
+"""Child tasks: what the calls of a task have done for them by tasks of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from delf.config.schema import AgentConfig
+from delf.engine.calls.records import Call
+from delf.engine.journal.log import TaskLog
+from delf.engine.request import ChildOptions, TaskOrder
+from delf.engine.slots import Slot
+from delf.errors import ToolExecutionError, UnknownTaskError
+from delf.events import ChildFinished, ChildStarted, Event
+from delf.llm import as_llm_config
+from delf.tools.context import CallContext, ChildResult, ChildTask
+from delf.tools.function import as_connection
+
+
+class RunsTasks(Protocol):
+    """The runtime, as child tasks need it."""
+
+    async def run_child(self, order: TaskOrder) -> ChildResult:
+        """Work a task to its end."""
+        ...
+
+    async def take_up(self, task_id: str) -> Sequence[Event]:
+        """Make a task of the journal this agent's own; its events."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChildTasks:
+    """The child tasks of one task.
+
+    Args:
+        runtime: Runs them.
+        order: The parent.
+        config: The parent's configuration.
+        log: The parent's log.
+        slot: The parent's place among the tasks that run, given up while a child works.
+        folder: The project's folder.
+        input_files: The parent's input files, by name.
+        output_files: Gives the parent's output files, by name.
+    """
+
+    runtime: RunsTasks
+    order: TaskOrder
+    config: AgentConfig
+    log: TaskLog
+    slot: Slot
+    folder: Path
+    input_files: Mapping[str, Path]
+    output_files: Callable[[], Mapping[str, Path]]
+
+    @property
+    def depth(self) -> int:
+        """How many tasks are above the parent."""
+        return 0 if self.order.child is None else self.order.child.depth
+
+    def begun(self, call_id: int) -> list[ChildStarted]:
+        """The children that a call has begun, as the journal tells."""
+        found = (event for event in self.log.events if isinstance(event, ChildStarted))
+        return [event for event in found if event.call_id == call_id]
+
+    def context(self, call: Call, *, again: bool = False) -> CallContext:
+        """What an action is told of the task that calls it.
+
+        Args:
+            call: The call.
+            again: Whether it was begun before the task was resumed.
+        """
+        begun = self.begun(call.number) if again else []
+
+        def delegate(child: ChildTask) -> Awaitable[ChildResult]:
+            return self._delegate(call.number, child, begun)
+
+        return CallContext(
+            task_id=self.log.task_id,
+            task=self.order.task,
+            call_id=call.number,
+            connection=call.bound.connection.name,
+            folder=self.folder,
+            depth=self.depth,
+            input_files=self.input_files,
+            _output_files=self.output_files,
+            _delegate=delegate,
+        )
+
+    async def _delegate(
+        self, call_id: int, child: ChildTask, begun: list[ChildStarted]
+    ) -> ChildResult:
+        """Run a child task, or go on with the one that the journal has for it."""
+        if self.depth >= self.config.max_depth:
+            raise ToolExecutionError(
+                f"the task is {self.depth} tasks deep, and has no child task any more",
+                hint="max_depth allows more",
+            )
+        order = self._order(child)
+        again = next((event for event in begun if event.task == child.task), None)
+        if again is None:
+            await self.log.record(
+                ChildStarted, call_id=call_id, child_id=order.task_id, task=child.task
+            )
+        else:
+            begun.remove(again)
+            order = await self._resumed(order, again.child_id)
+        started = time.perf_counter()
+        try:
+            async with self.slot.given_up():
+                result = await self.runtime.run_child(order)
+        except asyncio.CancelledError:
+            end = self._end(call_id, order.task_id, started, error="the task was cancelled")
+            self.log.record_soon(ChildFinished, **end)
+            raise
+        if again is None or not self._has_end(order.task_id):
+            end = self._end(
+                call_id,
+                order.task_id,
+                started,
+                status=result.status,
+                error=result.error,
+                cost_usd=result.cost_usd,
+            )
+            await self.log.record(ChildFinished, **end)
+        return result
+
+    def _order(self, child: ChildTask) -> TaskOrder:
+        changes: dict[str, Any] = {}
+        if child.llm is not None:
+            changes |= {"llm": as_llm_config(child.llm), "light_llm": None, "heavy_llm": None}
+        if child.system_prompt is not None:
+            changes["system_prompt"] = child.system_prompt
+        return TaskOrder(
+            task=child.task,
+            timeout=self.order.timeout if child.timeout is None else child.timeout,
+            attended=self.order.attended,
+            patient=self.order.patient,
+            child=ChildOptions(
+                parent=self.log.task_id,
+                depth=self.depth + 1,
+                config=self.config.model_copy(update=changes),
+                tools=None if child.tools is None else [as_connection(t) for t in child.tools],
+                files=None if child.files is None else [str(path) for path in child.files],
+            ),
+        )
+
+    async def _resumed(self, order: TaskOrder, child_id: str) -> TaskOrder:
+        """The order for a child that was begun before its parent was resumed."""
+        try:
+            past = await self.runtime.take_up(child_id)
+        except UnknownTaskError:  # it was about to begin
+            past = ()
+        return replace(order, task_id=child_id, past=past)
+
+    def _has_end(self, child_id: str) -> bool:
+        ends = (event for event in self.log.events if isinstance(event, ChildFinished))
+        return any(event.child_id == child_id for event in ends)
+
+    def _end(
+        self,
+        call_id: int,
+        child_id: str,
+        started: float,
+        *,
+        status: bool = False,
+        error: str | None = None,
+        cost_usd: float | None = None,
+    ) -> dict[str, Any]:
+        elapsed = (time.perf_counter() - started) * 1000
+        return {
+            "call_id": call_id,
+            "child_id": child_id,
+            "status": status,
+            "duration_ms": elapsed,
+            "error": error,
+            "cost_usd": cost_usd,
+        }

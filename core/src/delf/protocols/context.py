@@ -1,0 +1,39 @@
+"""``PluginContext``: what an agent hands to the factories of its plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from delf.errors import PluginError
+from delf.protocols.embedder import Embedder
+
+
+def _no_embedder(name: str | None) -> Embedder:
+    raise PluginError(
+        f"there is no embedder {name or ''!r}",
+        hint="PluginContext(embedder=…) takes a function of the embedder's name",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginContext:
+    """Given to a factory of a memory store, a prefilter or an embedder that asks for it.
+
+    A factory asks by having a parameter that is named ``context``.
+
+    Args:
+        data_dir: Where data that outlive the agent belong; the folder may have to be made.
+        namespace: Which of the user's memories is meant.
+        environ: Where keys are looked up: the process's environment over ``.env``.
+        providers: Keys given in code, by provider.
+        embedder: Gives the embedder of a name, the agent's own for None; everybody who asks
+            for one name gets the same object. Raises ``PluginError`` when there is none.
+    """
+
+    data_dir: Path
+    namespace: str = "default"
+    environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    providers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    embedder: Callable[[str | None], Embedder] = _no_embedder

@@ -1,0 +1,61 @@
+"""An embedder: texts become vectors, so that texts of like meaning can be found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, Protocol
+
+EmbeddingKind = Literal["query", "passage"]
+"""Whether a text looks for others or is to be found; some models tell them apart."""
+
+
+class Vectors(Protocol):
+    """One row of floats for each text: a list of lists, or a numpy array of two dimensions.
+
+    ``numpy.asarray(vectors, dtype="float32")`` takes either.
+    """
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        ...
+
+    def __iter__(self) -> Iterator[Iterable[float]]:
+        """The rows, in the order of the texts."""
+        ...
+
+
+class Embedder(Protocol):
+    """One embedding model. Memory and prefilters share it, and many tasks at once.
+
+    Work that takes long belongs in a thread. What holds resources may have an
+    ``async def aclose(self)``, which is called once when the agent stops.
+    """
+
+    @property
+    def model(self) -> str:
+        """Names the model: vectors of another model cannot be compared with its own."""
+        ...
+
+    @property
+    def dimension(self) -> int | None:
+        """How long a vector is; None while that is not known, never after the first texts."""
+        ...
+
+    @property
+    def batch_size(self) -> int:
+        """The most texts that it is given at once."""
+        ...
+
+    async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
+        """A vector of length 1 for each text, so that their dot product is their likeness.
+
+        The zero vector stands for a text that says nothing.
+
+        Args:
+            texts: At most ``batch_size`` texts; the agent splits longer lists.
+            kind: Whether the texts look for others or are to be found.
+
+        Raises:
+            DelfError: When the model cannot be loaded or does not answer.
+        """
+        ...

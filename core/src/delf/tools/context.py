@@ -1,0 +1,125 @@
+"""``CallContext``: what an action may know of the task that calls it, and child tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from delf.llm import LLMConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildTask:
+    """A task that an action has done for it; what is None is as in the parent.
+
+    Args:
+        task: What to do, in plain words.
+        tools: Connections and functions.
+        llm: The model.
+        system_prompt: Instructions for the model.
+        files: Paths of input files.
+        timeout: Seconds. The parent's own time ends the child, too.
+    """
+
+    task: str
+    tools: Sequence[Any] | None = None
+    llm: str | LLMConfig | None = None
+    system_prompt: str | None = None
+    files: Sequence[str | Path] | None = None
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildResult:
+    """How a child task ended.
+
+    Args:
+        task_id: The child's id, in the parent's journal.
+        text: Its answer; what was printed so far where it failed.
+        status: Whether it succeeded.
+        error: Why it did not.
+        cost_usd: What it cost; None where a price is not known. The parent's cost includes it.
+        files: Its output files: paths by name.
+    """
+
+    task_id: str
+    text: str
+    status: bool
+    error: str | None = None
+    cost_usd: float | None = 0.0
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallContext:
+    """The task behind a call. An action gets it by a parameter of this type.
+
+    Neither the model nor the script sees that parameter.
+
+    Args:
+        task_id: The task.
+        task: What it is to do, in plain words.
+        call_id: The call's number in the task.
+        connection: The name of the connection that is called.
+        folder: The folder of the agent's project, or the working folder.
+        depth: 0 in a task of the user, 1 in a child of it.
+        input_files: Where the task's input files are, by name.
+    """
+
+    task_id: str
+    task: str
+    call_id: int
+    connection: str
+    folder: Path
+    depth: int
+    input_files: Mapping[str, Path]
+    _output_files: Callable[[], Mapping[str, Path]] = field(repr=False)
+    _delegate: Callable[[ChildTask], Awaitable[ChildResult]] = field(repr=False)
+
+    @property
+    def output_files(self) -> Mapping[str, Path]:
+        """Where the files are that the task has written so far, by name."""
+        return self._output_files()
+
+    async def delegate(
+        self,
+        task: str,
+        *,
+        tools: Sequence[Any] | None = None,
+        llm: str | LLMConfig | None = None,
+        system_prompt: str | None = None,
+        files: Sequence[str | Path] | None = None,
+        timeout: float | None = None,
+    ) -> ChildResult:
+        """Have a child task done, and wait for it.
+
+        It shares budget, approvals and journal with its parent, asks the same people, appears in
+        the parent's trace, and is cancelled with the call. After a crash, an action whose child
+        had begun is called again, without a question, as the parent is resumed: the same
+        ``delegate`` then goes on with the child or gives its recorded result. So whatever else
+        such an action does must be safe to do twice.
+
+        Args:
+            task: What to do, in plain words.
+            tools: Connections and functions; those of the agent when omitted.
+            llm: The model; the agent's when omitted.
+            system_prompt: Instructions for the model; the agent's when omitted.
+            files: Paths of input files; those of the agent when omitted.
+            timeout: Seconds; as many as the parent has in all when omitted.
+
+        Raises:
+            ToolExecutionError: When the task is nested too deeply (``max_depth``).
+        """
+        return await self._delegate(
+            ChildTask(
+                task=task,
+                tools=tools,
+                llm=llm,
+                system_prompt=system_prompt,
+                files=files,
+                timeout=timeout,
+            )
+        )

@@ -1,0 +1,1 @@
+"""What authors of plugins use: ``delf plugins new``; the test kit is :mod:`delf.testing`."""

@@ -1,0 +1,266 @@
+"""``delf plugins new``: a working package for a plugin, tests included."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import shutil
+import string
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from delf import __version__
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_TAKEN: Final = ("core", "delf", "testing")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is different from kind to kind.
+
+    Args:
+        hook: Its hook.
+        spec: What the hook returns.
+        capability: The module of the capability.
+        suffix: How its class's name ends.
+        summary: A line about it, with the name filled in.
+        extra: Further fields of the spec.
+    """
+
+    hook: str
+    spec: str
+    capability: str
+    suffix: str
+    summary: str
+    extra: str = ""
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "connection": Kind(
+        "delf_connections", "ConnectionSpec", "connection", "", "The items of {title}."
+    ),
+    "sandbox": Kind(
+        "delf_sandbox_backends",
+        "SandboxSpec",
+        "backend",
+        "Backend",
+        "Scripts in a process of {title}.",
+        '\n        isolation="process",',
+    ),
+    "model": Kind(
+        "delf_models",
+        "ModelSpec",
+        "model",
+        "Model",
+        "The models of {title}.",
+        '\n        serves=("{name}/*",),',
+    ),
+    "approval": Kind(
+        "delf_approval_channels", "ApprovalSpec", "channel", "Channel", "Asks through {title}."
+    ),
+    "journal": Kind("delf_journals", "JournalSpec", "journal", "Journal", "Events in {title}."),
+    "memory": Kind("delf_memory_stores", "MemorySpec", "store", "Store", "Facts in {title}."),
+    "prefilter": Kind(
+        "delf_prefilters",
+        "PrefilterSpec",
+        "prefilter",
+        "Prefilter",
+        "Tools chosen by {title}.",
+        '\n        modes=("filter",),',
+    ),
+    "embedder": Kind(
+        "delf_embedders",
+        "EmbedderSpec",
+        "embedder",
+        "Embedder",
+        "Embeddings of {title}.",
+        '\n        serves=("{name}/*",),',
+    ),
+    "format": Kind(
+        "delf_file_formats",
+        "FormatSpec",
+        "format",
+        "Format",
+        "Files of {title} as rows.",
+        '\n        endings=(".{name}",),\n        writes=(".{name}",),',
+    ),
+    "strategy": Kind(
+        "delf_strategies", "StrategySpec", "strategy", "Strategy", "Tasks done by {title}."
+    ),
+    "observer": Kind("delf_observers", "ObserverSpec", "observer", "Observer", "Tells {title}."),
+    "command": Kind("delf_commands", "CommandSpec", "command", "", "Runs {title}."),
+}
+
+
+@click.command("new")
+@click.argument("name")
+@click.option(
+    "--kind",
+    type=click.Choice(list(KINDS)),
+    default="connection",
+    show_default=True,
+    help="What the plugin brings.",
+)
+@click.option(
+    "--directory",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Where the package goes; delf-plugin-NAME by default.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Write what was made as JSON.")
+def new(name: str, kind: str, directory: Path | None, as_json: bool) -> None:
+    """Start a plugin: a package that works, with tests that pass.
+
+    NAME is what users will type, as in `delf run … -c NAME`: small letters, digits and
+    dashes.
+    """
+    fields = fields_of(name, kind)
+    target = directory if directory is not None else Path(fields["distribution"])
+    files = render(kind, fields)
+    write_package(target, files)
+    if as_json:
+        from delf.cli.output import json_text
+
+        made = {"name": fields["name"], "kind": kind, "distribution": fields["distribution"]}
+        click.echo(json_text({**made, "directory": str(target), "files": list(files)}, indent=2))
+        return
+    click.echo(f"{target} has the {kind} {fields['name']!r}. Next:\n")
+    click.echo(f"  cd {target}")
+    click.echo('  pip install -e ".[test]"')
+    click.echo("  pytest")
+    click.echo("  delf plugins")
+
+
+def fields_of(name: str, kind: str) -> dict[str, str]:
+    """What the templates are filled with.
+
+    Args:
+        name: The name that users will type, or the package's with its kind ahead.
+        kind: One of :data:`KINDS`.
+
+    Raises:
+        click.BadParameter: For a name that cannot be used.
+    """
+    from delf.hookspecs import PLUGIN_API
+    from delf.plugins.catalog import package_prefix
+
+    prefix = package_prefix(kind)
+    short = name.removeprefix(prefix)
+    _check_name(short, kind)
+    package = f"{prefix}{short}"
+    what = KINDS[kind]
+    title = short.replace("-", " ").title()
+    variable = short.replace("-", "_")
+    class_name = title.replace(" ", "") + what.suffix
+    major, minor, *_ = __version__.split(".")
+    return {
+        "name": short,
+        "package": package,
+        "distribution": f"delf-plugin-{package}",
+        "module": f"delf_{package.replace('-', '_')}",
+        "variable": variable,
+        "upper": variable.upper(),
+        "class_name": class_name,
+        "factory": f"{variable}_command" if kind == "command" else class_name,
+        "summary": what.summary.format(title=title),
+        "kind": kind,
+        "hook": what.hook,
+        "spec": what.spec,
+        "capability": what.capability,
+        "extra": what.extra.format(name=short),
+        "api": str(PLUGIN_API),
+        "requirement": f"delf>={major}.{minor},<{int(major) + 1}",
+    }
+
+
+def _check_name(name: str, kind: str) -> None:
+    from delf.plugins.catalog import FIRST_PARTY, package_of
+
+    if not _NAME.fullmatch(name):
+        raise click.BadParameter(
+            f"{name!r} cannot be a plugin's name: small letters, digits and single dashes, "
+            "as in help-desk",
+            param_hint="NAME",
+        )
+    if name in FIRST_PARTY[kind]:
+        raise click.BadParameter(
+            f"the {kind} {name!r} is in {package_of(kind, name)} already", param_hint="NAME"
+        )
+    if name in _TAKEN or keyword.iskeyword(name):
+        raise click.BadParameter(f"{name!r} has another meaning", param_hint="NAME")
+
+
+def render(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
+    """The package's files: their contents by path.
+
+    Args:
+        kind: One of :data:`KINDS`.
+        fields: What :func:`fields_of` gave.
+    """
+    from importlib.resources import files
+
+    templates = files("delf_devkit") / "templates"
+    source, capability = f"src/{fields['module']}", fields["capability"]
+    places = {
+        "common/pyproject.toml": "pyproject.toml",
+        "common/README.md": "README.md",
+        "common/LICENSE": "LICENSE",
+        "common/gitignore": ".gitignore",
+        "common/init.py": f"{source}/__init__.py",
+        "common/plugin.py": f"{source}/plugin.py",
+        "common/test_package.py": "tests/test_package.py",
+        f"{kind}/capability.py": f"{source}/{capability}.py",
+        f"{kind}/settings.py": f"{source}/settings.py",
+        f"{kind}/test_contract.py": "tests/test_contract.py",
+    }
+    usage = _fill(templates / kind / "usage.md.txt", fields).strip()
+    filled = {**fields, "usage": usage}
+    made = {f"{source}/py.typed": ""}
+    for template, place in places.items():
+        path = templates / f"{template}.txt"
+        if path.is_file():
+            made[place] = _fill(path, filled)
+    return dict(sorted(made.items()))
+
+
+def _fill(path: Traversable, fields: Mapping[str, str]) -> str:
+    return string.Template(path.read_text(encoding="utf-8")).substitute(fields)
+
+
+def write_package(target: Path, files: Mapping[str, str]) -> None:
+    """Write all files, or none.
+
+    Args:
+        target: The package's folder; it must be empty or not exist.
+        files: Contents by path.
+
+    Raises:
+        click.ClickException: When the folder is in use or cannot be written.
+    """
+    try:
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise click.ClickException(f"{target} exists already and is not an empty folder")
+        parent = target.absolute().parent
+        parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=parent, prefix=f".{target.name}-"))
+        try:
+            for name, text in files.items():
+                path = made / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            made.chmod(0o755)
+            made.replace(target)
+        except BaseException:
+            shutil.rmtree(made, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise click.ClickException(f"{target} cannot be written: {error.strerror}") from error

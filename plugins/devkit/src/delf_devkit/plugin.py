@@ -1,0 +1,18 @@
+"""What this plugin brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from delf.hookspecs import hookimpl
+from delf.specs import CommandSpec
+
+
+@hookimpl
+def delf_commands() -> Iterable[CommandSpec]:
+    """The command ``delf plugins new``."""
+    yield CommandSpec(
+        name="plugins new",
+        summary="Start a plugin of your own.",
+        factory="delf_devkit.new:new",
+    )

@@ -1,0 +1,116 @@
+"""The test kit for plugins and for programs that embed delf: ``pip install delf[testing]``.
+
+The fixtures ``scripted_model``, ``scripted_approvals``, ``delf_host``, ``delf_project`` and
+``no_network`` come with the pytest plugin. A contract suite is taken by subclassing::
+
+    import pytest
+    from delf.testing import Call, ConnectionContract
+    from delf_tickets.connection import Tickets
+
+    class TestTickets(ConnectionContract):
+        calls = (Call("find", status="open"),)
+
+        @pytest.fixture
+        def connection(self):
+            return Tickets()
+
+Every name here is imported on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from delf_devkit.testing.approvals import ScriptedApprovals
+    from delf_devkit.testing.contracts.approval import ApprovalContract, request_for
+    from delf_devkit.testing.contracts.connection import Call, ConnectionContract
+    from delf_devkit.testing.contracts.conversation import ConversationContract
+    from delf_devkit.testing.contracts.embedder import EmbedderContract
+    from delf_devkit.testing.contracts.formats import FormatContract
+    from delf_devkit.testing.contracts.journal import JournalContract
+    from delf_devkit.testing.contracts.memory import MemoryContract
+    from delf_devkit.testing.contracts.model import ModelContract
+    from delf_devkit.testing.contracts.observer import ObserverContract
+    from delf_devkit.testing.contracts.plugin import PluginContract
+    from delf_devkit.testing.contracts.prefilter import PrefilterContract
+    from delf_devkit.testing.contracts.sandbox import SandboxContract
+    from delf_devkit.testing.contracts.strategy import StrategyContract
+    from delf_devkit.testing.events import every_event
+    from delf_devkit.testing.hosts import TestHost, install_plugin
+    from delf_devkit.testing.models import ScriptedModel, script
+    from delf_devkit.testing.network import NetworkRefusedError, NetworkWatch
+    from delf_devkit.testing.project import DelfProject, Outcome
+    from delf_devkit.testing.scripts import RecordingScriptHost
+
+_HOMES: Final = {
+    "ApprovalContract": "contracts.approval",
+    "Call": "contracts.connection",
+    "ConnectionContract": "contracts.connection",
+    "ConversationContract": "contracts.conversation",
+    "DelfProject": "project",
+    "EmbedderContract": "contracts.embedder",
+    "FormatContract": "contracts.formats",
+    "JournalContract": "contracts.journal",
+    "MemoryContract": "contracts.memory",
+    "ModelContract": "contracts.model",
+    "NetworkRefusedError": "network",
+    "NetworkWatch": "network",
+    "ObserverContract": "contracts.observer",
+    "Outcome": "project",
+    "PluginContract": "contracts.plugin",
+    "PrefilterContract": "contracts.prefilter",
+    "RecordingScriptHost": "scripts",
+    "SandboxContract": "contracts.sandbox",
+    "ScriptedApprovals": "approvals",
+    "ScriptedModel": "models",
+    "StrategyContract": "contracts.strategy",
+    "TestHost": "hosts",
+    "every_event": "events",
+    "install_plugin": "hosts",
+    "request_for": "contracts.approval",
+    "script": "models",
+}
+
+__all__ = [
+    "ApprovalContract",
+    "Call",
+    "ConnectionContract",
+    "ConversationContract",
+    "DelfProject",
+    "EmbedderContract",
+    "FormatContract",
+    "JournalContract",
+    "MemoryContract",
+    "ModelContract",
+    "NetworkRefusedError",
+    "NetworkWatch",
+    "ObserverContract",
+    "Outcome",
+    "PluginContract",
+    "PrefilterContract",
+    "RecordingScriptHost",
+    "SandboxContract",
+    "ScriptedApprovals",
+    "ScriptedModel",
+    "StrategyContract",
+    "TestHost",
+    "every_event",
+    "install_plugin",
+    "request_for",
+    "script",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'delf.testing' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"delf_devkit.testing.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

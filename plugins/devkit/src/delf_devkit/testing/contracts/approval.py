@@ -1,0 +1,120 @@
+"""What every approval channel must do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+import pytest
+
+from delf.protocols.approval import (
+    ApprovalChannel,
+    ApprovalRequest,
+    Approved,
+    Edited,
+    Expired,
+    Rejected,
+)
+from delf_devkit.testing.contracts.base import Contract, missing, needs
+
+Person = Literal["approves", "rejects", "edits", "remembers", "is away", "is silent"]
+"""What the person on the other end does; one who is silent never answers."""
+
+_ODD: Mapping[str, Any] = {
+    "text": "Grüße 🦊\x1b[2J\x00\n\u202eevil",
+    "long": "x" * 100_000,
+    "raw": b"\x00\xff",
+    "nested": {"a": [{"b": None}] * 50},
+    "object": object(),
+}
+
+
+def request_for(action: str = "bank.pay", **arguments: Any) -> ApprovalRequest:
+    """A request as the gate makes it.
+
+    Args:
+        action: ``connection.method``.
+        arguments: What it would be called with.
+    """
+    return ApprovalRequest(
+        request_id=f"req_{action}",
+        task_id="task_1",
+        task="Pay the bills.",
+        action=action,
+        permission=action.rpartition(".")[2],
+        effect="irreversible",
+        arguments=arguments or {"to": "Ann", "amount": 12},
+        description="the rent",
+        digest="ab" * 32,
+    )
+
+
+class ApprovalContract(Contract):
+    """Give a fixture ``channel_to``: a function that makes a channel to a person.
+
+    It is called with what the person does (``approves``, ``rejects``, ``edits``,
+    ``remembers``, ``is away``, ``is silent``), of which ``people`` lists those that the
+    channel knows. Who ``edits`` changes ``amount`` to 7.
+    """
+
+    people: ClassVar[frozenset[str]] = frozenset(
+        {"approves", "rejects", "edits", "remembers", "is away", "is silent"}
+    )
+
+    @pytest.fixture
+    def channel_to(self) -> Callable[[Person], ApprovalChannel]:
+        """Makes the channel under test."""
+        missing(self, "a fixture `channel_to`")
+
+    @needs("people:approves")
+    async def test_a_yes_is_a_yes(self, channel_to: Callable[..., Any]) -> None:
+        decision = await self.within(channel_to("approves").decide(request_for()))
+        assert isinstance(decision, Approved)
+        assert decision.remember == "no", "it remembers without being asked to"
+
+    @needs("people:rejects")
+    async def test_a_no_has_a_reason(self, channel_to: Callable[..., Any]) -> None:
+        decision = await self.within(channel_to("rejects").decide(request_for()))
+        assert isinstance(decision, Rejected)
+        assert decision.reason.strip()
+
+    @needs("people:edits")
+    async def test_an_edit_has_all_arguments(self, channel_to: Callable[..., Any]) -> None:
+        decision = await self.within(channel_to("edits").decide(request_for()))
+        assert isinstance(decision, Edited)
+        assert dict(decision.arguments) == {"to": "Ann", "amount": 7}
+
+    @needs("people:remembers")
+    async def test_a_yes_can_last(self, channel_to: Callable[..., Any]) -> None:
+        decision = await self.within(channel_to("remembers").decide(request_for()))
+        assert isinstance(decision, Approved)
+        assert decision.remember in ("task", "session")
+
+    @needs("people:is away")
+    async def test_nobody_there_is_never_a_yes(self, channel_to: Callable[..., Any]) -> None:
+        decision = await self.within(channel_to("is away").decide(request_for()))
+        assert decision is None or isinstance(decision, (Rejected, Expired))
+
+    @needs("people:approves")
+    async def test_odd_arguments_can_be_shown(self, channel_to: Callable[..., Any]) -> None:
+        channel = channel_to("approves")
+        for name, value in _ODD.items():
+            decision = await self.within(channel.decide(request_for(**{name: value})))
+            assert isinstance(decision, Approved), name
+
+    @needs("people:approves")
+    async def test_many_requests_are_all_decided(self, channel_to: Callable[..., Any]) -> None:
+        channel = channel_to("approves")
+        requests = [request_for(f"bank.pay_{number}") for number in range(5)]
+        decisions = await self.within(asyncio.gather(*(channel.decide(r) for r in requests)))
+        assert all(isinstance(decision, Approved) for decision in decisions)
+
+    @needs("people:is silent")
+    async def test_waiting_can_be_cancelled(self, channel_to: Callable[..., Any]) -> None:
+        waiting = asyncio.ensure_future(channel_to("is silent").decide(request_for()))
+        await asyncio.wait({waiting}, timeout=0.1)
+        assert not waiting.done(), "it decided although nobody answered"
+        waiting.cancel()
+        await self.within(asyncio.wait({waiting}))
+        assert waiting.cancelled()

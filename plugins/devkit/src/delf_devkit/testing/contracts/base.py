@@ -1,0 +1,145 @@
+"""What the suites share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+import pytest
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+_NEEDS = "__delf_needs__"
+_LOOP_SECONDS = 0.25
+_LOOP_TRIES = 3
+_BEAT_SECONDS = 0.01
+
+
+def needs(*flags: str) -> Callable[[F], F]:
+    """A test that is collected only where these flags of the suite are on.
+
+    Args:
+        flags: Names of class attributes; ``limits:cpu`` asks whether ``limits`` holds
+            ``cpu``.
+    """
+
+    def mark(function: F) -> F:
+        setattr(function, _NEEDS, flags)
+        return function
+
+    return mark
+
+
+class Contract:
+    """The base class of all suites.
+
+    ``seconds`` is what anything may take before it counts as hanging.
+    """
+
+    seconds: ClassVar[float] = 20.0
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, function in _tests(cls):
+            if name in vars(cls):
+                if inspect.iscoroutinefunction(function):
+                    setattr(cls, name, pytest.mark.asyncio(function))
+                continue  # a suite keeps its own tests; its subclasses choose among them
+            flags: tuple[str, ...] = getattr(function, _NEEDS, ())
+            if flags:
+                on = all(_is_on(cls, flag) for flag in flags)
+                setattr(cls, name, function if on else None)
+
+    async def within(self, work: Awaitable[T], seconds: float | None = None) -> T:
+        """Await something that must not hang.
+
+        Args:
+            work: What is awaited.
+            seconds: How long at the most; the suite's ``seconds`` when omitted.
+        """
+        __tracebackhide__ = True
+        limit = seconds or self.seconds
+        task = asyncio.ensure_future(work)
+        try:
+            finished, _ = await asyncio.wait({task}, timeout=limit)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if not finished:
+            task.cancel()
+            pytest.fail(f"it did not end within {limit:g} s", pytrace=False)
+        return task.result()
+
+    async def leaves_the_loop(self, work: Callable[[], Awaitable[Any]]) -> None:
+        """Await something that must leave the event loop to others meanwhile.
+
+        What is slow once may be the machine's doing; what holds the loop does so each time.
+
+        Args:
+            work: Begins it.
+        """
+        __tracebackhide__ = True
+        held = _LOOP_SECONDS
+        for _ in range(_LOOP_TRIES):
+            beat = asyncio.ensure_future(_longest_pause())
+            await asyncio.sleep(0)
+            await self.within(work())
+            await asyncio.sleep(0)
+            beat.cancel()
+            held = min(held, await beat)
+            if held < _LOOP_SECONDS:
+                return
+        pytest.fail(f"it held the event loop for {held:g} s or more; use a thread", pytrace=False)
+
+
+async def _longest_pause() -> float:
+    """The longest time without a turn of the loop, until this is cancelled."""
+    longest, last = 0.0, time.monotonic()
+    with contextlib.suppress(asyncio.CancelledError):
+        while True:
+            await asyncio.sleep(_BEAT_SECONDS)
+            now = time.monotonic()
+            longest, last = max(longest, now - last), now
+    return max(longest, time.monotonic() - last)
+
+
+def _tests(cls: type) -> Iterator[tuple[str, Any]]:
+    """Every test of a class by name, also one that a base class left out."""
+    for name in dir(cls):
+        if name.startswith("test_"):
+            found = (vars(base).get(name) for base in cls.__mro__)
+            function = next((item for item in found if item is not None), None)
+            if function is not None:
+                yield name, function
+
+
+def _is_on(cls: type, flag: str) -> bool:
+    name, _, item = flag.partition(":")
+    value: Any = getattr(cls, name)
+    return item in value if item else bool(value)
+
+
+def missing(suite: object, what: str) -> NoReturn:
+    """Fail because a suite was not given what it tests.
+
+    Args:
+        suite: The suite.
+        what: The fixture or attribute.
+    """
+    pytest.fail(f"{type(suite).__name__} needs {what}", pytrace=False)
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """An exception and those that a traceback would show with it."""
+    seen: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in seen:
+        seen.append(current)
+        yield current
+        hidden = current.__suppress_context__
+        current = current.__cause__ or (None if hidden else current.__context__)

@@ -1,0 +1,135 @@
+"""Opens sandboxes for a suite, and looks at what they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from delf.protocols.sandbox import Done, Failed, Outcome, SandboxBackend, SandboxSession
+from delf_devkit.testing.scripts import RecordingScriptHost
+
+_LOOK_AGAIN = 0.02
+
+
+@dataclass
+class Running:
+    """A session with the host that answers its calls."""
+
+    session: SandboxSession
+    host: RecordingScriptHost
+
+    async def __call__(self, code: str) -> Outcome:
+        """Run a script."""
+        return await self.session.execute(code, self.host)
+
+
+class Bench:
+    """Sessions of a backend; leaving it closes them, then the backend.
+
+    Args:
+        backend: The backend.
+    """
+
+    def __init__(self, backend: SandboxBackend) -> None:
+        self.backend = backend
+        self._sessions: list[SandboxSession] = []
+
+    async def open(self, host: RecordingScriptHost | None = None, **options: Any) -> Running:
+        """A fresh session.
+
+        Args:
+            host: Answers its calls.
+            options: Fields of ``SessionSpec``.
+        """
+        host = host or RecordingScriptHost()
+        session = await self.backend.open(host.spec(**options))
+        self._sessions.append(session)
+        return Running(session, host)
+
+    async def run(
+        self, code: str, host: RecordingScriptHost | None = None, **options: Any
+    ) -> Outcome:
+        """Run a script in a fresh session."""
+        return await (await self.open(host, **options))(code)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for session in self._sessions:
+            await session.aclose()
+        await self.backend.aclose()
+
+
+def done(outcome: Outcome) -> Done:
+    """The outcome, which has to be a success."""
+    assert isinstance(outcome, Done), outcome
+    return outcome
+
+
+def failed(outcome: Outcome, kind: str | None = None) -> Failed:
+    """The outcome, which has to be a failure of the script."""
+    assert isinstance(outcome, Failed), outcome
+    assert kind is None or outcome.kind == kind, outcome
+    return outcome
+
+
+def processes_below(parent: int | None = None) -> set[tuple[int, str]]:
+    """The processes that descend from one, each as its number and its start.
+
+    Args:
+        parent: The number of a process; this one when omitted. Needs ``/proc``: elsewhere
+            none are found.
+    """
+    parents: dict[int, int] = {}
+    starts: dict[int, str] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        fields = _stat(folder)
+        if fields:
+            parents[int(folder.name)], starts[int(folder.name)] = int(fields[1]), fields[19]
+    found: set[int] = set()
+    wave = {os.getpid() if parent is None else parent}
+    while wave:
+        wave = {pid for pid, above in parents.items() if above in wave} - found
+        found |= wave
+    return {(pid, starts[pid]) for pid in found}
+
+
+def still_runs(process: tuple[int, str]) -> bool:
+    """Whether a process that was seen is still there, and no other one of its number."""
+    fields = _stat(Path(f"/proc/{process[0]}"))
+    return bool(fields) and fields[19] == process[1] and fields[0] != "Z"
+
+
+async def gone(processes: set[tuple[int, str]], seconds: float) -> set[tuple[int, str]]:
+    """Those of the processes that are still there after a while.
+
+    Args:
+        processes: What was seen.
+        seconds: How long to wait for their end.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    left = {process for process in processes if still_runs(process)}
+    while left and loop.time() < end:
+        await asyncio.wait({loop.create_future()}, timeout=_LOOK_AGAIN)
+        left = {process for process in left if still_runs(process)}
+    return left
+
+
+def _stat(folder: Path) -> list[str]:
+    """The fields of a ``stat`` file after the program's name: state, parent, …."""
+    try:
+        text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()

@@ -1,0 +1,316 @@
+"""What every connection must do."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import json
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+from urllib.parse import urlsplit
+
+import pytest
+
+from delf.errors import DelfError, ToolRefusedError
+from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsContext
+from delf.settings import PluginSettings, SecretStr
+from delf.specs import SandboxSpec
+from delf.tools.action import EFFECTS, Action
+from delf.tools.connection import Connection
+from delf.tools.signature import check_name
+from delf.values import dumps, loads
+from delf_devkit.testing.contracts.base import Contract, chain, missing, needs
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
+
+_CONCURRENT = 8
+_MOMENT = 0.1
+
+
+@dataclass(frozen=True, init=False)
+class Call:
+    """A call that a suite makes: ``Call("find", status="open")``.
+
+    Args:
+        action: The action's name.
+        arguments: Its arguments.
+    """
+
+    action: str
+    arguments: Mapping[str, Any]
+
+    def __init__(self, action: str, /, **arguments: Any) -> None:
+        object.__setattr__(self, "action", action)
+        object.__setattr__(self, "arguments", arguments)
+
+    async def make(self, connection: ConnectionLike) -> Any:
+        """Make it as the gate does: arguments validated, plain functions in a thread.
+
+        Args:
+            connection: Whose action it is.
+        """
+        action = await _action(connection, self.action)
+        arguments = action.validate(self.arguments)
+        if action.is_async:
+            return await action.call(**arguments)
+        return await asyncio.to_thread(action.call, **arguments)
+
+    def source(self, connection: ConnectionLike) -> str:
+        """The call as a script writes it."""
+        named = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        target = connection.name
+        if not connection.is_function:
+            target += f".{self.action}"
+        return f"await {target}({named})"
+
+
+class ConnectionContract(Contract):
+    """Give a fixture ``connection`` and ``calls`` that succeed with it.
+
+    The fixture makes a connection that is ready to be used; the suite closes it. Secrets are
+    found in its settings (``SecretStr``); name others in ``secrets``. ``failing_calls`` are
+    let through by the arguments' types and refused by the service; ``slow_call`` takes a
+    second or more, for tests of cancellation.
+    """
+
+    calls: ClassVar[Sequence[Call]] = ()
+    failing_calls: ClassVar[Sequence[Call]] = ()
+    slow_call: ClassVar[Call | None] = None
+    secrets: ClassVar[Sequence[str]] = ()
+    sandbox: ClassVar[str] = "auto"
+
+    @pytest.fixture
+    def connection(self) -> ConnectionLike:
+        """The connection under test."""
+        missing(self, "a fixture `connection`")
+
+    # -- what it says of itself ---------------------------------------------------------
+
+    def test_is_a_connection_with_a_name(self, connection: Any) -> None:
+        assert isinstance(connection, ConnectionLike)
+        assert check_name(connection.name, "the connection name") == connection.name
+        assert connection.summary.strip(), "its class has no docstring and no summary"
+        assert "\n" not in connection.summary
+
+    async def test_has_actions_in_a_stable_order(self, connection: Any) -> None:
+        names = [action.name for action in await connection.actions()]
+        assert names, "it has no action"
+        assert len(set(names)) == len(names)
+        assert names == [action.name for action in await connection.actions()]
+        await _close(connection)
+
+    async def test_every_action_is_described(self, connection: Any) -> None:
+        actions = await connection.actions()
+        silent = [a.name for a in actions if a.summary == a.name.replace("_", " ")]
+        assert not silent, f"without a docstring: {silent}"
+        untyped = [f"{a.name}({p.name})" for a in actions for p in a.parameters if not p.type_text]
+        assert not untyped
+        await _close(connection)
+
+    async def test_every_action_has_its_effect(self, connection: Any) -> None:
+        for action in await connection.actions():
+            assert action.effect in EFFECTS
+        kind = cast("Any", type(connection))
+        undeclared = list(_undeclared(kind))
+        assert not undeclared, f"without effect=…: {undeclared}"
+        await _close(connection)
+
+    async def test_inspect_needs_no_credentials(self, connection: Any) -> None:
+        kind = cast("Any", type(connection))
+        if getattr(kind, "actions", None) is Connection.actions:
+            described = kind.inspect(verbose=True)
+            assert described["total"] == len(await connection.actions())
+        described = connection.inspect(verbose=True)
+        assert described["tool"] == connection.name
+        json.dumps(described)
+        json.dumps(connection.inspect())
+        await _close(connection)
+
+    # -- arguments ----------------------------------------------------------------------
+
+    async def test_refuses_arguments_that_do_not_fit(self, connection: Any) -> None:
+        for action in await connection.actions():
+            with pytest.raises(ToolRefusedError):
+                action.validate({**_some(action), "no_such_argument": 1})
+            required = [item.name for item in action.parameters if item.required]
+            for name in required:
+                rest = {key: value for key, value in _some(action).items() if key != name}
+                with pytest.raises(ToolRefusedError, match=name):
+                    action.validate(rest)
+            for item in action.parameters:
+                if "Any" not in item.type_text:
+                    with pytest.raises(ToolRefusedError):
+                        action.validate({**_some(action), item.name: object()})
+        await _close(connection)
+
+    async def test_its_arguments_have_a_schema(self, connection: Any) -> None:
+        for action in await connection.actions():
+            if action.schema is not None:
+                schema = json.loads(json.dumps(action.schema()))
+                assert set(schema.get("properties", {})) == {p.name for p in action.parameters}
+        await _close(connection)
+
+    # -- calls --------------------------------------------------------------------------
+
+    async def test_results_can_be_passed_to_a_script(self, connection: Any) -> None:
+        for call in self._calls():
+            result = await self.within(call.make(connection))
+            loads(dumps(result))
+        await _close(connection)
+
+    async def test_calls_can_overlap(self, connection: Any) -> None:
+        calls = [call.make(connection) for call in self._calls() for _ in range(_CONCURRENT)]
+        await self.within(asyncio.gather(*calls))
+        await _close(connection)
+
+    @needs("failing_calls")
+    async def test_a_failure_is_an_error_of_delf(self, connection: Any) -> None:
+        for call in self.failing_calls:
+            with pytest.raises(DelfError) as caught:
+                await self.within(call.make(connection))
+            assert caught.value.message.strip()
+        for call in self._calls():
+            await self.within(call.make(connection))
+        await _close(connection)
+
+    @needs("slow_call")
+    async def test_survives_a_cancelled_call(self, connection: Any) -> None:
+        call = self.slow_call
+        assert call is not None
+        work = asyncio.ensure_future(call.make(connection))
+        await asyncio.wait({work}, timeout=_MOMENT)
+        assert not work.done(), "slow_call is over at once"
+        work.cancel()
+        await self.within(asyncio.wait({work}))
+        assert work.cancelled()
+        for good in self._calls():
+            await self.within(good.make(connection))
+        await _close(connection)
+
+    # -- secrets ------------------------------------------------------------------------
+
+    async def test_secrets_are_never_shown(self, connection: Any) -> None:
+        settings = getattr(connection, "settings", None)
+        shown = [repr(connection), str(connection), repr(settings), str(settings)]
+        shown += [json.dumps(connection.inspect(verbose=True)), repr(connection.metadata)]
+        shown.append(str(await self.within(_context(connection))))
+        for call in self.failing_calls:
+            with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it raises
+                await self.within(call.make(connection))
+            for error in chain(caught.value):
+                shown += [str(error), repr(error), getattr(error, "hint", None) or ""]
+        await _close(connection)
+        for secret in self._secrets(connection):
+            leaks = [text for text in shown if secret in text]
+            assert not leaks, f"a secret is shown: {leaks[0].replace(secret, '<secret>')}"
+
+    # -- its life -----------------------------------------------------------------------
+
+    async def test_can_be_closed_unused(self, connection: Any) -> None:
+        await self.within(_close(connection))
+
+    async def test_can_be_closed_twice_and_used_again(self, connection: Any) -> None:
+        for call in self._calls():
+            await self.within(call.make(connection))
+        for _ in range(2):
+            await self.within(_close(connection))
+        for call in self._calls():
+            await self.within(call.make(connection))
+        await self.within(_close(connection))
+
+    async def test_context_is_text(self, connection: Any) -> None:
+        text = await self.within(_context(connection))
+        assert text is None or text.strip()
+        await _close(connection)
+
+    # -- as a part of an agent ----------------------------------------------------------
+
+    async def test_works_in_a_task(self, connection: Any) -> None:
+        from delf import Agent
+
+        host = TestHost.discover(environ={})
+        if not host.specs(SandboxSpec):
+            pytest.skip("needs a sandbox: pip install delf-plugin-sandbox-local")
+        model = ScriptedModel()
+        host.provide(model.spec, model.factory)
+        lines = [f"print(repr({call.source(connection)})[:200])" for call in self._calls()]
+        model.writes("\n".join(["import datetime, decimal", "from decimal import Decimal", *lines]))
+        async with Agent(
+            tools=[connection],
+            llm="scripted",
+            host=host,
+            sandbox=self.sandbox,
+            approval_mode="approve_all",
+            retry_count=0,
+        ) as agent:
+            response = await self.within(agent.arun("Try everything."))
+        response.raise_for_status()
+        assert [call.status for call in response.trace.tool_calls] == ["ok"] * len(self.calls)
+        for secret in self._secrets(connection):
+            assert not any(secret in prompt for prompt in model.prompts), "a secret is in a prompt"
+            assert secret not in json.dumps(response.to_dict(), default=str)
+
+    def _calls(self) -> Sequence[Call]:
+        return self.calls or missing(self, "`calls`, at least one Call that succeeds")
+
+    def _secrets(self, connection: Any) -> set[str]:
+        found = set(self.secrets)
+        settings = getattr(connection, "settings", None)
+        if isinstance(settings, PluginSettings):
+            for value in dict(settings).values():
+                if isinstance(value, SecretStr):
+                    found |= _parts(value.get_secret_value())
+        return {secret for secret in found if secret}
+
+
+def _parts(secret: str) -> set[str]:
+    """What of a secret must not be seen: of a URL the password, of anything else all."""
+    if "://" in secret:
+        password = urlsplit(secret).password
+        return {password} if password else set()
+    return {secret}
+
+
+async def _action(connection: ConnectionLike, name: str) -> Action:
+    actions = await connection.actions()
+    found = next((action for action in actions if action.name == name), None)
+    if found is None:
+        pytest.fail(f"{connection.name} has no action {name!r}, but {[a.name for a in actions]}")
+    return found
+
+
+async def _context(connection: Any) -> str | None:
+    if not isinstance(connection, SupportsContext):
+        return None
+    return await connection.context("What is there?")
+
+
+async def _close(connection: Any) -> None:
+    if isinstance(connection, SupportsClose):
+        await connection.aclose()
+
+
+def _some(action: Action) -> dict[str, Any]:
+    """A value for each required argument, fitting or not."""
+    return {item.name: "x" for item in action.parameters if item.required}
+
+
+def _undeclared(cls: type) -> Iterator[str]:
+    """Methods under ``@action`` that leave the effect to its default."""
+    for name, member in vars(cls).items():
+        if not inspect.isfunction(member):
+            continue
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(member))).body[0]
+        except (OSError, SyntaxError, TypeError):
+            continue
+        for decorator in getattr(tree, "decorator_list", ()):
+            call = decorator if isinstance(decorator, ast.Call) else None
+            target = call.func if call else decorator
+            if ast.unparse(target).rpartition(".")[2] == "action" and not any(
+                keyword.arg == "effect" for keyword in (call.keywords if call else ())
+            ):
+                yield name

@@ -1,0 +1,170 @@
+"""What every store of conversations must do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import ClassVar
+
+import pytest
+
+from delf.protocols.conversation import (
+    ChatMessage,
+    ConversationRecord,
+    ConversationState,
+    ConversationStore,
+    SupportsRetention,
+)
+from delf_devkit.testing.contracts.base import Contract, missing
+
+_WRITERS = 20
+_PAIRS = 5
+
+
+def said(*texts: str, at: float = 1.0, task_id: str | None = None) -> list[ChatMessage]:
+    """Messages of a user."""
+    return [ChatMessage(role="user", content=text, at=at, task_id=task_id) for text in texts]
+
+
+def texts(messages: Sequence[ChatMessage]) -> list[str]:
+    """What messages say."""
+    return [message.content for message in messages]
+
+
+class ConversationContract(Contract):
+    """Give a fixture ``conversations``: a store without any; the suite does not close it.
+
+    With ``forgets = True`` the store drops what a summary covers.
+    """
+
+    forgets: ClassVar[bool] = False
+
+    @pytest.fixture
+    def conversations(self) -> ConversationStore:
+        """The store under test."""
+        missing(self, "a fixture `conversations`")
+
+    async def test_one_that_was_never_written_is_empty(
+        self, conversations: ConversationStore
+    ) -> None:
+        assert await conversations.load("none") == ConversationState()
+        assert list(await conversations.read("none", 0, 9)) == []
+        assert list(await conversations.find()) == []
+        await conversations.clear("none")
+        assert not await conversations.summarize("none", "s", 1, instead_of=0)
+        assert await conversations.append("none", []) == 0
+
+    async def test_messages_are_kept_as_they_are(self, conversations: ConversationStore) -> None:
+        first = ChatMessage(role="user", content="a\nüñ 🎈 'x' \"y\"", at=1.5, task_id="task_1")
+        second = ChatMessage(role="assistant", content="", at=2.5)
+        assert await conversations.append("c", [first, second]) == 2
+        state = await conversations.load("c")
+        assert [(m.role, m.content, m.at, m.task_id, m.position) for m in state.messages] == [
+            ("user", first.content, 1.5, "task_1", 1),
+            ("assistant", "", 2.5, None, 2),
+        ]
+        assert (state.summary, state.summarized, state.last) == (None, 0, 2)
+
+    async def test_the_newest_are_loaded_and_the_oldest_read(
+        self, conversations: ConversationStore
+    ) -> None:
+        await conversations.append("c", said("a", "b", "c", "d"))
+        assert texts((await conversations.load("c", 2)).messages) == ["c", "d"]
+        assert (await conversations.load("c", 0)).messages == ()
+        assert (await conversations.load("c", 0)).uncovered == 4
+        assert texts(await conversations.read("c", 1, 2)) == ["b", "c"]
+
+    async def test_a_summary_stands_for_what_it_covers(
+        self, conversations: ConversationStore
+    ) -> None:
+        await conversations.append("c", said("a", "b", "c"))
+        assert await conversations.summarize("c", "a and b", 2, instead_of=0)
+        state = await conversations.load("c")
+        assert (texts(state.messages), state.summary) == (["c"], "a and b")
+        assert (state.summarized, state.last, state.uncovered) == (2, 3, 1)
+        kept = texts(await conversations.read("c", 0, 9))
+        assert kept == (["c"] if self.forgets else ["a", "b", "c"])
+
+    async def test_a_summary_that_comes_too_late_changes_nothing(
+        self, conversations: ConversationStore
+    ) -> None:
+        await conversations.append("c", said("a", "b", "c"))
+        assert await conversations.summarize("c", "first", 2, instead_of=0)
+        assert not await conversations.summarize("c", "second", 1, instead_of=0)
+        assert (await conversations.load("c")).summary == "first"
+        await conversations.clear("c")
+        assert not await conversations.summarize("c", "third", 3, instead_of=2)
+        assert (await conversations.load("c")).summary is None
+
+    async def test_what_was_cleared_is_gone_and_the_others_are_not(
+        self, conversations: ConversationStore
+    ) -> None:
+        await conversations.append("a", said("one", "two"))
+        await conversations.append("b", said("other"))
+        await conversations.clear("a")
+        assert (await conversations.load("a")).uncovered == 0
+        assert [record.conversation for record in await conversations.find()] == ["b"]
+        await conversations.append("a", said("three"))
+        state = await conversations.load("a")
+        assert (texts(state.messages), state.uncovered) == (["three"], 1)
+        assert texts((await conversations.load("a", 5)).messages) == ["three"]
+
+    async def test_conversations_are_listed_the_newest_first(
+        self, conversations: ConversationStore
+    ) -> None:
+        await conversations.append("old", said("how do  I\nbegin?", "x", at=5.0))
+        await conversations.append("new", said("hello", at=9.0))
+        found = await conversations.find()
+        assert [(r.conversation, r.messages, r.updated_at) for r in found] == [
+            ("new", 1, 9.0),
+            ("old", 2, 5.0),
+        ]
+        assert found[1].title.startswith("how do")
+        assert [record.conversation for record in await conversations.find(1)] == ["new"]
+
+    async def test_one_that_is_summarised_whole_is_still_listed(
+        self, conversations: ConversationStore
+    ) -> None:
+        await conversations.append("c", said("a", "b", at=5.0))
+        assert await conversations.summarize("c", "all", 2, instead_of=0)
+        (record,) = await conversations.find()
+        assert (record.messages, record.updated_at, record.title) == (2, 5.0, "a")
+
+    async def test_old_ones_are_forgotten(self, conversations: ConversationStore) -> None:
+        if not isinstance(conversations, SupportsRetention):
+            pytest.skip("the store has no retention")
+        for name, at in (("b", 20.0), ("a", 10.0), ("d", 40.0), ("c", 30.0)):
+            await conversations.append(name, said(f"in {name}", at=at))
+        await conversations.summarize("a", "all", 1, instead_of=0)
+
+        def names(records: Sequence[ConversationRecord]) -> list[str]:
+            return [record.conversation for record in records]
+
+        assert names(await conversations.prune(35.0, dry_run=True)) == ["a", "b", "c"]
+        assert names(await conversations.find()) == ["d", "c", "b", "a"]
+        assert names(await conversations.prune(35.0, keep=3)) == ["a"]
+        assert names(await conversations.prune(30.0)) == ["b"]
+        assert names(await conversations.find()) == ["d", "c"]
+        state = await conversations.load("a")
+        assert (state.messages, state.summary, state.uncovered) == ((), None, 0)
+        assert not await conversations.summarize("b", "late", 1, instead_of=0)
+        assert names(await conversations.prune(None)) == ["c", "d"]
+        await conversations.append("a", said("again", at=50.0))
+        state = await conversations.load("a")
+        assert (texts(state.messages), state.messages[0].position) == (["again"], 2)
+
+    async def test_what_is_appended_together_stays_together(
+        self, conversations: ConversationStore
+    ) -> None:
+        async def write(number: int) -> None:
+            for turn in range(_PAIRS):
+                name = f"{number}.{turn}"
+                await conversations.append("c", said(f"ask {name}", f"answer {name}"))
+
+        await self.within(asyncio.gather(*map(write, range(_WRITERS))))
+        state = await conversations.load("c")
+        assert [m.position for m in state.messages] == list(range(1, 2 * _PAIRS * _WRITERS + 1))
+        found = texts(state.messages)
+        pairs = list(zip(found[::2], found[1::2], strict=True))
+        assert all(a.removeprefix("ask") == b.removeprefix("answer") for a, b in pairs)
+        assert len(set(pairs)) == _PAIRS * _WRITERS

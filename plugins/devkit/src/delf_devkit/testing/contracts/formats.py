@@ -1,0 +1,81 @@
+"""What every file format must do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from delf.errors import ToolExecutionError
+from delf.protocols.formats import FileFormat
+from delf.values import dumps, loads
+from delf_devkit.testing.contracts.base import Contract, missing, needs
+
+_AT_ONCE = 8
+
+
+class FormatContract(Contract):
+    """Give fixtures ``format`` and ``path``: the format, and a file that it reads.
+
+    ``rows`` are those of the file's first table. With ``writes`` the format makes files, too,
+    and what it made from ``rows`` is read back.
+    """
+
+    rows: ClassVar[Sequence[dict[str, Any]]] = ()
+    writes: ClassVar[bool] = False
+
+    @pytest.fixture
+    def file_format(self) -> FileFormat:
+        """The format under test."""
+        missing(self, "a fixture `file_format`")
+
+    @pytest.fixture
+    def path(self) -> Path:
+        """A file of the format."""
+        missing(self, "a fixture `path`")
+
+    async def test_reads_the_rows(self, file_format: Any, path: Path) -> None:
+        assert self.rows, "the suite needs `rows`"
+        rows = await self.within(file_format.read(str(path), None))
+        assert rows == list(self.rows)
+        assert loads(dumps(rows)) == rows, "a script cannot be given these values"
+
+    async def test_names_its_parts(self, file_format: Any, path: Path) -> None:
+        parts = await self.within(file_format.parts(str(path)))
+        assert all(isinstance(part, str) and part for part in parts)
+        assert len(set(parts)) == len(parts)
+        if parts:
+            assert await self.within(file_format.read(str(path), parts[0])) == list(self.rows)
+
+    async def test_a_part_that_is_not_there_is_an_error(self, file_format: Any, path: Path) -> None:
+        if not await file_format.parts(str(path)):
+            return
+        with pytest.raises(ToolExecutionError) as caught:
+            await self.within(file_format.read(str(path), "no such part"))
+        assert caught.value.message.strip()
+
+    async def test_a_file_that_cannot_be_read_is_an_error(
+        self, file_format: Any, path: Path, tmp_path: Path
+    ) -> None:
+        for bad in (tmp_path / f"gone{path.suffix}", tmp_path):
+            with pytest.raises(ToolExecutionError) as caught:
+                await self.within(file_format.read(str(bad), None))
+            assert caught.value.message.strip()
+
+    async def test_reads_many_at_once(self, file_format: Any, path: Path) -> None:
+        reads = [file_format.read(str(path), None) for _ in range(_AT_ONCE)]
+        assert await self.within(asyncio.gather(*reads)) == [list(self.rows)] * _AT_ONCE
+
+    async def test_leaves_the_event_loop_alone(self, file_format: Any, path: Path) -> None:
+        await self.leaves_the_loop(lambda: file_format.read(str(path), None))
+
+    @needs("writes")
+    async def test_reads_what_it_wrote(self, file_format: Any, path: Path, tmp_path: Path) -> None:
+        names = list(self.rows[0])
+        table = [names, *([row[name] for name in names] for row in self.rows)]
+        made = tmp_path / f"made{path.suffix}"
+        made.write_bytes(await self.within(file_format.write({"first": table})))
+        assert await self.within(file_format.read(str(made), None)) == list(self.rows)

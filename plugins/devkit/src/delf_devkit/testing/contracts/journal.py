@@ -1,0 +1,183 @@
+"""What every journal must do."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from delf.errors import UnknownTaskError
+from delf.events import Event, Printed, TaskFinished, TaskStarted
+from delf.protocols.journal import Journal
+from delf_devkit.testing.contracts.base import Contract, missing, needs
+from delf_devkit.testing.events import every_event
+
+_MANY = 500
+
+
+def started(task_id: str, at: float = 1.0) -> TaskStarted:
+    """The first event of a task."""
+    return TaskStarted(task_id=task_id, seq=1, at=at, task=f"do {task_id}", origin="agent")
+
+
+def printed(task_id: str, seq: int, text: str = "x") -> Printed:
+    """A small event."""
+    return Printed(task_id=task_id, seq=seq, at=float(seq), text=text)
+
+
+def finished(task_id: str, seq: int, *, status: bool = True) -> TaskFinished:
+    """The last event of a task."""
+    return TaskFinished(
+        task_id=task_id, seq=seq, at=float(seq), status=status, text="", duration_ms=1.0
+    )
+
+
+class JournalContract(Contract):
+    """Give a fixture ``journal``: a fresh, empty one; the suite closes it.
+
+    With ``durable = True`` also a fixture ``reopen``: a plain or async function without
+    arguments that opens the same journal once more.
+    """
+
+    durable: ClassVar[bool] = False
+
+    @pytest.fixture
+    def journal(self) -> Journal:
+        """The journal under test."""
+        missing(self, "a fixture `journal`")
+
+    @pytest.fixture
+    def reopen(self) -> Callable[[], Any]:
+        """Opens the journal under test again."""
+        missing(self, "a fixture `reopen`, or durable = False")
+
+    async def test_keeps_every_kind_of_event_as_it_was(self, journal: Any) -> None:
+        events = every_event("task_all")
+        for event in events:
+            await self.within(journal.append(event))
+        assert list(await self.within(journal.read("task_all"))) == list(events)
+        await journal.aclose()
+
+    async def test_keeps_the_order(self, journal: Any) -> None:
+        events = [started("t"), *(printed("t", seq) for seq in range(2, _MANY))]
+        for event in events:
+            await journal.append(event)
+        kept = await self.within(journal.read("t"))
+        assert [event.seq for event in kept] == list(range(1, _MANY))
+        await journal.aclose()
+
+    async def test_reads_what_came_after(self, journal: Any) -> None:
+        for event in (started("t"), printed("t", 2), printed("t", 3)):
+            await journal.append(event)
+        assert [event.seq for event in await journal.read("t", 1)] == [2, 3]
+        assert [event.seq for event in await journal.read("t", after=3)] == []
+        assert [event.seq for event in await journal.read("t", after=0)] == [1, 2, 3]
+        await journal.aclose()
+
+    async def test_what_was_read_does_not_grow(self, journal: Any) -> None:
+        await journal.append(started("t"))
+        before = await journal.read("t")
+        await journal.append(printed("t", 2))
+        assert [event.seq for event in before] == [1]
+        await journal.aclose()
+
+    async def test_an_unknown_task_is_an_error(self, journal: Any) -> None:
+        with pytest.raises(UnknownTaskError, match="nowhere"):
+            await self.within(journal.read("nowhere"))
+        await journal.aclose()
+
+    async def test_tasks_do_not_mix(self, journal: Any) -> None:
+        async def write(task: str) -> None:
+            await journal.append(started(task))
+            for seq in range(2, 50):
+                await journal.append(printed(task, seq, task))
+
+        names = [f"t{number}" for number in range(5)]
+        await self.within(asyncio.gather(*(write(name) for name in names)))
+        for name in names:
+            kept: Sequence[Event] = await journal.read(name)
+            assert [event.seq for event in kept] == list(range(1, 50))
+            assert {event.task_id for event in kept} == {name}
+        await journal.aclose()
+
+    async def test_subscribers_see_what_is_appended_from_then_on(self, journal: Any) -> None:
+        await journal.append(started("a"))
+        one, every = journal.subscribe("a"), journal.subscribe()
+        for event in (printed("a", 2), started("b"), printed("a", 3)):
+            await journal.append(event)
+        assert await self._take(one, 2) == [("a", 2), ("a", 3)]
+        assert await self._take(every, 3) == [("a", 2), ("b", 1), ("a", 3)]
+        await journal.aclose()
+
+    async def test_a_subscriber_waits_for_events(self, journal: Any) -> None:
+        stream = journal.subscribe("a")
+        waiting = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await journal.append(started("a"))
+        assert (await self.within(waiting)).task_id == "a"
+        await journal.aclose()
+
+    async def test_an_event_is_kept_before_subscribers_see_it(self, journal: Any) -> None:
+        stream = journal.subscribe()
+        reading = asyncio.ensure_future(self._take(stream, 1))
+        await asyncio.sleep(0)
+        await journal.append(started("a"))
+        assert await self.within(reading) == [("a", 1)]
+        assert len(await journal.read("a")) == 1
+        await journal.aclose()
+
+    async def test_a_subscriber_that_leaves_disturbs_nobody(self, journal: Any) -> None:
+        leaving, staying = journal.subscribe(), journal.subscribe()
+        await journal.append(started("a"))
+        assert await self._take(leaving, 1) == [("a", 1)]
+        await _leave(leaving)
+        await journal.append(printed("a", 2))
+        assert await self._take(staying, 2) == [("a", 1), ("a", 2)]
+        await journal.aclose()
+
+    async def test_finds_tasks_newest_first(self, journal: Any) -> None:
+        assert list(await self.within(journal.find())) == []
+        for number, name in enumerate(("a", "b", "c"), 1):
+            await journal.append(started(name, at=float(number)))
+        await journal.append(finished("a", 2))
+        await journal.append(finished("b", 2, status=False))
+        await journal.append(printed("a", 3))  # what comes late changes no outcome
+        found = list(await self.within(journal.find()))
+        assert [(item.task_id, item.task, item.state) for item in found] == [
+            ("c", "do c", "running"),
+            ("b", "do b", "error"),
+            ("a", "do a", "done"),
+        ]
+        assert [item.started_at for item in found] == [3.0, 2.0, 1.0]
+        assert [item.task_id for item in await journal.find(limit=2)] == ["c", "b"]
+        await journal.aclose()
+
+    async def test_can_be_closed_twice(self, journal: Any) -> None:
+        await journal.append(started("a"))
+        await self.within(journal.aclose())
+        await self.within(journal.aclose())
+
+    @needs("durable")
+    async def test_outlives_the_process(self, journal: Any, reopen: Callable[[], Any]) -> None:
+        for event in (started("a"), finished("a", 2)):
+            await journal.append(event)
+        await journal.aclose()
+        again: Any = reopen()
+        again = await again if inspect.isawaitable(again) else again
+        assert [event.seq for event in await again.read("a")] == [1, 2]
+        assert [item.state for item in await again.find()] == ["done"]
+        await again.aclose()
+
+    async def _take(self, stream: AsyncIterator[Event], count: int) -> list[tuple[str, int]]:
+        taken = [await self.within(anext(stream)) for _ in range(count)]
+        return [(event.task_id, event.seq) for event in taken]
+
+
+async def _leave(stream: Any) -> None:
+    close = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()

@@ -1,0 +1,110 @@
+"""What every memory store must do."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from delf.protocols.memory import MemoryStore
+from delf_devkit.testing.contracts.base import Contract, missing, needs
+
+
+class MemoryContract(Contract):
+    """Give a fixture ``store``: a fresh, empty one; the suite closes it.
+
+    ``query`` must find ``expected`` first among ``facts``; the default has words in common,
+    so that a plain text search passes. With ``durable = True`` also a fixture ``reopen``.
+    """
+
+    facts: ClassVar[Sequence[str]] = (
+        "The office closes at six.",
+        "The office is in Turin.",
+        "Zoë prefers tea ☕.",
+    )
+    query: ClassVar[str] = "In which city is the office?"
+    expected: ClassVar[str] = "The office is in Turin."
+    durable: ClassVar[bool] = False
+
+    @pytest.fixture
+    def store(self) -> MemoryStore:
+        """The store under test."""
+        missing(self, "a fixture `store`")
+
+    @pytest.fixture
+    def reopen(self) -> Callable[[], Any]:
+        """Opens the store under test again."""
+        missing(self, "a fixture `reopen`, or durable = False")
+
+    async def test_lists_what_was_saved_oldest_first(self, store: Any) -> None:
+        assert list(await self.within(store.list())) == []
+        await self.within(store.save(self.facts[:1]))
+        await self.within(store.save(self.facts[1:]))
+        saved = await self.within(store.list())
+        assert [fact.content for fact in saved] == list(self.facts)
+        assert all(fact.saved_at.tzinfo is not None for fact in saved), "times have no zone"
+        await store.aclose()
+
+    async def test_finds_the_nearest_first(self, store: Any) -> None:
+        await store.save(self.facts)
+        found = await self.within(store.search(self.query, threshold=0.0))
+        assert found, "nothing was found"
+        assert found[0].content == self.expected
+        await store.aclose()
+
+    async def test_gives_no_more_than_was_asked_for(self, store: Any) -> None:
+        await store.save(self.facts)
+        found = await self.within(store.search(self.query, top_k=1, threshold=0.0))
+        assert [fact.content for fact in found] == [self.expected]
+        assert len(await store.search(self.query, top_k=100, threshold=0.0)) <= len(self.facts)
+        await store.aclose()
+
+    async def test_a_high_threshold_leaves_the_unlike_out(self, store: Any) -> None:
+        await store.save(self.facts)
+        found = await self.within(store.search("xylophone quartz", threshold=0.99))
+        assert list(found) == []
+        await store.aclose()
+
+    async def test_an_empty_store_finds_nothing(self, store: Any) -> None:
+        assert list(await self.within(store.search(self.query))) == []
+        await self.within(store.save([]))
+        assert list(await self.within(store.list())) == []
+        await store.aclose()
+
+    async def test_odd_queries_do_no_harm(self, store: Any) -> None:
+        await store.save(self.facts)
+        for query in ("", "   ", "'; DROP TABLE facts; --", "%_*?\\", "日本語 🦊", "word " * 5000):
+            await self.within(store.search(query))
+        assert len(await store.list()) == len(self.facts)
+        await store.aclose()
+
+    async def test_forgets_everything(self, store: Any) -> None:
+        await store.save(self.facts)
+        await self.within(store.clear())
+        assert list(await store.list()) == []
+        assert list(await store.search(self.query, threshold=0.0)) == []
+        await store.save(self.facts[:1])
+        assert len(await store.list()) == 1
+        await store.aclose()
+
+    async def test_can_be_used_by_many_at_once(self, store: Any) -> None:
+        await self.within(asyncio.gather(*(store.save([f"Fact {n}."]) for n in range(20))))
+        assert {fact.content for fact in await store.list()} == {f"Fact {n}." for n in range(20)}
+        await store.aclose()
+
+    async def test_can_be_closed_twice(self, store: Any) -> None:
+        await store.save(self.facts)
+        await self.within(store.aclose())
+        await self.within(store.aclose())
+
+    @needs("durable")
+    async def test_outlives_the_process(self, store: Any, reopen: Callable[[], Any]) -> None:
+        await store.save(self.facts)
+        await store.aclose()
+        again: Any = reopen()
+        again = await again if inspect.isawaitable(again) else again
+        assert [fact.content for fact in await again.list()] == list(self.facts)
+        await again.aclose()

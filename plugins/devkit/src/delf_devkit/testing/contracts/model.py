@@ -1,0 +1,191 @@
+"""What every model must do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any, ClassVar
+
+import pytest
+
+from delf.errors import DelfError
+from delf.messages import (
+    ModelDelta,
+    ModelReply,
+    ModelRequest,
+    ModelTool,
+    ToolResult,
+    assistant,
+    results,
+    system,
+    user,
+)
+from delf.protocols.model import Model, SupportsPrice, SupportsTools
+from delf_devkit.testing.contracts.base import Contract, chain, missing, needs
+
+_CONCURRENT = 4
+_ADD = ModelTool(
+    name="add",
+    description="Adds two numbers.",
+    parameters={
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    },
+)
+
+
+class ModelContract(Contract):
+    """Give a fixture ``model`` that answers any request, at least six times.
+
+    ``fails = True`` asks for a fixture ``failing_model`` as well: one whose service says no
+    for good, such as with a key that is refused. ``secrets`` are the keys of both; they must
+    never be shown. ``slow = True`` asks for a fixture ``slow_model`` whose answer takes a
+    second or more. ``calls = True`` asks for a fixture ``calling_model`` that answers each
+    request with one call of the tool ``add`` that it is given.
+    """
+
+    fails: ClassVar[bool] = True
+    slow: ClassVar[bool] = False
+    counts_tokens: ClassVar[bool] = True
+    calls: ClassVar[bool] = False
+    secrets: ClassVar[Sequence[str]] = ()
+
+    @pytest.fixture
+    def model(self) -> Model:
+        """The model under test."""
+        missing(self, "a fixture `model`")
+
+    @pytest.fixture
+    def failing_model(self) -> Model:
+        """The same model where its service refuses to answer."""
+        missing(self, "a fixture `failing_model`, or fails = False")
+
+    @pytest.fixture
+    def slow_model(self) -> Model:
+        """The same model where its service takes long."""
+        missing(self, "a fixture `slow_model`, or slow = False")
+
+    @pytest.fixture
+    def calling_model(self) -> Model:
+        """The same model where it answers with a call."""
+        missing(self, "a fixture `calling_model`, or calls = False")
+
+    @pytest.fixture
+    def question(self) -> ModelRequest:
+        """What is asked."""
+        return ModelRequest(messages=(system("Be brief."), user("Say hello, grüß Gott 🦊.")))
+
+    async def test_answers(self, model: Any, question: ModelRequest) -> None:
+        self._check(await self.within(model.complete(question)))
+        await model.aclose()
+
+    async def test_streams_the_same_answer(self, model: Any, question: ModelRequest) -> None:
+        *deltas, reply = await self.within(_collect(model.stream(question)))
+        assert all(isinstance(piece, ModelDelta) for piece in deltas)
+        assert isinstance(reply, ModelReply), "a stream ends with the whole reply"
+        self._check(reply)
+        said = (piece.text for piece in deltas if piece.call is None)
+        assert "".join(said) == reply.text
+        await model.aclose()
+
+    async def test_a_stream_can_be_left_early(self, model: Any, question: ModelRequest) -> None:
+        stream = model.stream(question)
+        await self.within(anext(stream))
+        await self.within(stream.aclose())
+        self._check(await self.within(model.complete(question)))
+        await model.aclose()
+
+    async def test_leaves_the_request_alone(self, model: Any, question: ModelRequest) -> None:
+        before = asdict(question)
+        await self.within(model.complete(question))
+        assert asdict(question) == before
+        await model.aclose()
+
+    async def test_answers_many_at_once(self, model: Any, question: ModelRequest) -> None:
+        asked = [model.complete(question) for _ in range(_CONCURRENT)]
+        for reply in await self.within(asyncio.gather(*asked)):
+            self._check(reply)
+        await model.aclose()
+
+    async def test_can_be_closed_twice_and_unused(self, model: Any) -> None:
+        await self.within(model.aclose())
+        await self.within(model.aclose())
+
+    async def test_its_price_is_a_price(self, model: Any) -> None:
+        """Where it is known beforehand; None says that no list has it."""
+        if not isinstance(model, SupportsPrice):
+            return
+        price = await model.price()
+        assert price is None or min(price.input, price.cached_input, price.output) >= 0
+
+    def test_its_repr_shows_no_secret(self, model: Any) -> None:
+        shown = f"{model!r} {model!s}"
+        assert not any(secret in shown for secret in self.secrets)
+
+    @needs("fails")
+    async def test_a_refusal_is_an_error_of_delf(
+        self, failing_model: Any, question: ModelRequest
+    ) -> None:
+        with pytest.raises(DelfError) as whole:
+            await self.within(failing_model.complete(question))
+        with pytest.raises(DelfError) as streamed:
+            await self.within(_collect(failing_model.stream(question)))
+        await failing_model.aclose()
+        for error in (*chain(whole.value), *chain(streamed.value)):
+            shown = f"{error!s} {error!r} {getattr(error, 'hint', '')}"
+            assert not any(secret in shown for secret in self.secrets), "a key is shown"
+        assert whole.value.message.strip()
+
+    @needs("slow")
+    async def test_can_be_cancelled(self, slow_model: Any, question: ModelRequest) -> None:
+        work = asyncio.ensure_future(slow_model.complete(question))
+        await asyncio.wait({work}, timeout=0.1)
+        assert not work.done(), "slow_model answered at once"
+        work.cancel()
+        await self.within(asyncio.wait({work}))
+        assert work.cancelled()
+        await self.within(slow_model.aclose())
+
+    @needs("calls")
+    async def test_asks_for_calls_of_its_tools(self, calling_model: Any) -> None:
+        assert _takes_tools(calling_model), "its property takes_tools says no"
+        asked = ModelRequest(messages=(user("What is 1 + 2?"),), tools=(_ADD,), must_call=True)
+        reply = await self.within(calling_model.complete(asked))
+        [call] = reply.calls
+        assert call.name == "add"
+        assert call.id
+        assert isinstance(json.loads(call.arguments), dict)
+
+        said = assistant(reply.text, reply.calls)
+        brought = results([ToolResult(id=call.id, name=call.name, text="3")])
+        more = replace(asked, messages=(*asked.messages, said, brought))
+        *deltas, streamed = await self.within(_collect(calling_model.stream(more)))
+        pieces = [piece.text for piece in deltas if piece.call == 0]
+        assert "".join(pieces) == streamed.calls[0].arguments
+        assert streamed.calls[0].name == "add"
+        await calling_model.aclose()
+
+    def _check(self, reply: Any) -> None:
+        assert isinstance(reply, ModelReply)
+        assert isinstance(reply.text, str)
+        assert reply.text.strip(), "the answer is empty"
+        assert reply.model.strip()
+        assert reply.cost_usd is None or reply.cost_usd >= 0
+        usage = reply.usage
+        assert 0 <= usage.cached_tokens <= usage.input_tokens
+        assert usage.output_tokens >= 0
+        if self.counts_tokens:
+            assert usage.input_tokens > 0
+            assert usage.output_tokens > 0
+
+
+def _takes_tools(model: Model) -> bool:
+    return isinstance(model, SupportsTools) and model.takes_tools
+
+
+async def _collect(stream: Any) -> list[Any]:
+    return [piece async for piece in stream]

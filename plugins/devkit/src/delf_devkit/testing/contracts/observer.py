@@ -1,0 +1,52 @@
+"""What every observer must do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from delf.events import encode
+from delf.protocols.observer import Observer
+from delf_devkit.testing.contracts.base import Contract, missing
+from delf_devkit.testing.events import every_event
+
+
+class ObserverContract(Contract):
+    """Give a fixture ``observer``: a fresh one; the suite closes it."""
+
+    @pytest.fixture
+    def observer(self) -> Observer:
+        """The observer under test."""
+        missing(self, "a fixture `observer`")
+
+    async def test_takes_every_kind_of_event(self, observer: Any) -> None:
+        for event in every_event():
+            await self.within(observer.observe(event))
+        await observer.aclose()
+
+    async def test_changes_no_event(self, observer: Any) -> None:
+        events = every_event()
+        before = [encode(event) for event in events]
+        for event in events:
+            await observer.observe(event)
+        assert [encode(event) for event in events] == before
+        await observer.aclose()
+
+    async def test_can_join_in_the_middle_of_a_task(self, observer: Any) -> None:
+        for event in reversed(every_event()):
+            await self.within(observer.observe(event))
+        await observer.aclose()
+
+    async def test_takes_events_of_many_tasks(self, observer: Any) -> None:
+        async def watch(task: str) -> None:
+            for event in every_event(task):
+                await observer.observe(event)
+
+        await self.within(asyncio.gather(*(watch(f"t{number}") for number in range(10))))
+        await observer.aclose()
+
+    async def test_can_be_closed_twice_and_unused(self, observer: Any) -> None:
+        await self.within(observer.aclose())
+        await self.within(observer.aclose())

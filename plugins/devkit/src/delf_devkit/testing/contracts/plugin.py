@@ -1,0 +1,143 @@
+"""What every plugin's package must be like."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from packaging.requirements import Requirement
+
+from delf.hookspecs import ENTRY_POINT_GROUP, PLUGIN_API
+from delf.plugins.discovery import normalise
+from delf.plugins.host import PluginHost
+from delf.plugins.report import PluginRecord
+from delf.specs import Spec
+from delf_devkit.testing.contracts.base import Contract, missing, needs
+
+_PROBE = """
+import json, sys
+before = set(sys.modules)
+import {module}
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+class PluginContract(Contract):
+    """Set ``name`` to that of the entry point; the plugin has to be installed.
+
+    ``vendors`` are packages that must not be imported before a capability is used, by the
+    names of their modules. ``offers`` are the specs' names by kind, as
+    ``{"connection": ["tickets"]}``; what is left out is not compared. With
+    ``imports = False`` the capabilities' own modules are not imported: their vendor packages
+    are not installed here.
+    """
+
+    name: ClassVar[str] = ""
+    distribution: ClassVar[str] = ""
+    module: ClassVar[str] = ""
+    vendors: ClassVar[Sequence[str]] = ()
+    offers: ClassVar[dict[str, list[str]]] = {}
+    imports: ClassVar[bool] = True
+
+    # -- its package --------------------------------------------------------------------
+
+    def test_is_installed_under_its_name(self) -> None:
+        points = [point for point in self._dist.entry_points if point.group == ENTRY_POINT_GROUP]
+        assert [point.name for point in points] == [self._name], "one entry point a plugin"
+        assert points[0].value == f"{self._module}.plugin"
+
+    def test_says_which_delf_it_was_written_for(self) -> None:
+        lines = [Requirement(line) for line in self._dist.requires or ()]
+        core = [line for line in lines if normalise(line.name) == "delf" and not line.extras]
+        core = [line for line in core if line.marker is None]
+        assert len(core) == 1, "it does not require delf, or twice"
+        operators = {part.operator for part in core[0].specifier}
+        assert operators & {">=", ">", "~=", "=="}, "its requirement has no lower bound"
+        assert operators & {"<", "<=", "~=", "=="}, "its requirement has no upper bound"
+        words = (self._dist.metadata["Keywords"] or "").replace(",", " ").split()
+        assert f"delf-plugin-api-{PLUGIN_API}" in words
+
+    def test_is_typed(self) -> None:
+        assert (self._folder / "py.typed").is_file()
+
+    def test_describes_itself(self) -> None:
+        assert (self._dist.metadata["Summary"] or "").strip()
+        assert importlib.import_module(f"{self._module}.plugin").__doc__
+
+    # -- its hooks ----------------------------------------------------------------------
+
+    def test_loads_without_a_warning(self) -> None:
+        record = self._record(PluginHost.discover(environ={}))
+        assert record.state == "loaded", record.reason
+        assert list(record.warnings) == []
+        assert record.kinds, "it offers nothing"
+
+    @needs("offers")
+    def test_offers_what_it_says(self) -> None:
+        record = self._record(PluginHost.discover(environ={}))
+        assert {kind: list(names) for kind, names in record.kinds.items()} == self.offers
+
+    def test_its_specs_are_described(self) -> None:
+        for _, spec in self._specs():
+            assert spec.summary.strip()
+            assert "\n" not in spec.summary
+            assert spec.factory.startswith(f"{self._module}."), "a factory of another package"
+
+    @needs("imports")
+    def test_its_factories_can_be_imported(self) -> None:
+        for host, spec in self._specs():
+            assert callable(host.resolve(spec)), spec.factory
+
+    def test_naming_imports_nothing_heavy(self) -> None:
+        code = _PROBE.format(module=f"{self._module}.plugin")
+        command = [sys.executable, "-c", code]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        assert result.returncode == 0, result.stderr
+        loaded = {name.partition(".")[0] for name in json.loads(result.stdout.splitlines()[-1])}
+        heavy = loaded & {*self.vendors, "pydantic", "rich", "click"}
+        assert not heavy, f"importing {self._module}.plugin imports {sorted(heavy)}"
+
+    # -- what it is about ---------------------------------------------------------------
+
+    @property
+    def _name(self) -> str:
+        return self.name or missing(self, "`name`, that of the plugin's entry point")
+
+    @property
+    def _module(self) -> str:
+        return self.module or f"delf_{self._name.replace('-', '_')}"
+
+    @cached_property
+    def _dist(self) -> metadata.Distribution:
+        name = self.distribution or f"delf-plugin-{self._name}"
+        try:
+            return metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            pytest.fail(f"{name} is not installed: pip install -e .", pytrace=False)
+
+    @cached_property
+    def _folder(self) -> Path:
+        spec = importlib.util.find_spec(self._module)
+        if spec is None or spec.origin is None:
+            pytest.fail(f"there is no package {self._module}", pytrace=False)
+        return Path(spec.origin).parent
+
+    def _record(self, host: PluginHost) -> PluginRecord:
+        return next(record for record in host.records() if record.name == self._name)
+
+    def _specs(self) -> list[tuple[PluginHost, Spec]]:
+        host: Any = PluginHost.discover(environ={})
+        kinds = {cls.kind: cls for cls in Spec.__subclasses__()}
+        found: list[tuple[PluginHost, Spec]] = []
+        for kind, names in self._record(host).kinds.items():
+            found += [(host, host.spec(kinds[kind], name)) for name in names]
+        return found

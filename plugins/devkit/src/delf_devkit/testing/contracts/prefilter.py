@@ -1,0 +1,116 @@
+"""What every prefilter must do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from delf.errors import LLMExecutionError, PrefilterError
+from delf.protocols.prefilter import Catalog, CatalogEntry, Prefilter, Selection
+from delf_devkit.testing.contracts.base import Contract, missing, needs
+
+_MANY = 500
+
+
+class PrefilterContract(Contract):
+    """Give a fixture ``prefilter``.
+
+    ``wanted`` must be among what is selected from ``catalog`` for ``task``. Where the
+    prefilter asks the light model, override :meth:`answer` to say what that would answer, and
+    leave ``asks = True``; set it False where it never does.
+    """
+
+    asks: ClassVar[bool] = True
+    task: ClassVar[str] = "Send an email to Ann about the open invoices."
+    wanted: ClassVar[Sequence[str]] = ("mail.send",)
+    catalog: ClassVar[Sequence[CatalogEntry]] = (
+        CatalogEntry(name="mail.send", summary="Send an email."),
+        CatalogEntry(name="mail.search", summary="Find emails."),
+        CatalogEntry(name="bank.invoices", summary="Invoices by state."),
+        CatalogEntry(name="zoo.feed", summary="Feed an animal."),
+        CatalogEntry(name="zoo.weigh", summary="Weigh an animal."),
+    )
+
+    @pytest.fixture
+    def prefilter(self) -> Prefilter:
+        """The prefilter under test."""
+        missing(self, "a fixture `prefilter`")
+
+    def answer(self, question: str) -> str:
+        """What the light model answers; ``wanted`` as a JSON list unless overridden."""
+        return json.dumps(list(self.wanted))
+
+    async def test_keeps_what_the_task_needs(self, prefilter: Any) -> None:
+        selection = await self.within(
+            prefilter.select(self.task, Catalog(self.catalog), self._ask())
+        )
+        assert isinstance(selection, Selection)
+        assert set(self.wanted) <= selection.names
+
+    async def test_selects_from_the_catalog_only(self, prefilter: Any) -> None:
+        for catalog in (self.catalog, self.catalog[3:], self.catalog[:1]):
+            names = {entry.name for entry in catalog}
+            try:
+                selection = await self.within(
+                    prefilter.select(self.task, Catalog(catalog), self._ask())
+                )
+            except PrefilterError:
+                continue  # it cannot choose: the engine shows all of them
+            assert selection.names <= names
+
+    async def test_an_empty_catalog_is_no_problem(self, prefilter: Any) -> None:
+        selection = await self.within(prefilter.select(self.task, Catalog(), self._ask()))
+        assert selection.names == frozenset()
+
+    async def test_a_large_catalog_is_no_problem(self, prefilter: Any) -> None:
+        more = tuple(
+            CatalogEntry(name=f"zoo.cage_{number}", summary=f"Look into cage {number}.")
+            for number in range(_MANY)
+        )
+        selection = await self.within(
+            prefilter.select(self.task, Catalog((*more, *self.catalog)), self._ask())
+        )
+        assert set(self.wanted) <= selection.names
+
+    async def test_odd_tasks_are_no_problem(self, prefilter: Any) -> None:
+        for task in ("", "日本語 🦊", "word " * 5000):
+            try:
+                await self.within(prefilter.select(task, Catalog(self.catalog), self._ask()))
+            except PrefilterError:
+                continue
+
+    @needs("asks")
+    async def test_a_failing_model_is_a_prefilter_error(self, prefilter: Any) -> None:
+        async def ask(_question: str) -> str:
+            raise LLMExecutionError("the model is down")
+
+        with pytest.raises(PrefilterError):
+            await self.within(prefilter.select(self.task, Catalog(self.catalog), ask))
+
+    @needs("asks")
+    async def test_nonsense_of_the_model_selects_nothing_foreign(self, prefilter: Any) -> None:
+        for text in ("", "no idea", '["bank.steal", 7, null]', "{" * 1000):
+            try:
+                selection = await self.within(
+                    prefilter.select(self.task, Catalog(self.catalog), _always(text))
+                )
+            except PrefilterError:
+                continue
+            assert selection.names <= {entry.name for entry in self.catalog}
+
+    def _ask(self) -> Callable[[str], Any]:
+        async def ask(question: str) -> str:
+            assert self.asks, "it asked the model, and asks = False"
+            return self.answer(question)
+
+        return ask
+
+
+def _always(text: str) -> Callable[[str], Any]:
+    async def ask(_question: str) -> str:
+        return text
+
+    return ask

@@ -1,0 +1,225 @@
+"""What every sandbox must do."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from delf.protocols.sandbox import (
+    Available,
+    Done,
+    Rerun,
+    SandboxBackend,
+)
+from delf.types import ISOLATION_ORDER
+from delf_devkit.testing.contracts.base import needs
+from delf_devkit.testing.contracts.bench import Bench, done, failed
+from delf_devkit.testing.contracts.sandbox_calls import SandboxCalls
+from delf_devkit.testing.scripts import RecordingScriptHost
+
+
+class SandboxContract(SandboxCalls):
+    """Give a fixture ``backend``: a fresh one; the suite closes it.
+
+    Flags: ``cpython`` (any Python runs), ``input_files``, and the sets ``limits`` (which are
+    kept: cpu, memory, output, file, frame, scratch) and ``confines`` (what is out of a script's
+    reach: environment, files, network, processes). ``crash`` is a script that ends its interpreter
+    at once, where one can.
+    """
+
+    async def test_works_here(self, backend: SandboxBackend) -> None:
+        state = await self.within(backend.available())
+        assert isinstance(state, Available), state
+        assert backend.isolation in ISOLATION_ORDER
+        await backend.aclose()
+
+    # -- scripts ------------------------------------------------------------------------
+
+    async def test_prints_in_order(self, backend: SandboxBackend) -> None:
+        async with Bench(backend) as bench:
+            run = await bench.open()
+            done(await self.within(run("print('a', 1)\nprint('é 🦊', end='')\nprint()")))
+            assert run.host.text == "a 1\né 🦊\n"
+
+    async def test_gives_the_last_value(self, backend: SandboxBackend) -> None:
+        async with Bench(backend) as bench:
+            run = await bench.open()
+            assert done(await self.within(run("x = 20\nx * 2 + 2"))).value == 42
+            assert done(await self.within(run("y = 1"))).value is None
+            assert done(await self.within(run(""))).value is None
+
+    async def test_variables_live_on(self, backend: SandboxBackend) -> None:
+        async with Bench(backend) as bench:
+            run = await bench.open()
+            first = done(await self.within(run("rows = [1, 2, 3]")))
+            assert "rows" in first.variables
+            assert done(await self.within(run("sum(rows)"))).value == 6
+            failed(await self.within(run("rows.append(4)\n1 / 0")), "ZeroDivisionError")
+            assert done(await self.within(run("rows"))).value == [1, 2, 3, 4]
+
+    @needs("cpython")
+    async def test_runs_any_python(self, backend: SandboxBackend) -> None:
+        code = """
+import asyncio, dataclasses, re
+@dataclasses.dataclass
+class Point:
+    x: int
+    def double(self): return Point(self.x * 2)
+async def later(value):
+    await asyncio.sleep(0)
+    return value
+if True:
+    total = await later(1)
+try:
+    total += (await asyncio.gather(later(2), later(3)))[1]
+finally:
+    total += Point(5).double().x
+match total:
+    case 14: word = "yes"
+    case _: word = "no"
+[word, *(x for x in re.findall("[0-9]", "a1b2"))]
+"""
+        async with Bench(backend) as bench:
+            assert done(await self.within(bench.run(code))).value == ["yes", "1", "2"]
+
+    async def test_a_failure_names_its_line(self, backend: SandboxBackend) -> None:
+        async with Bench(backend) as bench:
+            run = await bench.open()
+            outcome = failed(await self.within(run("x = [1]\n\nx[5]\nprint('no')")), "IndexError")
+            assert outcome.line == 3
+            assert outcome.source == "x[5]"
+            assert "list" in outcome.message
+            assert "x" in outcome.variables
+            outcome = failed(await self.within(run("ok = 1\nif\n")), "SyntaxError")
+            assert outcome.line == 2
+            assert run.session.alive
+
+    @needs("cpython")
+    async def test_no_exception_ends_the_session(self, backend: SandboxBackend) -> None:
+        async with Bench(backend) as bench:
+            run = await bench.open()
+            failed(await self.within(run("raise SystemExit(3)")))
+            failed(await self.within(run("import asyncio\nraise asyncio.CancelledError()")))
+            failed(await self.within(run("raise KeyboardInterrupt")))
+            failed(await self.within(run("def f(): return f()\nf()")), "RecursionError")
+            assert done(await self.within(run("'still here'"))).value == "still here"
+
+    async def test_imports_outside_the_policy_are_refused(self, backend: SandboxBackend) -> None:
+        async with Bench(backend) as bench:
+            outcome = await self.within(bench.run("import subprocess", modules=("math", "json")))
+            message = failed(outcome).message
+            assert "subprocess" in message
+            assert "json" in message, "it does not say what is allowed"
+            assert "math" in message
+        async with Bench(backend) as bench:
+            outcome = await self.within(bench.run("import math\nmath.floor(2.5)"))
+            assert done(outcome).value == 2
+
+    async def test_asks_for_another_pass(self, backend: SandboxBackend) -> None:
+        async with Bench(backend) as bench:
+            run = await bench.open()
+            code = "n = 3\nrerun('found n', 'use n', ['n'])\nprint('no')"
+            outcome = await self.within(run(code))
+            assert isinstance(outcome, Rerun), outcome
+            assert (outcome.context, outcome.remaining) == ("found n", "use n")
+            assert "n" in outcome.carry
+            assert run.host.text == ""
+            assert done(await self.within(run("n"))).value == 3
+
+    # -- files --------------------------------------------------------------------------
+
+    async def test_files_are_handed_over(self, backend: SandboxBackend) -> None:
+        code = """
+add_to_output_files("a.txt", "Grüße")
+add_to_output_files("folder/b.bin", bytes(range(256)) * 8192)
+add_to_output_files("c.csv", [{"a": 1, "b": "x,y"}])
+add_to_output_files("empty.txt", "")
+"""
+        async with Bench(backend) as bench:
+            run = await bench.open()
+            done(await self.within(run(code)))
+        expected = {
+            "a.txt": "Grüße".encode(),
+            "folder/b.bin": bytes(range(256)) * 8192,
+            "c.csv": b'a,b\n1,"x,y"\n',
+            "empty.txt": b"",
+        }
+        # by name: a full comparison of two megabytes takes pytest minutes where CI is set
+        wrong = [name for name, data in expected.items() if run.host.files.get(name) != data]
+        assert not wrong
+        assert set(run.host.files) == set(expected)
+
+    @pytest.mark.parametrize("name", ["../a", "/etc/passwd", "", "a/../../b", "~/a", "a\0b"])
+    async def test_file_names_stay_in_their_folder(
+        self, backend: SandboxBackend, name: str
+    ) -> None:
+        async with Bench(backend) as bench:
+            run = await bench.open()
+            outcome = await self.within(run(f"add_to_output_files({name!r}, 'x')"))
+        assert not isinstance(outcome, Done)
+        assert run.host.files == {}
+
+    @needs("input_files")
+    async def test_input_files_can_be_read(self, backend: SandboxBackend, tmp_path: Path) -> None:
+        path = tmp_path / "in put é.txt"
+        path.write_text("Grüße", encoding="utf-8")
+        shown = backend.visible_path(str(path))
+        async with Bench(backend) as bench:
+            run = await bench.open(files=(str(path),))
+            assert done(await self.within(run(f"open({shown!r}).read()"))).value == "Grüße"
+            failed(await self.within(run(f"open({shown!r}, 'w')")))
+        assert path.read_text(encoding="utf-8") == "Grüße"
+
+    @needs("cpython")
+    async def test_scratch_files_can_be_written(self, backend: SandboxBackend) -> None:
+        async with Bench(backend) as bench:
+            run = await bench.open()
+            code = "with open('notes.txt', 'w') as f: f.write('x')\nopen('notes.txt').read()"
+            assert done(await self.within(run(code))).value == "x"
+
+    # -- sessions -----------------------------------------------------------------------
+
+    async def test_sessions_are_apart(self, backend: SandboxBackend) -> None:
+        async with Bench(backend) as bench:
+            runs = [await bench.open() for _ in range(3)]
+            outcomes = await self.within(
+                asyncio.gather(*(run(f"me = {n}\nme") for n, run in enumerate(runs)))
+            )
+            assert [done(outcome).value for outcome in outcomes] == [0, 1, 2]
+            await runs[0].session.aclose()
+            assert done(await self.within(runs[1]("me"))).value == 1
+            failed(await self.within((await bench.open())("me")), "NameError")
+
+    async def test_can_prepare_sessions(self, backend: SandboxBackend) -> None:
+        warm_up = getattr(backend, "warm_up", None)
+        async with Bench(backend) as bench:
+            host = RecordingScriptHost({"ok": lambda: "ok"})
+            if warm_up is not None:
+                await self.within(warm_up(host.spec()))
+            assert done(await self.within(bench.run("await ok()", host))).value == "ok"
+
+    async def test_does_a_task_of_an_agent(self, backend: SandboxBackend) -> None:
+        from delf import Agent
+        from delf.specs import SandboxSpec
+        from delf.tools.function import tool
+        from delf_devkit.testing.hosts import TestHost
+        from delf_devkit.testing.models import ScriptedModel
+
+        @tool(effect="read", confirm=False)
+        def add(a: int, b: int) -> int:
+            """Add two numbers."""
+            return a + b
+
+        host = TestHost.discover(environ={})
+        model = ScriptedModel().writes("print('sum:', await add(1, b=2))")
+        host.provide(model.spec, model.factory)
+        spec = SandboxSpec(
+            name="under-test", summary="x", factory="x:y", isolation=backend.isolation
+        )
+        host.provide(spec, lambda: backend)
+        agent = Agent(tools=[add], llm="scripted", host=host, sandbox="under-test")
+        async with agent:
+            response = await self.within(agent.arun("Add."))
+        assert response.raise_for_status().text.strip() == "sum: 3"

@@ -1,0 +1,204 @@
+"""How a script reaches its tools: a part of the suite of sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import uuid
+from decimal import Decimal
+from typing import Any
+
+from delf.protocols.sandbox import Raised, Told
+from delf_devkit.testing.contracts.bench import Bench, done, failed
+from delf_devkit.testing.contracts.sandbox_limits import SandboxLimits
+from delf_devkit.testing.scripts import RecordingScriptHost
+
+VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    -7,
+    2**70,
+    1.5,
+    "Grüße 🦊 \u2028 \x00 ``` \\n",
+    b"\x00\xff",
+    [1, [2, {"a": None}]],
+    (1, "b"),
+    {1, 2},
+    {"$t": "no tag", "": []},
+    {1: "one", (2, 3): "pair"},
+    dt.datetime(2026, 3, 1, 9, 30, tzinfo=dt.timezone.utc),  # noqa: UP017 - reads plainly
+    dt.date(2026, 3, 1),
+    dt.time(9, 30),
+    dt.timedelta(days=1, microseconds=5),
+    Decimal("12.50"),
+    uuid.UUID(int=7),
+)
+_BIG = 5_000_000
+
+
+def _add(a: int, b: int) -> int:
+    return a + b
+
+
+def _double(n: int) -> int:
+    return n * 2
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _value(number: int) -> Any:
+    return VALUES[number]
+
+
+def _find(**arguments: Any) -> list[dict[str, Any]]:
+    return [arguments]
+
+
+class SandboxCalls(SandboxLimits):
+    """Calls, their values, their errors, their end."""
+
+    async def test_calls_come_to_the_host(self, backend: Any) -> None:
+        host = RecordingScriptHost({"add": _add, "desk.find": _find})
+        async with Bench(backend) as bench:
+            run = await bench.open(host)
+            code = "[await add(1, b=2), await desk.find(state='open', limit=5)]"
+            value = done(await self.within(run(code))).value
+        assert value == [3, [{"state": "open", "limit": 5}]]
+        assert [(call.connection, call.method) for call in host.calls] == [
+            ("add", ""),
+            ("desk", "find"),
+        ]
+        assert (list(host.calls[0].args), dict(host.calls[0].kwargs)) == ([1], {"b": 2})
+
+    async def test_values_cross_both_ways(self, backend: Any) -> None:
+        host = RecordingScriptHost({"give": _value, "take": _same})
+        async with Bench(backend) as bench:
+            run = await bench.open(host)
+            for number, value in enumerate(VALUES):
+                outcome = await self.within(run(f"await take(await give({number}))"))
+                back = done(outcome).value
+                assert (back, type(back)) == (value, type(value))
+                assert host.calls[-1].args[0] == value
+
+    async def test_large_values_cross_both_ways(self, backend: Any) -> None:
+        host = RecordingScriptHost({"give": lambda: "é" * _BIG, "take": len})
+        async with Bench(backend) as bench:
+            outcome = await self.within(bench.run("await take((await give()) + 'x')", host))
+            assert done(outcome).value == _BIG + 1
+
+    async def test_calls_one_after_another(self, backend: Any) -> None:
+        host = RecordingScriptHost({"double": _double})
+        async with Bench(backend) as bench:
+            code = "total = 0\nfor n in range(200):\n    total += await double(n)\ntotal"
+            assert done(await self.within(bench.run(code, host))).value == 39800
+        assert [call.args[0] for call in host.calls] == list(range(200))
+
+    async def test_gathered_calls_overlap(self, backend: Any) -> None:
+        everyone, waiting = asyncio.Event(), 0
+
+        async def meet(number: int) -> int:
+            nonlocal waiting
+            waiting += 1
+            if waiting == 50:
+                everyone.set()
+            await everyone.wait()
+            return number
+
+        code = "import asyncio\nawait asyncio.gather(*(meet(n) for n in range(50)))"
+        async with Bench(backend) as bench:
+            outcome = await self.within(bench.run(code, RecordingScriptHost({"meet": meet})))
+        assert list(done(outcome).value) == list(range(50))
+
+    async def test_errors_of_calls_can_be_caught(self, backend: Any) -> None:
+        host = RecordingScriptHost(
+            {
+                "broken": lambda: Raised("ToolError", "the desk burns"),
+                "refused": lambda: Raised("ApprovalRejected", "Ann said no"),
+                "bad": lambda: Raised("ToolArgumentError", "limit must be a number"),
+                "told": lambda: Told("not today"),
+            }
+        )
+        code = """
+said = []
+for call, kind in ((broken, ToolError), (refused, ApprovalRejected), (bad, ToolArgumentError)):
+    try:
+        await call()
+    except kind as error:
+        said.append(str(error))
+said.append(str(await told()))
+said
+"""
+        async with Bench(backend) as bench:
+            run = await bench.open(host)
+            value = done(await self.within(run(code))).value
+            assert value == ["the desk burns", "Ann said no", "limit must be a number", "not today"]
+            outcome = failed(await self.within(run("x = 1\nawait refused()")), "ApprovalRejected")
+            assert (outcome.line, outcome.message) == (2, "Ann said no")
+
+    async def test_an_unknown_name_is_refused_by_the_host(self, backend: Any) -> None:
+        host = RecordingScriptHost({"desk.find": lambda: 1})
+        async with Bench(backend) as bench:
+            outcome = await self.within(bench.run("await desk.burn()", host))
+        assert "desk.burn" in failed(outcome).message
+
+    async def test_a_call_that_is_not_awaited_is_an_error(self, backend: Any) -> None:
+        host = RecordingScriptHost({"pay": lambda: 1})
+        async with Bench(backend) as bench:
+            outcome = await self.within(bench.run("pay()\nprint('paid')", host))
+        assert "pay" in failed(outcome).message
+        assert host.calls == []
+
+    async def test_what_a_call_returns_and_cannot_cross_is_an_error(self, backend: Any) -> None:
+        host = RecordingScriptHost({"get": object})
+        async with Bench(backend) as bench:
+            run = await bench.open(host)
+            assert "object" in failed(await self.within(run("await get()")), "ToolError").message
+            assert done(await self.within(run("1"))).value == 1
+
+    async def test_a_script_can_cancel_a_call(self, backend: Any) -> None:
+        begun = asyncio.Event()
+
+        async def wait() -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        async def ok() -> str:
+            await begun.wait()  # a call cancelled before it began is none
+            return "ok"
+
+        host = RecordingScriptHost({"wait": wait, "ok": ok})
+        code = """
+import asyncio
+task = asyncio.ensure_future(wait())
+await ok()
+task.cancel()
+try:
+    await task
+except asyncio.CancelledError:
+    pass
+await ok()
+"""
+        async with Bench(backend) as bench:
+            assert done(await self.within(bench.run(code, host))).value == "ok"
+        assert host.cancelled == ["wait"]
+
+    async def test_nothing_is_called_after_the_end(self, backend: Any) -> None:
+        host = RecordingScriptHost({"pay": _same, "ok": lambda: "ok"})
+        code = """
+import asyncio
+async def later():
+    while True:
+        await asyncio.sleep(0)
+        await pay(1)
+task = asyncio.ensure_future(later())
+await ok()
+"""
+        async with Bench(backend) as bench:
+            run = await bench.open(host)
+            await self.within(run(code))
+            before = len(host.calls)
+            for _ in range(5):
+                done(await self.within(run("await ok()")))
+            assert len(host.calls) == before + 5, "a task of an earlier script still calls"

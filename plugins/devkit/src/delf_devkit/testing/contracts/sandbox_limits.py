@@ -1,0 +1,283 @@
+"""What a sandbox must keep scripts from, and how it ends them: a part of the suite."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Limits, SandboxBackend
+from delf_devkit.testing.contracts.base import Contract, missing, needs
+from delf_devkit.testing.contracts.bench import Bench, Running, gone, processes_below
+from delf_devkit.testing.scripts import RecordingScriptHost
+
+_MB = 1024 * 1024
+_LOOPS = ("while True: pass", "import asyncio\nwhile True: await asyncio.sleep(0)")
+
+
+class SandboxLimits(Contract):
+    """Limits, cancellation, crashes, confinement and what is left behind."""
+
+    cpython: ClassVar[bool] = True
+    input_files: ClassVar[bool] = True
+    limits: ClassVar[AbstractSet[str]] = frozenset(
+        {"cpu", "memory", "output", "file", "frame", "scratch"}
+    )
+    confines: ClassVar[AbstractSet[str]] = frozenset(
+        {"environment", "files", "network", "processes"}
+    )
+    crash: ClassVar[str | None] = "import asyncio.base_events as b\nb.os._exit(3)"
+
+    @pytest.fixture
+    def backend(self) -> SandboxBackend:
+        """The backend under test."""
+        missing(self, "a fixture `backend`")
+
+    # -- limits -------------------------------------------------------------------------
+
+    @needs("limits:cpu")
+    async def test_cpu_time_is_limited(self, backend: Any) -> None:
+        async with Bench(backend) as bench:
+            outcome = await self.within(bench.run("while True: pass", limits=Limits(cpu_seconds=1)))
+            assert isinstance(outcome, LimitReached), outcome
+            assert outcome.limit == "cpu"
+            await self._works(bench)
+
+    @needs("limits:memory")
+    async def test_memory_is_limited(self, backend: Any) -> None:
+        async with Bench(backend) as bench:
+            limits = Limits(memory_bytes=256 * _MB)
+            outcome = await self.within(bench.run(f"x = bytes({3 * 1024 * _MB})", limits=limits))
+            assert isinstance(outcome, (LimitReached, Crashed)), outcome
+            code = "rows = []\nwhile True: rows.append('x' * 1_000_000)"
+            outcome = await self.within(bench.run(code, limits=limits))
+            assert isinstance(outcome, (LimitReached, Crashed)), outcome
+            await self._works(bench)
+
+    @needs("limits:output")
+    @pytest.mark.parametrize("piece", ["x" * 50_000, "x"], ids=["large", "small"])
+    async def test_output_is_limited(self, backend: Any, piece: str) -> None:
+        async with Bench(backend) as bench:
+            run = await bench.open(limits=Limits(output_bytes=100_000))
+            outcome = await self.within(run(f"while True: print({piece!r})"))
+            assert isinstance(outcome, LimitReached), outcome
+            assert outcome.limit == "output"
+            assert len(run.host.text) <= 130_000
+            await self._works(bench)
+
+    @needs("limits:file")
+    async def test_output_files_are_limited(self, backend: Any) -> None:
+        async with Bench(backend) as bench:
+            run = await bench.open(limits=Limits(file_bytes=_MB))
+            outcome = await self.within(run(f"add_to_output_files('a', 'x' * {2 * _MB})"))
+            assert isinstance(outcome, LimitReached), outcome
+            assert outcome.limit == "file"
+            assert run.host.files == {}
+            run = await bench.open(limits=Limits(file_bytes=_MB, total_file_bytes=3 * _MB))
+            code = f"for n in range(9): add_to_output_files(str(n), 'x' * {_MB})"
+            outcome = await self.within(run(code))
+            assert isinstance(outcome, LimitReached), outcome
+            assert sum(map(len, run.host.files.values())) <= 3 * _MB
+            await self._works(bench)
+
+    @needs("limits:frame")
+    async def test_messages_are_limited(self, backend: Any) -> None:
+        async with Bench(backend) as bench:
+            host = RecordingScriptHost({"give": lambda: "x" * (2 * _MB), "take": len})
+            run = await bench.open(host, limits=Limits(frame_bytes=_MB))
+            outcome = await self.within(run("await give()"))
+            assert isinstance(outcome, Failed), outcome
+            assert "large" in outcome.message
+            outcome = await self.within(run(f"await take('x' * {2 * _MB})"))
+            assert isinstance(outcome, (Failed, LimitReached)), outcome
+            assert all(call.connection != "take" for call in host.calls)
+            await self._works(bench)
+
+    async def test_the_number_of_calls_is_limited(self, backend: Any) -> None:
+        host = RecordingScriptHost({"ok": lambda: "ok"})
+        code = """
+count = 0
+try:
+    while True:
+        await ok()
+        count += 1
+except Exception:
+    pass
+while True:
+    await ok()
+"""
+        async with Bench(backend) as bench:
+            run = await bench.open(host, limits=Limits(calls=50))
+            outcome = await self.within(run(code))
+            assert isinstance(outcome, LimitReached), outcome
+            assert outcome.limit == "calls"
+            assert "50" in outcome.message
+            assert len(host.calls) <= 50
+            await self._works(bench)
+
+    @needs("limits:scratch")
+    async def test_scratch_space_is_limited(self, backend: Any) -> None:
+        code = f"""
+for number in range(40):
+    with open(str(number), "wb") as file:
+        file.write(bytes({_MB}))
+"""
+        async with Bench(backend) as bench:
+            limits = Limits(scratch_bytes=8 * _MB)
+            outcome = await self.within(bench.run(code, limits=limits))
+            assert isinstance(outcome, LimitReached), outcome
+            assert outcome.limit == "file"
+            await self._works(bench)
+
+    # -- cancellation and crashes -------------------------------------------------------
+
+    @pytest.mark.parametrize("loop", _LOOPS, ids=["busy", "asleep"])
+    async def test_an_endless_script_can_be_cancelled(self, backend: Any, loop: str) -> None:
+        begun = asyncio.Event()
+        async with Bench(backend) as bench:
+            run = await bench.open(RecordingScriptHost({"begin": begun.set}))
+            await self._cancel(run, f"await begin()\n{loop}", begun)
+            assert not run.session.alive
+            await self._works(bench)
+
+    async def test_cancelling_cancels_calls(self, backend: Any) -> None:
+        begun, host = asyncio.Event(), RecordingScriptHost()
+
+        async def wait() -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        host.tools = {"wait": wait, "pay": lambda: "paid"}
+        async with Bench(backend) as bench:
+            run = await bench.open(host)
+            await self._cancel(run, "await wait()\nawait pay()", begun)
+            await self.within(host.given_up.wait())
+            assert host.cancelled == ["wait"]
+            assert [call.connection for call in host.calls] == ["wait"]
+
+    async def test_closing_ends_a_script(self, backend: Any) -> None:
+        begun = asyncio.Event()
+        async with Bench(backend) as bench:
+            run = await bench.open(RecordingScriptHost({"begin": begun.set}))
+            work = asyncio.ensure_future(run("await begin()\nwhile True: pass"))
+            await self.within(begun.wait())
+            await self.within(run.session.aclose())
+            await self.within(asyncio.wait({work}))
+            assert work.cancelled() or not isinstance(work.result(), Done)
+
+    @needs("crash")
+    async def test_a_crash_is_an_outcome(self, backend: Any) -> None:
+        async with Bench(backend) as bench:
+            other = await bench.open()
+            run = await bench.open()
+            outcome = await self.within(run(self.crash or ""))
+            assert isinstance(outcome, Crashed), outcome
+            assert outcome.message.strip()
+            assert not run.session.alive
+            assert isinstance(await self.within(run("1")), Crashed)
+            assert isinstance(await self.within(other("1")), Done), "another session fell with it"
+            await self._works(bench)
+
+    # -- confinement --------------------------------------------------------------------
+
+    @needs("confines:environment", "cpython")
+    async def test_the_environment_is_out_of_reach(
+        self, backend: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("DELF_CONTRACT_SECRET", "hunter2-in-the-environment")
+        async with Bench(backend) as bench:
+            run = await bench.open()
+            await self.within(run("import asyncio.base_events as b\nprint(dict(b.os.environ))"))
+            code = "import pathlib\nfor p in pathlib.Path('/proc').glob('*/environ'):\n"
+            code += "    try: print(p.read_bytes())\n    except OSError: pass"
+            await self.within(run(code))
+            assert "hunter2" not in run.host.text
+
+    @needs("confines:files")
+    async def test_other_files_cannot_be_opened(self, backend: Any, tmp_path: Path) -> None:
+        path = tmp_path / "secret.txt"
+        path.write_text("hunter2", encoding="utf-8")
+        async with Bench(backend) as bench:
+            run = await bench.open()
+            assert isinstance(await self.within(run(f"print(open({str(path)!r}).read())")), Failed)
+            assert isinstance(await self.within(run(f"open({str(path)!r}, 'w')")), Failed)
+            assert run.host.text == ""
+        assert path.read_text(encoding="utf-8") == "hunter2"
+
+    @needs("confines:network", "cpython")
+    async def test_there_is_no_network(self, backend: Any) -> None:
+        reached: list[object] = []
+        server = await asyncio.start_server(lambda _, w: reached.append(w), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        code = "import asyncio\nr, w = await asyncio.wait_for("
+        code += f"asyncio.open_connection('127.0.0.1', {port}), 5)\nw.write(b'hi')"
+        async with Bench(backend) as bench:
+            outcome = await self.within(bench.run(code))
+        server.close()
+        await server.wait_closed()
+        assert not isinstance(outcome, Done)
+        assert reached == []
+
+    @needs("confines:processes", "cpython")
+    async def test_no_process_can_be_started(self, backend: Any) -> None:
+        code = "import asyncio.base_events as b\nb.subprocess.run(['/bin/true'])"
+        async with Bench(backend) as bench:
+            assert not isinstance(await self.within(bench.run(code)), Done)
+            code = "import asyncio.base_events as b\nif b.os.fork() == 0: b.os._exit(0)"
+            assert not isinstance(await self.within(bench.run(code)), Done)
+            await self._works(bench)
+
+    # -- what is left behind ------------------------------------------------------------
+
+    def belongings(self) -> set[Any]:
+        """What runs for the backend now; processes below this one unless overridden."""
+        return processes_below()
+
+    async def leftovers(self, seen: set[Any]) -> set[Any]:
+        """What of it is still there, after a moment to end."""
+        return await gone(seen, 5.0)
+
+    async def test_nothing_is_left(
+        self, backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        before, begun = self.belongings(), asyncio.Event()
+        async with Bench(backend) as bench:
+            run = await bench.open()
+            await self.within(run("open('notes.txt', 'w').write('x')" if self.cpython else "1"))
+            endless = await bench.open(RecordingScriptHost({"begin": begun.set}))
+            await self._cancel(endless, "await begin()\nwhile True: pass", begun)
+            await self.within(bench.run(self.crash or "1"))
+            seen = self.belongings() - before
+        assert await self.leftovers(seen) == set()
+        assert _names_in(tmp_path) == [], "temporary files are left"
+
+    async def test_can_be_closed_twice_and_unused(self, backend: Any) -> None:
+        async with Bench(backend) as bench:
+            run = await bench.open()
+            for _ in range(2):
+                await self.within(run.session.aclose())
+            assert not run.session.alive
+        await self.within(backend.aclose())
+
+    async def _works(self, bench: Bench) -> None:
+        """The host and the backend are unharmed."""
+        outcome = await self.within(bench.run("40 + 2"))
+        assert isinstance(outcome, Done), outcome
+        assert outcome.value == 42
+
+    async def _cancel(self, run: Running, code: str, begun: asyncio.Event) -> None:
+        """Cancel a script once it has begun; it must end soon."""
+        work = asyncio.ensure_future(run(code))
+        await self.within(begun.wait())
+        work.cancel()
+        await self.within(asyncio.wait({work}), min(10.0, self.seconds))
+        assert work.cancelled()
+
+
+def _names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())

@@ -1,0 +1,112 @@
+"""Plugins for tests: given as objects, or installed into a folder."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from delf import __version__
+from delf.hookspecs import HOOKS, PLUGIN_API, hookimpl
+from delf.plugins.discovery import Candidate
+from delf.plugins.host import PluginHost
+from delf.specs import Spec
+
+
+class TestHost(PluginHost):
+    """A host to which a test adds specs whose factories are objects rather than names.
+
+    Made as any host: ``TestHost.discover(environ={})``.
+    """
+
+    __test__ = False  # a helper, whatever its name
+
+    def __init__(self, candidates: Sequence[Candidate], **options: Any) -> None:
+        super().__init__(candidates, **options)
+        self._provided: dict[Spec, Any] = {}
+
+    def provide(self, spec: Spec, factory: Any) -> None:
+        """Add a capability, or one more of its kind.
+
+        Args:
+            spec: What a plugin's hook would return; its ``factory`` is not looked at.
+            factory: What the spec's factory would be.
+        """
+        with self._lock:
+            self._provided[spec] = factory
+            name = f"test-{spec.kind}-{spec.name}"
+            kept = tuple(item for item in self._candidates if item.name != name)
+            plugin = Candidate(name=name, target=name, plugin=_plugin(spec))
+            self._candidates = (*kept, plugin)
+            self._catalog = None
+
+    def resolve(self, spec: Spec) -> Any:
+        """The object behind a spec's factory."""
+        return self._provided[spec] if spec in self._provided else super().resolve(spec)
+
+
+def _plugin(spec: Spec) -> object:
+    hook = next(name for name, kind in HOOKS.items() if isinstance(spec, kind))
+
+    def specs(_self: object) -> Iterable[Spec]:
+        return (spec,)
+
+    return type("InCode", (), {hook: hookimpl(specs, specname=hook)})()
+
+
+def install_plugin(
+    site: Path,
+    name: str,
+    *,
+    module: str | None = None,
+    requires: Sequence[str] | None = None,
+    keywords: Sequence[str] = (f"delf-plugin-api-{PLUGIN_API}",),
+    version: str = "0.1.0",
+    summary: str = "A plugin of a test.",
+) -> Path:
+    """Write the metadata of a plugin's distribution, as an installer would.
+
+    Args:
+        site: A folder that is, or will be, on ``sys.path``.
+        name: The entry point's name; the distribution is ``delf-plugin-NAME``.
+        module: Its target; ``delf_NAME.plugin`` when omitted.
+        requires: Its requirements; this delf when omitted.
+        keywords: Its keywords.
+        version: Its version.
+        summary: A line about it.
+
+    Returns:
+        The ``.dist-info`` folder.
+    """
+    flat = name.replace("-", "_")
+    info = site / f"delf_plugin_{flat}-{version}.dist-info"
+    info.mkdir(parents=True)
+    lines = ["Metadata-Version: 2.4", f"Name: delf-plugin-{name}", f"Version: {version}"]
+    lines += [f"Summary: {summary}"]
+    lines += [f"Keywords: {','.join(keywords)}"] if keywords else []
+    lines += [f"Requires-Dist: {line}" for line in requires or (_this_delf(),)]
+    (info / "METADATA").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    target = module or f"delf_{flat}.plugin"
+    (info / "entry_points.txt").write_text(f"[delf]\n{name} = {target}\n", encoding="utf-8")
+    (info / "RECORD").write_text("", encoding="utf-8")
+    return info
+
+
+def forget_modules(folder: Path, before: Iterable[str]) -> None:
+    """Drop modules that were imported from a folder, so that the next test reads them anew.
+
+    Args:
+        folder: Where they are.
+        before: The modules that were there before.
+    """
+    kept = set(before)
+    for name, module in list(sys.modules.items()):
+        place = getattr(module, "__file__", None)
+        if name not in kept and place and Path(place).is_relative_to(folder):
+            del sys.modules[name]
+
+
+def _this_delf() -> str:
+    major, minor, *_ = __version__.split(".")
+    return f"delf>={major}.{minor},<{int(major) + 1}"

@@ -1,0 +1,143 @@
+"""A model whose answers a test writes."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import textwrap
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from delf.errors import LLMExecutionError
+from delf.llm import LLMConfig
+from delf.messages import ModelDelta, ModelReply, ModelRequest, Usage
+from delf.protocols.model import ModelContext
+from delf.specs import ModelSpec
+
+Reply = str | ModelReply | BaseException
+"""What a scripted model gives: a text, a whole reply, or an error that it raises."""
+
+Answer = Reply | Callable[[ModelRequest], Any]
+"""A reply, or a plain or async function that is given the request and returns one."""
+
+USAGE: Final = Usage(input_tokens=100, output_tokens=20)
+FILE_PREFIX: Final = "scripted-file:"
+
+
+def script(code: str) -> str:
+    """A script as a model answers with it: in a Python block.
+
+    Args:
+        code: The script; common indentation is taken off.
+    """
+    return f"```python\n{textwrap.dedent(code).strip()}\n```"
+
+
+@dataclass
+class ScriptedModel:
+    """Gives its replies in order and keeps what it was asked.
+
+    Implements :class:`delf.protocols.model.Model`.
+
+    Args:
+        replies: What it will answer; past the last one it raises ``LLMExecutionError``.
+        default: What it answers past the last reply instead.
+        takes_tools: Whether it can be given tools.
+    """
+
+    replies: deque[Answer] = field(default_factory=deque[Answer])
+    default: Answer | None = None
+    requests: list[ModelRequest] = field(default_factory=list[ModelRequest])
+    configs: list[LLMConfig] = field(default_factory=list[LLMConfig])
+    closed: int = 0
+    takes_tools: bool = True
+
+    @property
+    def spec(self) -> ModelSpec:
+        """What a plugin's hook would return for it."""
+        return ModelSpec(
+            name="scripted",
+            summary="Answers written by a test.",
+            factory="delf_devkit.testing.models:ScriptedModel",
+            serves=("scripted", "scripted:*"),
+        )
+
+    def factory(self, config: LLMConfig, context: ModelContext) -> ScriptedModel:
+        """The model itself, whatever its name after the colon."""
+        self.configs.append(config)
+        return self
+
+    def says(self, *replies: Answer) -> ScriptedModel:
+        """Queue replies: texts, whole replies, errors, or functions of the request."""
+        self.replies.extend(replies)
+        return self
+
+    def writes(self, *scripts: str) -> ScriptedModel:
+        """Queue scripts, each as a Python block."""
+        return self.says(*(script(code) for code in scripts))
+
+    @property
+    def prompts(self) -> list[str]:
+        """The text of each request, its messages joined."""
+        return ["\n\n".join(m.text for m in request.messages) for request in self.requests]
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The next reply."""
+        self.requests.append(request)
+        answer: Any = self.replies.popleft() if self.replies else self.default
+        if answer is None:
+            raise LLMExecutionError(
+                f"the scripted model has no reply number {len(self.requests)}",
+                hint="queue it with scripted_model.says(…) or .writes(…)",
+            )
+        if callable(answer):
+            answer = answer(request)
+            answer = await answer if inspect.isawaitable(answer) else answer
+        if isinstance(answer, BaseException):
+            raise answer
+        if isinstance(answer, ModelReply):
+            return answer
+        return ModelReply(text=str(answer), model="scripted", usage=USAGE, cost_usd=0.0)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        """The next reply in two pieces, then as a whole."""
+        reply = await self.complete(request)
+        half = len(reply.text) // 2
+        for piece in (reply.text[:half], reply.text[half:]):
+            if piece:
+                yield ModelDelta(piece)
+        for number, call in enumerate(reply.calls):
+            yield ModelDelta(call.arguments, call=number)
+        yield reply
+
+    async def aclose(self) -> None:
+        """Count that it was closed."""
+        self.closed += 1
+
+
+class FileModel(ScriptedModel):
+    """Replies from a JSON file, for a ``delf`` in another process.
+
+    Args:
+        config: Its model is ``scripted-file:PATH``; the file holds a list of texts.
+        context: Not looked at.
+    """
+
+    def __init__(self, config: LLMConfig, context: ModelContext) -> None:
+        path = Path(config.model.removeprefix(FILE_PREFIX))
+        super().__init__(replies=deque(_texts(json.loads(path.read_text(encoding="utf-8")))))
+        self._asked = path.with_suffix(".asked")
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The next reply; the request's text is added to the file beside it."""
+        text = "\n\n".join(message.text for message in request.messages)
+        with self._asked.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(text) + "\n")
+        return replace(await super().complete(request), model="scripted-file")
+
+
+def _texts(content: Iterable[Any]) -> Iterable[str]:
+    return (str(item) for item in content)

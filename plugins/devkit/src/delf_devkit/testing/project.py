@@ -1,0 +1,219 @@
+"""A folder in which ``delf`` is run as on a command line."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf_devkit.testing.hosts import forget_modules, install_plugin
+from delf_devkit.testing.models import FILE_PREFIX, script
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left.
+
+    Args:
+        exit_code: Its exit status.
+        stdout: What it said.
+        stderr: What it said about it.
+    """
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        """Its output, parsed."""
+        return json.loads(self.stdout)
+
+    def succeeded(self) -> Outcome:
+        """The outcome, or a failed test that shows what was said."""
+        if self.exit_code != 0:
+            pytest.fail(
+                f"exit status {self.exit_code}\n{self.stdout}\n{self.stderr}", pytrace=False
+            )
+        return self
+
+
+class DelfProject:
+    """A project folder: files, plugins and a model of one's own, and ``delf`` run in it.
+
+    Neither the user's own configuration nor keys reach it: ``DELF_*`` and ``*_API_KEY`` are
+    taken out of the environment. The user's data folder is one in the project.
+
+    Args:
+        root: The folder; made here.
+        monkeypatch: Undoes what :meth:`run` changes in this process.
+    """
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.root = root
+        self.site = root / ".site"
+        self.site.mkdir()
+        self.environ: dict[str, str] = {}
+        self._monkeypatch = monkeypatch
+        self._model: Path | None = None
+
+    # -- what is in it ------------------------------------------------------------------
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file; common indentation is taken off.
+
+        Args:
+            name: Its path in the project, as ``delf.toml``.
+            text: Its content.
+        """
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+        return path
+
+    def config(self, text: str) -> Path:
+        """Write ``delf.toml``."""
+        return self.write("delf.toml", text)
+
+    def plugin(self, name: str, files: Mapping[str, str], **options: Any) -> Path:
+        """Install a plugin for this project.
+
+        Args:
+            name: Its name.
+            files: Its modules by path: ``{"delf_x/__init__.py": …, "delf_x/plugin.py": …}``.
+            options: Arguments of :func:`delf.testing.install_plugin`.
+        """
+        for path, text in files.items():
+            self.write(f".site/{path}", text)
+        return install_plugin(self.site, name, **options)
+
+    def model(self, *replies: str) -> str:
+        """Install a model and return its name, for ``--llm``.
+
+        Args:
+            replies: Its answers in order; one without a code block is taken for a script.
+        """
+        if self._model is None:
+            module = "delf_devkit.testing.file_model_plugin"
+            install_plugin(self.site, "testing", module=module)
+            self._model = self.root / ".replies.json"
+        texts = [text if "```" in text else script(text) for text in replies]
+        self._model.write_text(json.dumps(texts), encoding="utf-8")
+        self._model.with_suffix(".asked").unlink(missing_ok=True)
+        return f"{FILE_PREFIX}{self._model}"
+
+    @property
+    def prompts(self) -> list[str]:
+        """What the model was asked."""
+        asked = self._model.with_suffix(".asked") if self._model is not None else None
+        if asked is None or not asked.exists():
+            return []
+        return [json.loads(line) for line in asked.read_text(encoding="utf-8").splitlines()]
+
+    # -- running it ---------------------------------------------------------------------
+
+    def run(self, *arguments: str, stdin: str = "", **environ: str) -> Outcome:
+        """Run ``delf`` in this process: quick, and for synchronous tests.
+
+        Args:
+            arguments: Its arguments.
+            stdin: Its standard input, which is no terminal.
+            environ: Variables for this run.
+        """
+        from delf.cli.main import run_program
+
+        out, err, before = _Stream(), _Stream(), set(sys.modules)
+        with self._monkeypatch.context() as patch:
+            for name in set(os.environ) - set(self._environ(environ)):
+                patch.delenv(name)
+            for name, value in self._environ(environ).items():
+                patch.setenv(name, value)
+            patch.chdir(self.root)
+            patch.setattr(sys, "path", [str(self.site), *sys.path])
+            patch.setattr(sys, "argv", ["delf", *arguments])
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                code = _exit_code(run_program)
+        forget_modules(self.site, before)
+        return Outcome(code, out.text, err.text)
+
+    def spawn(
+        self, *arguments: str, stdin: str = "", timeout: float = 60.0, **environ: str
+    ) -> Outcome:
+        """Run ``delf`` in a process of its own.
+
+        Args:
+            arguments: Its arguments.
+            stdin: Its standard input, which is no terminal.
+            timeout: Seconds.
+            environ: Variables for this run.
+        """
+        result = subprocess.run(  # noqa: S603 - this interpreter, no shell
+            self.command(*arguments),
+            cwd=self.root,
+            env=self._environ(environ),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=timeout,
+            check=False,
+        )
+        return Outcome(result.returncode, result.stdout, result.stderr)
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line that :meth:`spawn` runs, for tests that need its process."""
+        code = "import sys; from delf.cli.main import main; sys.argv[0] = 'delf'; sys.exit(main())"
+        return [sys.executable, "-c", code, *arguments]
+
+    def _environ(self, extra: Mapping[str, str]) -> dict[str, str]:
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("DELF_") and not name.endswith("_API_KEY")
+        }
+        path = os.pathsep.join(filter(None, (str(self.site), kept.get("PYTHONPATH"))))
+        utf8 = {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}
+        data = {"XDG_DATA_HOME": str(self.root / ".data")}
+        return {**kept, **utf8, **data, **self.environ, **extra}
+
+
+class _Stream(io.TextIOWrapper):
+    """A captured stream with the ``buffer`` that programs write bytes to."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
+
+    @property
+    def text(self) -> str:
+        self.flush()
+        content = self.buffer
+        assert isinstance(content, io.BytesIO)
+        return content.getvalue().decode("utf-8")
+
+
+def _exit_code(main: Any) -> int:
+    """Run a program's main function; its exit status as a shell sees it."""
+    try:
+        result = main()
+    except SystemExit as stop:
+        result = stop.code
+    except KeyboardInterrupt:
+        return 130
+    if result is None:
+        return 0
+    if isinstance(result, int):
+        return result
+    sys.stderr.write(f"{result}\n")
+    return 1

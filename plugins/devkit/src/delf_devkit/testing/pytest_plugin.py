@@ -1,0 +1,71 @@
+"""The fixtures that ``pip install delf[testing]`` gives to pytest.
+
+Loaded at every start of pytest, whether a test uses delf or not: delf itself is imported by
+the fixtures only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from delf_devkit.testing.approvals import ScriptedApprovals
+    from delf_devkit.testing.hosts import TestHost
+    from delf_devkit.testing.models import ScriptedModel
+    from delf_devkit.testing.network import NetworkWatch
+    from delf_devkit.testing.project import DelfProject
+
+# A failing assertion of a contract shows its values, as in a test of one's own.
+pytest.register_assert_rewrite("delf_devkit.testing.contracts")
+
+
+@pytest.fixture
+def delf_host() -> TestHost:
+    """A host with the core's own and all installed plugins, to which a test adds others."""
+    from delf_devkit.testing.hosts import TestHost
+
+    return TestHost.discover(environ={})
+
+
+@pytest.fixture
+def scripted_model(delf_host: TestHost) -> ScriptedModel:
+    """A model whose answers a test writes; ``llm="scripted:…"`` with ``host=delf_host``."""
+    from delf_devkit.testing.models import ScriptedModel
+
+    model = ScriptedModel()
+    delf_host.provide(model.spec, model.factory)
+    return model
+
+
+@pytest.fixture
+def scripted_approvals(delf_host: TestHost) -> ScriptedApprovals:
+    """An approval channel with queued decisions; ``approvals=["scripted"]``."""
+    from delf_devkit.testing.approvals import ScriptedApprovals
+
+    channel = ScriptedApprovals()
+    delf_host.provide(channel.spec, lambda: channel)
+    return channel
+
+
+@pytest.fixture
+def delf_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DelfProject:
+    """An empty folder in which ``delf`` can be run as on a command line."""
+    from delf_devkit.testing.project import DelfProject
+
+    return DelfProject(tmp_path / "project", monkeypatch)
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[NetworkWatch]:
+    """Refuses connections to anything but this machine; a refused one fails the test."""
+    from delf_devkit.testing.network import NetworkWatch
+
+    watch = NetworkWatch()
+    watch.install(monkeypatch)
+    yield watch
+    if watch.refused:
+        pytest.fail(f"the network was used: {', '.join(watch.refused)}", pytrace=False)

@@ -1,0 +1,144 @@
+"""Opens files beneath a folder, so that no path can lead out of it.
+
+Where the kernel has ``openat2`` (Linux 5.6), it resolves the whole path itself with
+``RESOLVE_BENEATH``, ``RESOLVE_NO_SYMLINKS``, ``RESOLVE_NO_MAGICLINKS`` and ``RESOLVE_NO_XDEV``.
+Elsewhere each part of the path is opened in turn with ``O_NOFOLLOW`` from the descriptor of the
+one before. Both ways nothing is checked by name and opened later, so nobody can exchange a
+folder in between.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import cache
+from typing import Final
+
+_SYS_OPENAT2: Final = 437
+_RESOLVE_NO_XDEV: Final = 0x01
+_RESOLVE_NO_MAGICLINKS: Final = 0x02
+_RESOLVE_NO_SYMLINKS: Final = 0x04
+_RESOLVE_BENEATH: Final = 0x08
+_RESOLVE: Final = (
+    _RESOLVE_NO_XDEV | _RESOLVE_NO_MAGICLINKS | _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH
+)
+_TRIES: Final = 16
+"""``openat2`` gives EAGAIN when something was renamed on its way; it is asked again."""
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
+    )
+
+
+@cache
+def has_openat2() -> bool:
+    """Whether the kernel resolves whole paths beneath a folder."""
+    if not sys.platform.startswith("linux"):
+        return False
+    folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.close(_openat2(folder, ".", os.O_RDONLY))
+    except OSError:
+        return False
+    finally:
+        os.close(folder)
+    return True
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def open_beneath(folder: int, parts: tuple[str, ...], flags: int, mode: int = 0o666) -> int:
+    """Open a file or folder by its path from a folder, following no link.
+
+    Args:
+        folder: The descriptor of the folder.
+        parts: The path, in parts that are names: neither empty, ``.`` nor ``..``.
+        flags: As for :func:`os.open`.
+        mode: The permissions of a file that is made.
+
+    Returns:
+        Its descriptor.
+
+    Raises:
+        OSError: ELOOP for a link, EXDEV for another file system, and what ``open`` raises.
+    """
+    flags |= os.O_CLOEXEC | os.O_NOFOLLOW
+    if not parts:
+        return os.open(".", flags, dir_fd=folder)
+    if has_openat2():
+        return _openat2(folder, "/".join(parts), flags, mode if flags & os.O_CREAT else 0)
+    return _walk(folder, parts, flags, mode)
+
+
+def _openat2(folder: int, path: str, flags: int, mode: int = 0) -> int:
+    libc = _libc()
+    how = _OpenHow(flags | os.O_CLOEXEC, mode, _RESOLVE)
+    for _ in range(_TRIES):
+        opened = libc.syscall(
+            _SYS_OPENAT2, folder, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how)
+        )
+        if opened >= 0:
+            return int(opened)
+        if ctypes.get_errno() not in (errno.EAGAIN, errno.EINTR):
+            break
+    number = ctypes.get_errno()
+    raise OSError(number, os.strerror(number), path)
+
+
+def _walk(folder: int, parts: tuple[str, ...], flags: int, mode: int) -> int:
+    device = os.fstat(folder).st_dev
+    here = os.dup(folder)
+    try:
+        for part in parts[:-1]:
+            way = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            below = os.open(part, way, dir_fd=here)
+            os.close(here)
+            here = below
+        opened = os.open(parts[-1], flags, mode, dir_fd=here)
+    finally:
+        os.close(here)
+    if os.fstat(opened).st_dev != device:
+        os.close(opened)
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), "/".join(parts))
+    return opened
+
+
+@contextmanager
+def folder_beneath(folder: int, parts: tuple[str, ...], *, make: bool = False) -> Generator[int]:
+    """The descriptor of a folder beneath a folder, closed at the end.
+
+    Args:
+        folder: The descriptor of the folder above.
+        parts: The path from there.
+        make: Whether folders that are missing are made.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY
+    if make:
+        for length in range(1, len(parts) + 1):
+            with folder_beneath(folder, parts[: length - 1]) as above:
+                try:
+                    os.mkdir(parts[length - 1], dir_fd=above)
+                except FileExistsError:
+                    continue
+    opened = open_beneath(folder, parts, flags)
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def is_plain_file(descriptor: int) -> bool:
+    """Whether it is a file with contents: no folder, device, pipe or socket."""
+    return stat.S_ISREG(os.fstat(descriptor).st_mode)

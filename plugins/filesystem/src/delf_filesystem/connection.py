@@ -1,0 +1,312 @@
+"""``Filesystem``: what a script may do with the files beneath named folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO, Final
+
+from delf import Connection, action
+from delf.errors import ToolExecutionError, ToolRefusedError
+from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
+from delf.types import Permission
+from delf_filesystem.changes import Change, preview_of
+from delf_filesystem.roots import Place, Roots, reading, replacing
+from delf_filesystem.search import FileInfo, Glob, Match, info, lines_with, walk
+from delf_filesystem.settings import FilesystemSettings
+
+_PIECE: Final = 1_000_000
+_LOOKED_AT: Final = 8192
+_WRITES: Final = ("write_file", "edit_file", "replace")
+
+
+class Filesystem(Connection):
+    """Files beneath named folders: ``root/folder/file``. Nothing else can be reached.
+
+    Args:
+        roots: Folders by name: a path, to read from, or ``{"root": …, "mode": "rw", …}``.
+    """
+
+    Settings = FilesystemSettings
+    settings: FilesystemSettings
+
+    def __init__(self, *, confirm: Permission = None, **options: Any) -> None:
+        # The roots say when a person is asked; `confirm` can only add to them.
+        super().__init__(confirm=False if confirm is None else confirm, **options)
+        self._roots = Roots(self.settings.roots)
+
+    async def context(self, task: str) -> str | None:
+        """The roots, for the prompt."""
+        lines = [f"{self.name}: paths begin with one of these folders:"]
+        for place in self._roots:
+            settings = place.settings
+            kinds = f", only {' '.join(settings.suffixes)}" if settings.suffixes else ""
+            mode = "read and write" if settings.mode == "rw" else "read only"
+            lines.append(f"- {place.name}/ ({mode}{kinds})")
+        return "\n".join(lines)
+
+    def judge(self, call: ToolCall) -> Judgement:
+        """Implements :class:`delf.protocols.connection.SupportsJudge`: what the roots ask about."""
+        try:
+            return self._judge(call.action, call.arguments)
+        except ToolRefusedError as error:
+            return Refused(message=error.message)
+
+    def _judge(self, name: str, arguments: Mapping[str, Any]) -> Judgement:
+        if name not in _WRITES:
+            path = str(arguments.get("path", "."))
+            places = list(self._roots) if path == "." else [self._roots.place(path)]
+            asking = [place.name for place in places if place.settings.read_approval]
+            return Asks(reason=f"{asking[0]} asks before each read") if asking else Allowed()
+        changes = list(self._changes(name, arguments))
+        preview = preview_of(changes)
+        asking = [c.place.name for c in changes if c.place.settings.write_approval]
+        if asking:
+            return Asks(reason=f"{asking[0]} asks before each write", preview=preview)
+        return Allowed(preview=preview)
+
+    @action(effect="read")
+    def read_file(self, path: str, start: int = 1, lines: int | None = None) -> str:
+        """The text of a file.
+
+        Args:
+            path: As ``notes/2024/plan.md``.
+            start: The first line that is wanted, from 1.
+            lines: How many lines; all when None. A file that is too large is read in parts.
+        """
+        place = self._roots.file(path)
+        if start < 1 or (lines is not None and lines < 0):
+            raise ToolRefusedError("start counts from 1, and lines is not negative")
+        with reading(place) as file:
+            if start == 1 and lines is None:
+                return _text(place, _whole(place, file))
+            return _text(place, _some_lines(place, file, start, lines))
+
+    @action("read_file", effect="read")
+    def read_document(self, path: str) -> str:
+        """A PDF, DOCX, HTML or other document as Markdown."""
+        from delf_filesystem.documents import as_markdown
+
+        place = self._roots.file(path)
+        with reading(place) as file:
+            return as_markdown(place, _whole(place, file))
+
+    @action("read_file", effect="read")
+    def read_bytes(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes of a file, or some of them."""
+        place = self._roots.file(path)
+        if offset < 0 or (length is not None and length < 0):
+            raise ToolRefusedError("offset and length are not negative")
+        with reading(place) as file:
+            file.seek(offset)
+            most = place.settings.max_file_bytes
+            content = file.read(min(most + 1, most + 1 if length is None else length))
+            if len(content) > most:
+                raise _too_large(place, "read", "read_bytes(path, offset, length) reads a part")
+            return content
+
+    @action(effect="read")
+    def list_files(
+        self, path: str = ".", pattern: str = "*", limit: int = 10_000
+    ) -> list[FileInfo]:
+        """The files beneath a folder and the folders in it, in the order of their names.
+
+        Args:
+            path: A root, or a folder in one; "." for all roots.
+            pattern: Which of them: ``*.md``, ``2024/**/*.pdf``.
+            limit: More files than this are an error.
+        """
+        found: list[FileInfo] = []
+        for place, status in self._files(path, pattern):
+            if len(found) == limit:
+                raise ToolExecutionError(
+                    f"more than {limit} files beneath {path!r}: name a folder or a pattern, or "
+                    "give a higher limit"
+                )
+            found.append(info(place, status))
+        return found
+
+    @action(effect="read")
+    def find(
+        self,
+        text: str,
+        path: str = ".",
+        pattern: str = "*",
+        ignore_case: bool = False,
+        limit: int = 1000,
+    ) -> list[Match]:
+        """The lines that hold a text, in the files beneath a folder; the first ``limit`` of them.
+
+        Args:
+            text: The text as it stands in a line; no regular expression.
+            path: A root, a folder, or one file; "." for all roots.
+            pattern: Which files: ``*.py``.
+            ignore_case: Whether ``A`` and ``a`` are the same.
+            limit: How many lines at most.
+        """
+        if not text or "\n" in text:
+            raise ToolRefusedError("text is what stands in one line, and not empty")
+        found: list[Match] = []
+        for place, status in self._files(path, pattern):
+            if status.st_nlink > 1 and not place.settings.hard_links:
+                continue
+            for match in lines_with(place, text.encode(), ignore_case=ignore_case):
+                found.append(match)
+                if len(found) >= limit:
+                    return found
+        return found
+
+    @action(effect="write")
+    def write_file(self, path: str, content: str | bytes) -> int:
+        """Write a file, whole: a new one, or in the place of the one of that name.
+
+        Args:
+            path: As ``output/report.md``; missing folders are made.
+            content: All that will be in it.
+
+        Returns:
+            Its size in bytes.
+        """
+        (change,) = self._changes("write_file", {"path": path, "content": content})
+        with replacing(change.place) as file:
+            return file.write(change.after)
+
+    @action(effect="write")
+    def edit_file(self, path: str, old_text: str, new_text: str) -> None:
+        """Replace a text that stands exactly once in a file.
+
+        Args:
+            path: The file.
+            old_text: What is there, with enough around it to be found only once.
+            new_text: What will be there.
+        """
+        arguments = {"path": path, "old_text": old_text, "new_text": new_text}
+        for change in self._changes("edit_file", arguments):
+            with replacing(change.place) as file:
+                file.write(change.after)
+
+    @action(effect="write")
+    def replace(
+        self, old_text: str, new_text: str, path: str = ".", pattern: str = "*"
+    ) -> dict[str, int]:
+        """Replace a text wherever it stands in the files beneath a folder.
+
+        Args:
+            old_text: What is there; no regular expression.
+            new_text: What will be there.
+            path: A root, a folder, or one file; "." for all roots that can be written to.
+            pattern: Which files: ``*.md``.
+
+        Returns:
+            How often, by path; files without the text are left as they are.
+        """
+        arguments = {"old_text": old_text, "new_text": new_text, "path": path, "pattern": pattern}
+        counts: dict[str, int] = {}
+        for change in list(self._changes("replace", arguments)):
+            with replacing(change.place) as file:
+                file.write(change.after)
+            counts[str(change.place)] = (change.before or b"").count(old_text.encode())
+        return counts
+
+    def _changes(self, name: str, arguments: Mapping[str, Any]) -> Iterator[Change]:
+        """What a call would write, as the files are now."""
+        match name:
+            case "write_file":
+                yield self._written(str(arguments["path"]), arguments["content"])
+            case "edit_file":
+                path, old, new = (str(arguments[n]) for n in ("path", "old_text", "new_text"))
+                yield self._edited(path, old.encode(), new.encode())
+            case _:
+                old, new = (str(arguments[n]).encode() for n in ("old_text", "new_text"))
+                if not old:
+                    raise ToolRefusedError("old_text is empty")
+                path, pattern = arguments.get("path", "."), arguments.get("pattern", "*")
+                for place in self._writable(str(path), str(pattern)):
+                    content = self._content(place)
+                    if old in content and b"\0" not in content[:_LOOKED_AT]:
+                        yield Change(place, content, content.replace(old, new))
+
+    def _written(self, path: str, content: str | bytes) -> Change:
+        place = self._roots.file(path, write=True)
+        data = content.encode() if isinstance(content, str) else content
+        if len(data) > place.settings.max_file_bytes:
+            raise _too_large(place, "write", "write less, or several files")
+        return Change(place, self._before(place), data)
+
+    def _edited(self, path: str, old: bytes, new: bytes) -> Change:
+        place = self._roots.file(path, write=True)
+        if not old:
+            raise ToolRefusedError("old_text is empty; write_file writes a whole file")
+        content = self._content(place)
+        at = content.find(old)
+        if at < 0:
+            raise ToolExecutionError(f"cannot edit {path!r}: old_text not found in file")
+        if content.find(old, at + 1) >= 0:
+            raise ToolExecutionError(
+                f"cannot edit {path!r}: old_text stands there more than once; give more of "
+                "what is around it, or use replace"
+            )
+        return Change(place, content, content[:at] + new + content[at + len(old) :])
+
+    def _content(self, place: Place) -> bytes:
+        with reading(place) as file:
+            return _whole(place, file, "edit")
+
+    def _before(self, place: Place) -> bytes | None:
+        """What a file that will be replaced holds; None where there is none to show."""
+        try:
+            with reading(place) as file:
+                return file.read(place.settings.max_file_bytes)
+        except ToolExecutionError:
+            return None
+
+    def _writable(self, path: str, pattern: str) -> Iterator[Place]:
+        """The files that a call of replace may change."""
+        for place, status in self._files(path, pattern):
+            if path == "." and place.settings.mode != "rw":
+                continue
+            self._roots.file(str(place), write=True)
+            if status.st_nlink == 1 or place.settings.hard_links:
+                yield place
+
+    def _files(self, path: str, pattern: str) -> Iterator[tuple[Place, os.stat_result]]:
+        glob = Glob(pattern)
+        places = list(self._roots) if path == "." else [self._roots.place(path)]
+        return (found for place in places for found in walk(place, glob))
+
+
+def _too_large(place: Place, doing: str, instead: str) -> ToolExecutionError:
+    most = place.settings.max_file_bytes
+    return ToolExecutionError(
+        f"cannot {doing} {str(place)!r}: file too large. Maximum: {most} bytes; {instead}"
+    )
+
+
+def _whole(place: Place, file: BinaryIO, doing: str = "read") -> bytes:
+    content = file.read(place.settings.max_file_bytes + 1)
+    if len(content) > place.settings.max_file_bytes:
+        raise _too_large(place, doing, "read_file(path, start, lines) reads a part")
+    return content
+
+
+def _some_lines(place: Place, file: BinaryIO, start: int, lines: int | None) -> bytes:
+    """Some lines of a file, without the rest in memory, however long a line is."""
+    most, kept, size = place.settings.max_file_bytes, list[bytes](), 0
+    number, end = 1, None if lines is None else start + lines
+    while (end is None or number < end) and (piece := file.readline(_PIECE)):
+        if number >= start:
+            kept.append(piece)
+            size += len(piece)
+            if size > most:
+                raise _too_large(place, "read", "ask for fewer lines")
+        number += piece.endswith(b"\n")
+    return b"".join(kept)
+
+
+def _text(place: Place, content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ToolExecutionError(
+            f"{str(place)!r} is not UTF-8 text; read_document reads documents, read_bytes its bytes"
+        ) from None

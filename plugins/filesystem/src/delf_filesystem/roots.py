@@ -1,0 +1,232 @@
+"""Named folders: from a path that a script gave to an open file, or to an error that helps."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO, Final, NoReturn
+
+from delf.errors import ToolExecutionError, ToolRefusedError, did_you_mean
+from delf_filesystem.beneath import folder_beneath, is_plain_file, open_beneath
+from delf_filesystem.settings import RootSettings
+
+_NEW_FILE: Final = 0o666
+_TEMPORARY: Final = ".delf-"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path beneath a root.
+
+    Args:
+        name: The root's name.
+        settings: What may be done there.
+        parts: The path from the root, in names.
+    """
+
+    name: str
+    settings: RootSettings
+    parts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "/".join((self.name, *self.parts))
+
+    def below(self, name: str) -> Place:
+        """What has this name in this folder."""
+        return Place(self.name, self.settings, (*self.parts, name))
+
+
+class Roots:
+    """The folders that scripts know by name. Nothing outside of them can be reached.
+
+    Args:
+        roots: Settings by name.
+    """
+
+    def __init__(self, roots: Mapping[str, RootSettings]) -> None:
+        self._roots = dict(roots)
+
+    def __iter__(self) -> Iterator[Place]:
+        return (Place(name, settings, ()) for name, settings in self._roots.items())
+
+    def place(self, path: str) -> Place:
+        """Where a path is.
+
+        Args:
+            path: ``root/folder/file``.
+
+        Raises:
+            ToolRefusedError: When it is beneath no root, or of a name that is kept from scripts.
+        """
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        known = ", ".join(self._roots)
+        if path.startswith("/") or not parts or parts[0] not in self._roots or ".." in parts:
+            unknown = bool(parts) and parts[0] not in self._roots
+            near = did_you_mean(parts[0], self._roots) if unknown else ""
+            raise ToolRefusedError(
+                f"cannot access {path!r}: a path begins with the name of a root and stays "
+                f"beneath it. Roots: {known}{near}"
+            )
+        place = Place(parts[0], self._roots[parts[0]], tuple(parts[1:]))
+        if not _is_name(path):
+            raise ToolRefusedError(f"cannot access {path!r}: that is no name of a file")
+        if not place.settings.hidden and any(part.startswith(".") for part in place.parts):
+            raise ToolRefusedError(
+                f"cannot access {path!r}: names that begin with a dot are hidden"
+            )
+        return place
+
+    def file(self, path: str, *, write: bool = False) -> Place:
+        """Where a file is that is to be read or written.
+
+        Raises:
+            ToolRefusedError: When its name or its root does not allow that.
+        """
+        place = self.place(path)
+        settings = place.settings
+        if not place.parts:
+            raise ToolRefusedError(f"cannot access {path!r}: it is a folder")
+        if write and settings.mode != "rw":
+            writable = [name for name, root in self._roots.items() if root.mode == "rw"]
+            raise ToolRefusedError(
+                f"cannot write to {path!r}: {place.name} is read-only. "
+                f"Writable roots: {', '.join(writable) or 'none'}"
+            )
+        if not suits(place, place.parts[-1]):
+            raise ToolRefusedError(
+                f"cannot access {path!r}: suffix not allowed. "
+                f"Allowed in {place.name}: {', '.join(settings.suffixes)}"
+            )
+        return place
+
+
+def _is_name(path: str) -> bool:
+    """Whether the system can have files of this name at all."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+
+
+def suits(place: Place, name: str) -> bool:
+    """Whether a file of this name may be used in a root, and is seen there."""
+    settings = place.settings
+    if name.startswith(".") and not settings.hidden:
+        return False
+    return not settings.suffixes or name.lower().endswith(settings.suffixes)
+
+
+@contextmanager
+def telling(place: Place, doing: str) -> Generator[None]:
+    """Errors of the system as a script may read them: its own path, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        _tell(place, doing, error)
+
+
+def _tell(place: Place, doing: str, error: OSError) -> NoReturn:
+    why = {
+        errno.ENOENT: "it does not exist",
+        errno.ENOTDIR: "a part of the path is a file",
+        errno.EISDIR: "it is a folder",
+        errno.ELOOP: "it is a link, or beneath one; links are not followed",
+        errno.EXDEV: "it is on another file system than its root",
+        errno.EACCES: "the system does not permit it",
+        errno.EPERM: "the system does not permit it",
+        errno.ENOSPC: "the disk is full",
+        errno.EDQUOT: "the quota is used up",
+        errno.EROFS: "the file system is read-only",
+        errno.ENAMETOOLONG: "its name is too long",
+        errno.ENXIO: "it is not a plain file",
+    }.get(error.errno or 0, error.strerror or type(error).__name__)
+    raise ToolExecutionError(f"cannot {doing} {str(place)!r}: {why}") from error
+
+
+@contextmanager
+def root_of(place: Place) -> Generator[int]:
+    """The descriptor of a place's root folder."""
+    try:
+        descriptor = os.open(place.settings.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ToolExecutionError(
+            f"the root {place.name!r} cannot be opened: {error.strerror}",
+            hint=f"it is set to {place.settings.root}",
+        ) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def reading(place: Place) -> Generator[BinaryIO]:
+    """A file, open to be read.
+
+    Raises:
+        ToolExecutionError: When it is not there, or is no plain file with this one name.
+    """
+    with telling(place, "read"), root_of(place) as root:
+        descriptor = open_beneath(root, place.parts, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        with os.fdopen(descriptor, "rb", closefd=True) as file:
+            if not is_plain_file(descriptor):
+                folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+                kind = "a folder" if folder else "not a plain file"
+                raise ToolExecutionError(f"cannot read {str(place)!r}: it is {kind}")
+            if os.fstat(descriptor).st_nlink > 1 and not place.settings.hard_links:
+                raise ToolExecutionError(
+                    f"cannot read {str(place)!r}: it has other names, too, perhaps outside of "
+                    "its root (a hard link)"
+                )
+            yield file
+
+
+@contextmanager
+def replacing(place: Place) -> Generator[BinaryIO]:
+    """A file to be written that takes a place's name when all is written, or not at all.
+
+    The file that has the name keeps its permissions; folders that are missing are made.
+
+    Raises:
+        ToolExecutionError: When the place is a folder, a link or no plain file.
+    """
+    *above, name = place.parts
+    with (
+        telling(place, "write to"),
+        root_of(place) as root,
+        folder_beneath(root, tuple(above), make=True) as folder,
+    ):
+        mode = _mode_of(place, folder, name)
+        temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        descriptor = open_beneath(folder, (temporary,), flags, _NEW_FILE)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                if mode is not None:
+                    os.fchmod(file.fileno(), mode)
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(temporary, dir_fd=folder)
+            raise
+
+
+def _mode_of(place: Place, folder: int, name: str) -> int | None:
+    """The permissions of the file that will be replaced; None where there is none."""
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    if not stat.S_ISREG(found.st_mode):
+        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "not a plain file"
+        raise ToolExecutionError(f"cannot write to {str(place)!r}: it is {kind}")
+    return stat.S_IMODE(found.st_mode)

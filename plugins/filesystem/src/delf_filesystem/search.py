@@ -1,0 +1,179 @@
+"""Walks the files beneath a place, and searches them for a text."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final, TypedDict
+
+from delf.errors import ToolRefusedError
+from delf_filesystem.beneath import open_beneath
+from delf_filesystem.roots import Place, reading, root_of, suits, telling
+
+_DEEPEST: Final = 100
+_LONGEST_PATTERN: Final = 500
+_SHOWN_OF_LINE: Final = 500
+_PIECE: Final = 4_000_000
+_LOOKED_AT: Final = 8192
+
+
+class FileInfo(TypedDict):
+    """A file: its path, its size in bytes, and when it was changed last (UTC)."""
+
+    path: str
+    size: int
+    modified: datetime
+
+
+class Match(TypedDict):
+    """A line that holds what was looked for; its number counts from 1."""
+
+    path: str
+    line: int
+    text: str
+
+
+class Glob:
+    """A pattern of paths: ``*`` and ``?`` stay in a folder, ``**`` is any folders or none.
+
+    A pattern without a slash counts for names in every folder.
+
+    Args:
+        pattern: As ``*.md`` or ``2024/**/*.pdf``.
+
+    Raises:
+        ToolRefusedError: When it is longer than 500 characters.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        if len(pattern) > _LONGEST_PATTERN:
+            raise ToolRefusedError(f"a pattern has at most {_LONGEST_PATTERN} characters")
+        parts = pattern.strip("/").split("/")
+        if len(parts) == 1 and parts != ["**"]:
+            parts = ["**", *parts]
+        # None stands for `**`; fnmatch's expressions take time in proportion to their text.
+        self._parts = [
+            None if part == "**" else re.compile(fnmatch.translate(part)) for part in parts
+        ]
+
+    def matches(self, path: Sequence[str]) -> bool:
+        """Whether a path, in parts, is of this pattern."""
+        wanted, at, of_pattern = self._parts, 0, 0
+        again: tuple[int, int] | None = None
+        while at < len(path):
+            part = wanted[of_pattern] if of_pattern < len(wanted) else re.compile(r"(?!)")
+            if part is None:
+                again = (of_pattern, at)
+                of_pattern += 1
+            elif part.match(path[at]):
+                at, of_pattern = at + 1, of_pattern + 1
+            elif again is not None:
+                again = (again[0], again[1] + 1)
+                of_pattern, at = again[0] + 1, again[1]
+            else:
+                return False
+        return all(part is None for part in wanted[of_pattern:])
+
+
+def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:
+    """The plain files beneath a place, folder by folder in the order of their names.
+
+    Links, other file systems, and what a script may not see are left out.
+
+    Args:
+        place: A folder, or one file.
+        glob: Which of them, by their paths from the place.
+    """
+    with root_of(place) as root:
+        with telling(place, "list"):
+            descriptor = open_beneath(root, place.parts, os.O_RDONLY | os.O_NONBLOCK)
+        found = os.fstat(descriptor)
+        if not stat.S_ISDIR(found.st_mode):
+            os.close(descriptor)
+            if stat.S_ISREG(found.st_mode):
+                yield place, found
+            return
+        yield from _below(place, (), descriptor, found.st_dev, glob)
+
+
+def _below(
+    place: Place, path: tuple[str, ...], descriptor: int, device: int, glob: Glob
+) -> Iterator[tuple[Place, os.stat_result]]:
+    """The files beneath an open folder, which is closed at the end."""
+    try:
+        with os.scandir(descriptor) as entries:
+            names = sorted(entries, key=lambda entry: entry.name)
+        for entry in names:
+            name = entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if len(path) < _DEEPEST and (place.settings.hidden or not name.startswith(".")):
+                    yield from _folder(place, (*path, name), descriptor, device, glob)
+            elif suits(place, name) and glob.matches((*path, name)):
+                found = _stat(name, descriptor)
+                if found is not None and stat.S_ISREG(found.st_mode):
+                    yield Place(place.name, place.settings, (*place.parts, *path, name)), found
+    finally:
+        os.close(descriptor)
+
+
+def _folder(
+    place: Place, path: tuple[str, ...], above: int, device: int, glob: Glob
+) -> Iterator[tuple[Place, os.stat_result]]:
+    try:
+        descriptor = open_beneath(above, path[-1:], os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:  # gone meanwhile, a link now, not readable, or another file system
+        return
+    if os.fstat(descriptor).st_dev != device:
+        os.close(descriptor)
+        return
+    yield from _below(place, path, descriptor, device, glob)
+
+
+def _stat(name: str, folder: int) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:  # gone meanwhile
+        return None
+
+
+def info(place: Place, found: os.stat_result) -> FileInfo:
+    """A file as scripts see it."""
+    modified = datetime.fromtimestamp(found.st_mtime, UTC)
+    return FileInfo(path=str(place), size=found.st_size, modified=modified)
+
+
+def lines_with(place: Place, text: bytes, *, ignore_case: bool) -> Iterator[Match]:
+    """The lines of a file that hold a text; none of a file that is not text.
+
+    Args:
+        place: The file.
+        text: What is looked for, within a line.
+        ignore_case: Whether capital and small letters of ASCII are the same.
+    """
+    wanted = re.compile(re.escape(text), re.IGNORECASE if ignore_case else 0)
+    with reading(place) as file:
+        line = 1
+        # Whole lines, so that no text is cut, as long as a line is shorter than a piece.
+        while piece := file.read(_PIECE) + file.readline(_PIECE):
+            if line == 1 and b"\0" in piece[:_LOOKED_AT]:
+                return
+            yield from _hits(place, piece, wanted, line)
+            line += piece.count(b"\n")
+
+
+def _hits(place: Place, piece: bytes, wanted: re.Pattern[bytes], line: int) -> Iterator[Match]:
+    counted, end = 0, -1
+    for hit in wanted.finditer(piece):
+        if hit.start() < end:
+            continue
+        start = piece.rfind(b"\n", 0, hit.start()) + 1
+        end = piece.find(b"\n", hit.end())
+        end = len(piece) if end < 0 else end
+        line += piece.count(b"\n", counted, start)
+        counted = start
+        shown = piece[start : min(end, start + _SHOWN_OF_LINE)].decode(errors="replace")
+        yield Match(path=str(place), line=line, text=shown)

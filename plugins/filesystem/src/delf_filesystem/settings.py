@@ -1,0 +1,73 @@
+"""Which folders a script may use, and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from delf.settings import LocalPath, PluginSettings
+
+
+class RootSettings(BaseModel):
+    """One folder, and what may be done beneath it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    root: LocalPath = Field(description="The folder.")
+    mode: Literal["ro", "rw"] = Field(default="ro", description="Read only, or also written.")
+    suffixes: tuple[str, ...] = Field(
+        default=(), description='Only names that end so, as [".md", ".pdf"]; all when empty.'
+    )
+    max_file_bytes: int = Field(
+        default=10_000_000, ge=1, description="The most that is read or written at once."
+    )
+    read_approval: bool = Field(default=False, description="Ask a person before each read.")
+    write_approval: bool = Field(default=True, description="Ask a person before each write.")
+    hidden: bool = Field(
+        default=False, description="Whether names that begin with a dot exist for scripts."
+    )
+    hard_links: bool = Field(
+        default=False, description="Whether a file that has other names, too, may be read."
+    )
+
+    @field_validator("root", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        return str(value) if isinstance(value, Path) else value
+
+    @field_validator("suffixes")
+    @classmethod
+    def _with_dots(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(f".{suffix.lower().lstrip('.')}" for suffix in value)
+
+
+class FilesystemSettings(PluginSettings):
+    """The folders by the names that scripts know them by."""
+
+    roots: dict[str, RootSettings] = Field(
+        description='Folders by name: {"notes": "./notes"} or {"notes": {"root": …, "mode": "rw"}}.'
+    )
+
+    @field_validator("roots", mode="before")
+    @classmethod
+    def _from_paths(cls, value: Any) -> Any:
+        """A path alone is a folder to read from."""
+        if not isinstance(value, dict):
+            return value
+        given = cast("dict[str, Any]", value)
+        return {
+            name: {"root": root} if isinstance(root, (str, Path)) else root
+            for name, root in given.items()
+        }
+
+    @field_validator("roots")
+    @classmethod
+    def _check_names(cls, roots: dict[str, RootSettings]) -> dict[str, RootSettings]:
+        if not roots:
+            raise ValueError("name at least one folder")
+        for name in roots:
+            if not name or "/" in name or name.startswith("."):
+                raise ValueError(f"{name!r} is no name of a root: a word without '/'")
+        return roots

@@ -1,0 +1,144 @@
+"""``Shell``: commands of this machine, as far as rules let them through."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any, Final
+
+from delf import Connection, action
+from delf.errors import ToolRefusedError
+from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
+from delf.types import Permission
+from delf_shell.parse import Pipeline, parse, shown
+from delf_shell.rules import read_rules
+from delf_shell.run import Runner, ShellResult, confinement
+from delf_shell.settings import ShellSettings
+
+# Programs that ask or page would wait for a terminal that is not there.
+_QUIET: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
+_SHELL: Final = "/bin/sh"
+
+
+class Shell(Connection):
+    """Commands by rules, each part of a command judged by its words, run without a shell.
+
+    Args:
+        rules: Patterns, the first that fits counts: ``{"pattern": "git status",
+            "approval_required": False}``.
+        default: For commands that no rule names; they are blocked when it is left out.
+        folder: Where commands run.
+    """
+
+    Settings = ShellSettings
+    settings: ShellSettings
+
+    def __init__(self, *, confirm: Permission = None, **options: Any) -> None:
+        # Rules say which commands a person is asked about; `confirm` can only add to them.
+        super().__init__(confirm=False if confirm is None else confirm, **options)
+        plain = [rule for rule in self.settings.rules if not rule.shell]
+        self._rules = read_rules(plain, self.name)
+        self._folder = Path(self.settings.folder).resolve()
+        self._wrap: tuple[str, ...] = ()
+        if self.settings.confine:
+            self._wrap = confinement(
+                self._folder,
+                self.settings.readable,
+                network=self.settings.network,
+                name=self.name,
+            )
+
+    async def context(self, task: str) -> str | None:
+        """What may be run, for the prompt."""
+        rules = ", ".join(rule.pattern for rule in self.settings.rules) or "none"
+        others = "asked about" if self.settings.default else "blocked"
+        return (
+            f"{self.name}: commands by these patterns: {rules}; others are {others}. No shell: "
+            "words, quotes, | && || ; only, no variables, wildcards or redirections."
+        )
+
+    def judge(self, call: ToolCall) -> Judgement:
+        """Implements :class:`delf.protocols.connection.SupportsJudge`."""
+        command = str(call.arguments["command"])
+        cwd = str(call.arguments.get("cwd", "."))
+        where = "" if cwd == "." else f"in {cwd}\n"
+        asks = self._shell_rule(command)
+        if asks is not None:
+            preview = f"{where}by a shell: {command}"
+            return Asks(reason="a rule asks", preview=preview) if asks else Allowed(preview=preview)
+        try:
+            pipelines = parse(command)
+        except ToolRefusedError as error:
+            return Refused(message=error.message)
+        return self._judge_parts(pipelines, f"{where}{shown(pipelines)}")
+
+    def _judge_parts(self, pipelines: tuple[Pipeline, ...], preview: str) -> Judgement:
+        """The strictest that the rules say of any part."""
+        asked: list[str] = []
+        for words in (words for pipeline in pipelines for words in pipeline.commands):
+            rule = next((rule for rule in self._rules if rule.fits(words)), None)
+            if rule is None and self.settings.default is None:
+                return Refused(message=self._blocked(words))
+            asks = rule.ask if rule is not None else self._asks_by_default
+            if asks:
+                asked.append(words[0])
+        if not asked:
+            return Allowed(preview=preview)
+        return Asks(reason=f"{', '.join(asked)}: not pre-approved", preview=preview)
+
+    @property
+    def _asks_by_default(self) -> bool:
+        return self.settings.default is None or self.settings.default.approval_required
+
+    def _blocked(self, words: tuple[str, ...]) -> str:
+        patterns = ", ".join(repr(rule.pattern) for rule in self.settings.rules) or "none"
+        return f"blocked: {shlex.join(words)!r} is of no rule. Rules: {patterns}"
+
+    @action(effect="irreversible")
+    async def run(self, command: str, cwd: str = ".", timeout: float | None = None) -> ShellResult:
+        """Run a command and wait for its end.
+
+        Args:
+            command: Words, quotes, ``|``, ``&&``, ``||`` and ``;``.
+            cwd: The folder, from the connection's own.
+            timeout: Seconds after which it is killed; never more than the connection's.
+        """
+        seconds = min(timeout or self.settings.timeout, self.settings.timeout)
+        environment = {
+            name: value
+            for name in self.settings.environment
+            if (value := os.environ.get(name)) is not None
+        }
+        runner = Runner(
+            folder=self._beneath(cwd),
+            environment={**_QUIET, **environment},
+            wrap=self._confined(cwd, environment),
+            timeout=seconds,
+            max_output_bytes=self.settings.max_output_bytes,
+        )
+        return await runner.run(self._parsed(command))
+
+    def _parsed(self, command: str) -> tuple[Pipeline, ...]:
+        if self._shell_rule(command) is not None:
+            return (Pipeline("", ((_SHELL.rpartition("/")[2], "-c", command),)),)
+        return parse(command)
+
+    def _shell_rule(self, command: str) -> bool | None:
+        """Whether a rule for this very text, to be run by a shell, asks; None without one."""
+        rules = (rule for rule in self.settings.rules if rule.shell)
+        return next((r.approval_required for r in rules if r.pattern == command), None)
+
+    def _confined(self, cwd: str, environment: dict[str, str]) -> tuple[str, ...]:
+        if not self._wrap:
+            return ()
+        kept = [word for item in environment.items() for word in ("--setenv", *item)]
+        return (*self._wrap, *kept, "--chdir", str(self._beneath(cwd)), "--")
+
+    def _beneath(self, cwd: str) -> Path:
+        folder = (self._folder / cwd).resolve()
+        if not folder.is_relative_to(self._folder) or not folder.is_dir():
+            raise ToolRefusedError(
+                f"cannot run in {cwd!r}: it is no folder beneath the one of {self.name}"
+            )
+        return folder

@@ -1,0 +1,90 @@
+"""Rules over the words of commands.
+
+A pattern is a row of words. ``*`` and ``?`` in a word stand for characters of that word; ``*``
+alone at the end stands for any further words. A wildcard never stands for an option (a word that
+begins with ``-``, unless its pattern does) nor for a path that leads out of the folder, because
+those are how a harmless command is made to do something else: ``git -c core.pager=…``,
+``find -exec``, ``tar --checkpoint-action=…``, ``cat /etc/passwd``. ``**`` at the end stands for
+any further words at all.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from delf.errors import ConnectionConfigurationError
+from delf_shell.parse import Words
+from delf_shell.settings import RuleSettings
+
+_LEADS_OUT = re.compile(r"(?:^|[=:@,])[/~\\]|(?:^|[/=:@,])\.\.(?:/|$)|://")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A pattern in words.
+
+    Args:
+        words: The pattern.
+        ask: Whether a person is asked.
+    """
+
+    words: tuple[str, ...]
+    ask: bool
+
+    def fits(self, command: Words) -> bool:
+        """Whether a command is of this pattern."""
+        wanted = self.words
+        if wanted[-1] in ("*", "**") and len(wanted) > 1:
+            rest = command[len(wanted) - 1 :]
+            if len(command) < len(wanted) - 1:
+                return False
+            if wanted[-1] == "*" and not all(_stays(word) for word in rest):
+                return False
+            wanted, command = wanted[:-1], command[: len(wanted) - 1]
+        return len(wanted) == len(command) and all(map(_is_of, wanted, command))
+
+
+def _is_of(pattern: str, word: str) -> bool:
+    if pattern == word:
+        return True
+    if not any(sign in pattern for sign in "*?"):
+        return False
+    fixed = re.split(r"[*?]", pattern, maxsplit=1)[0]
+    if not word.startswith(fixed) or not _stays(word[len(fixed) :] if fixed else word):
+        return False
+    # Brackets are no wildcards here.
+    return fnmatch.fnmatchcase(word, pattern.replace("[", "[[]"))
+
+
+def _stays(word: str) -> bool:
+    """Whether a word is neither an option nor a path that leads out of the folder."""
+    return not word.startswith("-") and not _LEADS_OUT.search(word)
+
+
+def read_rules(rules: Sequence[RuleSettings], name: str) -> tuple[Rule, ...]:
+    """Rules as they were written, in words.
+
+    Args:
+        rules: Those that are not for a shell.
+        name: The connection's name, for messages.
+
+    Raises:
+        ConnectionConfigurationError: For a pattern that is no row of words.
+    """
+    read: list[Rule] = []
+    for rule in rules:
+        try:
+            words = tuple(shlex.split(rule.pattern))
+        except ValueError as error:
+            raise ConnectionConfigurationError(f"{name}: {rule.pattern!r}: {error}") from None
+        if not words or any(sign in words[0] for sign in "*?/"):
+            raise ConnectionConfigurationError(
+                f"{name}: the pattern {rule.pattern!r} does not begin with the name of a program",
+                hint='a pattern is as "git log *"; default is for commands that no rule names',
+            )
+        read.append(Rule(words, rule.approval_required))
+    return tuple(read)

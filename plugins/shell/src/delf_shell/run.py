@@ -1,0 +1,201 @@
+"""Runs parsed commands: no shell, process groups of their own, bounded time and output."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypedDict
+
+from delf.errors import ConnectionConfigurationError, ToolExecutionError
+from delf_shell.parse import Pipeline, Words
+
+_PIECE: Final = 65_536
+_SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
+_SYSTEM_FILES: Final = (
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/nsswitch.conf",
+    "/etc/ssl/certs",
+)
+
+
+class ShellResult(TypedDict):
+    """What a command left: the status of its last program, and what was written.
+
+    ``truncated`` says that more was written than is kept.
+    """
+
+    status: int
+    stdout: str
+    stderr: str
+    truncated: bool
+
+
+@dataclass
+class _Kept:
+    """What is kept of an output; the rest is read and forgotten."""
+
+    left: int
+    parts: dict[str, bytearray] = field(
+        default_factory=lambda: {"out": bytearray(), "err": bytearray()}
+    )
+    truncated: bool = False
+
+    async def read(self, stream: asyncio.StreamReader | None, name: str) -> None:
+        while stream is not None and (piece := await stream.read(_PIECE)):
+            kept = piece[: self.left]
+            self.parts[name] += kept
+            self.left -= len(kept)
+            self.truncated |= len(kept) < len(piece)
+
+    def text(self, name: str) -> str:
+        return self.parts[name].decode(errors="replace")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runner:
+    """How commands are run.
+
+    Args:
+        folder: Where.
+        environment: All their variables.
+        wrap: Words that come before each command, to confine it.
+        timeout: Seconds for all of them together.
+        max_output_bytes: The most that is kept of what they write.
+    """
+
+    folder: Path
+    environment: Mapping[str, str]
+    wrap: Words = ()
+    timeout: float
+    max_output_bytes: int
+
+    async def run(self, pipelines: Sequence[Pipeline]) -> ShellResult:
+        """Run pipelines one after another, as their joints say.
+
+        Raises:
+            ToolExecutionError: When a program is not there, or the time is over.
+        """
+        kept, status = _Kept(self.max_output_bytes), 0
+        try:
+            async with asyncio.timeout(self.timeout):
+                for pipeline in pipelines:
+                    skipped = (pipeline.joint == "&&" and status) or (
+                        pipeline.joint == "||" and not status
+                    )
+                    if not skipped:
+                        status = await self._pipeline(pipeline.commands, kept)
+        except TimeoutError:
+            raise ToolExecutionError(
+                f"the command was killed after {self.timeout:g} seconds; it had written: "
+                f"{kept.text('out')[-500:]}{kept.text('err')[-500:]}"
+            ) from None
+        return ShellResult(
+            status=status,
+            stdout=kept.text("out"),
+            stderr=kept.text("err"),
+            truncated=kept.truncated,
+        )
+
+    async def _pipeline(self, commands: Sequence[Words], kept: _Kept) -> int:
+        processes: list[asyncio.subprocess.Process] = []
+        readers: list[asyncio.Future[None]] = []
+        given: int = asyncio.subprocess.DEVNULL
+        try:
+            for words in commands:
+                last = len(processes) == len(commands) - 1
+                onward, taken = (None, asyncio.subprocess.PIPE) if last else os.pipe()
+                try:
+                    process = await self._start(words, given, taken)
+                finally:
+                    for end in (given, taken):
+                        if end >= 0:
+                            os.close(end)
+                    given = asyncio.subprocess.DEVNULL if onward is None else onward
+                processes.append(process)
+                readers.append(asyncio.ensure_future(kept.read(process.stderr, "err")))
+            readers.append(asyncio.ensure_future(kept.read(processes[-1].stdout, "out")))
+            await asyncio.gather(*readers)
+            return [await process.wait() for process in processes][-1]
+        finally:
+            if given >= 0:
+                os.close(given)
+            await _end(processes, readers)
+
+    async def _start(self, words: Words, given: int, taken: int) -> asyncio.subprocess.Process:
+        program = shutil.which(words[0], path=_search_path(self.environment))
+        if program is None or "/" in words[0]:
+            raise ToolExecutionError(
+                f"there is no program {words[0]!r}"
+                + ("; a program is named without its folder" if "/" in words[0] else "")
+            )
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self.wrap,
+                program,
+                *words[1:],
+                stdin=given,
+                stdout=taken,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=self.folder,
+                env=dict(self.environment),
+                process_group=0,
+            )
+        except OSError as error:
+            raise ToolExecutionError(f"{words[0]!r} cannot be run: {error.strerror}") from error
+
+
+def _search_path(environment: Mapping[str, str]) -> str:
+    """The folders of programs, without relative ones, where a script may have put something."""
+    folders = environment.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(folder for folder in folders if folder.startswith("/"))
+
+
+async def _end(
+    processes: Sequence[asyncio.subprocess.Process], readers: Sequence[asyncio.Future[None]]
+) -> None:
+    """Kill what still runs of each program and of what it started, and wait for it."""
+    for reader in readers:
+        reader.cancel()
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+def confinement(folder: Path, readable: Sequence[str], *, network: bool, name: str) -> Words:
+    """The words of bubblewrap that confine a command to a folder and the system's programs.
+
+    Args:
+        folder: What it may read and write.
+        readable: Other folders that it may read.
+        network: Whether it has a network.
+        name: The connection's name, for messages.
+
+    Raises:
+        ConnectionConfigurationError: When bubblewrap is not installed.
+    """
+    program = shutil.which("bwrap")
+    if program is None:
+        raise ConnectionConfigurationError(
+            f"{name}: confine = true needs the program bwrap, and it is not here",
+            hint="apt-get install bubblewrap, or your system's package of that name",
+        )
+    words = [program, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
+    if network:
+        words += ["--share-net", "--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf"]
+    for path in (*_SYSTEM, *_SYSTEM_FILES):
+        words += ["--ro-bind-try", path, path]
+    words += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108 - its own
+    for path in readable:
+        words += ["--ro-bind", path, path]
+    return (*words, "--bind", str(folder), str(folder))

@@ -1,0 +1,74 @@
+"""Which commands a script may run, where, and with what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from delf.settings import LocalPath, PluginSettings
+
+
+class RuleSettings(BaseModel):
+    """Commands of one pattern, and whether a person is asked about them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    pattern: str = Field(min_length=1, description='Words with wildcards: "git log *".')
+    approval_required: bool = Field(default=True, description="Ask a person before each.")
+    shell: bool = Field(
+        default=False, description="Give exactly this text, and no other, to /bin/sh."
+    )
+
+
+class DefaultSettings(BaseModel):
+    """What becomes of commands that no rule names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    approval_required: bool = Field(default=True, description="Ask a person before each.")
+
+
+class ShellSettings(PluginSettings):
+    """Rules, the folder, and the limits of commands."""
+
+    rules: tuple[RuleSettings, ...] = Field(
+        default=(), description='In order, the first that fits counts: [{"pattern": "git status"}].'
+    )
+    default: DefaultSettings | None = Field(
+        default=None, description="For commands that no rule names; they are blocked when omitted."
+    )
+    folder: LocalPath = Field(default=".", description="Where commands run.")
+    timeout: float = Field(
+        default=60.0, gt=0, le=86_400, description="Seconds after which a command is killed."
+    )
+    max_output_bytes: int = Field(
+        default=1_000_000, ge=1, description="The most that is kept of what a command writes."
+    )
+    environment: tuple[str, ...] = Field(
+        default=("PATH", "LANG", "LC_ALL", "TZ"),
+        description="Variables of this process that commands get.",
+    )
+    confine: bool = Field(
+        default=False,
+        description="Run with bubblewrap: the folder and the system's programs, nothing else.",
+    )
+    network: bool = Field(default=False, description="Whether confined commands have a network.")
+    readable: tuple[LocalPath, ...] = Field(
+        default=(), description="Other folders that confined commands may read."
+    )
+
+    @field_validator("rules", mode="before")
+    @classmethod
+    def _from_patterns(cls, value: Any) -> Any:
+        """A pattern alone is a rule that asks."""
+        if not isinstance(value, (list, tuple)):
+            return value
+        given = cast("list[Any]", value)
+        return [{"pattern": rule} if isinstance(rule, str) else rule for rule in given]
+
+    @field_validator("folder", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,259 @@
+"""A connection judges calls by their arguments, before anybody is asked."""
+
+import asyncio
+import threading
+
+import pytest
+
+from delf import Agent, Allowed, Approved, Asks, Connection, Edited, Refused, action
+from delf.engine.journal.memory import MemoryJournal
+from delf.errors import ConnectionUnavailableError
+from delf.events import ApprovalDecided, ApprovalRequested, CallFinished, TaskFinished
+from delf.protocols.sandbox import Raised, Returned
+from delf.specs import JournalSpec
+from support.gates import gate_bench
+
+
+class Mail(Connection):
+    """Mail."""
+
+    def __init__(self, judge=None, **options):
+        super().__init__(**options)
+        self._judge = judge
+        self.made = []
+        self.judged = []
+
+    async def judge(self, call):
+        self.judged.append(call)
+        judged = self._judge(call)
+        return await judged if asyncio.iscoroutine(judged) else judged
+
+    @action(effect="write")
+    async def send(self, to: str, body: str = "hello", copies: int = 1) -> str:
+        """Send a mail."""
+        self.made.append((to, body, copies))
+        return "sent"
+
+    @action(effect="read")
+    async def read(self, folder: str = "inbox") -> list:
+        """Read mails."""
+        self.made.append(folder)
+        return []
+
+
+def asks_about_strangers(call):
+    if call.action == "send" and not call.arguments["to"].endswith("@us.example"):
+        return Asks(reason="a stranger", preview=f"To: {call.arguments['to']}\nSubject: none")
+    return Allowed()
+
+
+# -- what a judgement can do ------------------------------------------------------------------
+
+
+async def test_it_can_ask_where_confirm_does_not():
+    mail = Mail(asks_about_strangers, confirm=False)
+    bench = await gate_bench(mail, decide=lambda request: True)
+    assert isinstance(await bench.call("mail.send", "ann@us.example"), Returned)
+    assert bench.asked == []
+    assert isinstance(await bench.call("mail.send", "eve@far.example"), Returned)
+    (request,) = bench.asked
+    assert request.reason == "a stranger"
+    assert request.preview == "To: eve@far.example\nSubject: none"
+    (asked,) = [event for event in bench.events if isinstance(event, ApprovalRequested)]
+    assert (asked.reason, asked.preview) == (request.reason, request.preview)
+
+
+@pytest.mark.parametrize("confirm", [None, True, "send"])
+async def test_it_never_frees_what_the_user_wants_to_be_asked_about(confirm):
+    mail = Mail(lambda call: Allowed(preview="a mail"), confirm=confirm)
+    bench = await gate_bench(mail, decide=lambda request: False)
+    assert (await bench.call("mail.send", "ann@us.example")).kind == "ApprovalRejected"
+    assert [(r.reason, r.preview) for r in bench.asked] == [(None, "a mail")]
+    assert mail.made == []
+
+
+async def test_nor_what_is_not_allowed():
+    mail = Mail(lambda call: Allowed(), allow="read")
+    bench = await gate_bench(mail)
+    assert (await bench.call("mail.send", "ann@us.example")).kind == "ToolNotAllowed"
+    assert mail.judged == []
+
+
+async def test_it_can_refuse_and_nobody_is_asked():
+    mail = Mail(lambda call: Refused(message="no mail to Eve"), confirm=True)
+    bench = await gate_bench(mail, decide=lambda request: pytest.fail("asked"))
+    answer = await bench.call("mail.send", "eve@far.example")
+    assert answer == Raised("ToolNotAllowed", "mail.send is refused: no mail to Eve")
+    assert bench.calls == [("mail.send", "refused")]
+    assert mail.made == []
+
+
+async def test_it_sees_the_validated_arguments_and_cannot_change_them():
+    def meddles(call):
+        call.arguments["to"] = "eve@far.example"
+        return Allowed()
+
+    mail = Mail(meddles, confirm=False)
+    bench = await gate_bench(mail)
+    await bench.call("mail.send", "ann@us.example", copies="2", desc="as agreed")
+    (call,) = mail.judged
+    assert (call.action, call.arguments["copies"], call.description) == ("send", 2, "as agreed")
+    assert mail.made == [("ann@us.example", "hello", 2)]
+
+
+async def test_a_plain_judge_does_not_hold_up_the_others():
+    class Rules(Connection):
+        """Rules."""
+
+        def judge(self, call):
+            threads.append(threading.current_thread())
+            return Allowed()
+
+        @action(effect="read")
+        async def look(self) -> int:
+            """Look."""
+            return 1
+
+    threads = []
+    bench = await gate_bench(Rules())
+    assert (await bench.call("rules.look")).value == 1
+    assert threads[0] is not threading.main_thread()
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (ValueError("broken"), "it could not be judged: ValueError: broken"),
+        (ConnectionUnavailableError("it is down"), "it could not be judged: it is down"),
+        (asyncio.CancelledError(), "its judgement cancelled itself"),
+        (None, "judge returned NoneType"),
+    ],
+)
+async def test_a_judgement_that_fails_refuses_the_call(failure, said):
+    def judge(call):
+        if failure is not None:
+            raise failure
+
+    mail = Mail(judge, confirm=False)
+    bench = await gate_bench(mail)
+    answer = await bench.call("mail.send", "ann@us.example")
+    assert answer.kind == "ToolNotAllowed"
+    assert said in answer.message
+    assert mail.made == []
+
+
+async def test_secrets_are_taken_out_of_what_it_says():
+    mail = Mail(lambda call: Asks(reason="key hunter2!", preview="with hunter2!"), confirm=False)
+    bench = await gate_bench(mail, decide=lambda request: True, secrets=["hunter2!"])
+    await bench.call("mail.send", "ann@us.example")
+    assert "hunter2!" not in repr(bench.asked) + repr(bench.events)
+
+
+async def test_an_edited_call_is_judged_again():
+    def judge(call):
+        if call.arguments["to"] == "eve@far.example":
+            return Refused(message="no mail to Eve")
+        return Asks(reason="all mails are looked at")
+
+    mail = Mail(judge, confirm=False)
+    edited = Edited(arguments={"to": "eve@far.example"})
+    bench = await gate_bench(mail, decide=lambda request: edited)
+    answer = await bench.call("mail.send", "ann@us.example")
+    assert answer == Raised("ToolNotAllowed", "mail.send is refused: no mail to Eve")
+    assert mail.made == []
+
+
+@pytest.mark.parametrize(("mode", "made"), [("approve_all", 1), ("strict", 0)])
+async def test_the_mode_answers_what_it_asks(mode, made):
+    mail = Mail(lambda call: Asks(reason="r"), confirm=False)
+    bench = await gate_bench(mail, mode=mode)
+    await bench.call("mail.send", "ann@us.example")
+    assert len(mail.made) == made
+
+
+# -- resumed --------------------------------------------------------------------------------
+
+
+async def test_a_resumed_task_gets_the_recorded_refusal_without_another_judgement(
+    delf_host, scripted_model
+):
+    """The file that a call would have changed may be another by now."""
+    journal = MemoryJournal()
+    delf_host.provide(JournalSpec(name="shared", summary="s", factory="x:y"), lambda: journal)
+    script = """
+try:
+    await mail.send('eve@far.example')
+except ToolError as error:
+    print(error)
+print(await mail.send('ann@us.example'))
+"""
+    scripted_model.writes(script)
+    verdicts = [Refused(message="not today")]
+    first = Mail(lambda call: verdicts.pop() if verdicts else Allowed(), confirm=False)
+    options = {"llm": "scripted", "host": delf_host, "journal": "shared"}
+    async with Agent(tools=[first], **options) as agent:
+        response = await agent.arun("x")
+    assert "mail.send is refused: not today" in response.text
+    task_id = response.trace.task_id
+    entry = journal._tasks[task_id]
+    end = next(n for n, e in enumerate(entry.events) if isinstance(e, CallFinished)) + 1
+    del entry.events[end:]
+    entry.outcome = None
+    second = Mail(lambda call: Allowed(), confirm=False)
+    async with Agent(tools=[second], **options) as agent:
+        resumed = await agent.aresume(task_id)
+    assert resumed.text == response.text
+    assert second.made == [("ann@us.example", "hello", 1)]
+    assert isinstance(entry.events[-1], TaskFinished)
+
+
+# -- the same call ----------------------------------------------------------------------------
+
+
+async def test_a_default_that_is_spelled_out_is_the_same_call():
+    bench = await gate_bench(
+        Mail(lambda call: Allowed()), decide=lambda request: Approved(remember="task")
+    )
+    await bench.call("mail.send", "ann@us.example")
+    await bench.call("mail.send", "ann@us.example", "hello")
+    await bench.call("mail.send", to="ann@us.example", copies="1", body="hello")
+    assert len(bench.asked) == 1
+    await bench.call("mail.send", "ann@us.example", copies=2)
+    assert len(bench.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("like", "passes", "asks"),
+    [
+        ({"to": "*@us.example"}, [("bob@us.example",)], [("eve@far.example",)]),
+        ({"to": "*@us.example"}, [("bob@us.example", "hello")], [("bob@us.example", "other")]),
+        ({"body": "*"}, [("ann@us.example", "x\ny")], [("bob@us.example", "hello")]),
+        ({"to": "*", "copies": "*"}, [("eve@far.example", "hello", 9)], [("eve", "hi", 9)]),
+    ],
+)
+async def test_what_is_remembered_can_be_a_pattern(like, passes, asks):
+    decision = Approved(remember="task", like=like)
+    bench = await gate_bench(Mail(lambda call: Allowed()), decide=lambda request: decision)
+    await bench.call("mail.send", "ann@us.example", "hello", 1)
+    for arguments in passes:
+        await bench.call("mail.send", *arguments)
+    assert len(bench.asked) == 1
+    for arguments in asks:
+        await bench.call("mail.send", *arguments)
+    assert len(bench.asked) == 2
+    (first, _) = [event for event in bench.events if isinstance(event, ApprovalDecided)]
+    assert first.like == like
+
+
+async def test_a_pattern_never_frees_what_is_refused():
+    def judge(call):
+        if call.arguments["to"].startswith("eve"):
+            return Refused(message="no mail to Eve")
+        return Asks(reason="all")
+
+    mail = Mail(judge, confirm=False)
+    decision = Approved(remember="session", like={"to": "*"})
+    bench = await gate_bench(mail, decide=lambda request: decision)
+    await bench.call("mail.send", "ann@us.example")
+    assert (await bench.call("mail.send", "eve@far.example")).kind == "ToolNotAllowed"
+    assert [to for to, *_ in mail.made] == ["ann@us.example"]

@@ -1,0 +1,25 @@
+"""``delf.testing`` is the name of what another package brings."""
+
+import subprocess
+import sys
+
+CODE = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("delf_devkit"):
+            raise ModuleNotFoundError(name, name="delf_devkit")
+sys.meta_path.insert(0, Missing())
+from delf import DelfError
+try:
+    from delf.testing import ConnectionContract
+except DelfError as error:
+    print(error.code, error.message, error.hint, sep="|")
+"""
+
+
+def test_without_its_package_it_says_what_to_install() -> None:
+    result = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)
+    assert result.stdout.strip() == (
+        'ERR-REQ-001|delf.testing is not installed|pip install "delf[testing]"'
+    ), result.stderr

@@ -1,0 +1,135 @@
+"""Embedders that break one thing each."""
+
+import asyncio
+import math
+import re
+import time
+import zlib
+
+import pytest
+
+from delf.testing import EmbedderContract
+
+
+def vector(text, dimension=64):
+    counts = [0.0] * dimension
+    for word in re.findall(r"\w+", text.lower()):
+        counts[zlib.crc32(word.encode()) % dimension] += 1.0
+    norm = math.hypot(*counts) or 1.0
+    return [count / norm for count in counts]
+
+
+class Good:
+    model = "words"
+    dimension = 64
+    batch_size = 32
+
+    async def embed(self, texts, kind="passage"):
+        return [vector(text) for text in texts]
+
+    async def aclose(self):
+        pass
+
+
+class Suite(EmbedderContract):
+    kind = Good
+
+    @pytest.fixture
+    def embedder(self):
+        return self.kind()
+
+
+class TestGood(Suite):
+    pass
+
+
+class TestGoodWithNothingToClose(Suite):
+    class kind:
+        model = "words"
+        dimension = 64
+        batch_size = 1
+        embed = Good.embed
+
+
+class TestSaysAnotherDimension(Suite):
+    breaks = ("test_gives_a_vector_for_each_text",)
+
+    class kind(Good):
+        dimension = 384
+
+
+class TestIsNotNormal(Suite):
+    breaks = ("test_vectors_have_the_length_1",)
+
+    class kind(Good):
+        async def embed(self, texts, kind="passage"):
+            return [[2 * value for value in row] for row in await super().embed(texts)]
+
+
+class TestEverythingIsAlike(Suite):
+    breaks = ("test_like_texts_have_like_vectors",)
+
+    class kind(Good):
+        async def embed(self, texts, kind="passage"):
+            return [vector("nothing") for _ in texts]
+
+
+class TestLooksAtTheNeighbours(Suite):
+    breaks = ("test_a_text_has_one_vector",)
+
+    class kind(Good):
+        async def embed(self, texts, kind="passage"):
+            return [vector(" ".join((*texts, text))) for text in texts]
+
+
+class TestDropsTheLast(Suite):
+    breaks = ("test_takes_a_full_batch",)
+
+    class kind(Good):
+        async def embed(self, texts, kind="passage"):
+            return (await super().embed(texts))[: self.batch_size - 1]
+
+
+class TestDividesByNothing(Suite):
+    breaks = ("test_odd_texts_do_no_harm",)
+
+    class kind(Good):
+        async def embed(self, texts, kind="passage"):
+            return [vector(text) if text.strip() else [math.nan] * self.dimension for text in texts]
+
+
+class TestMixesUpCalls(Suite):
+    breaks = ("test_can_be_used_by_many_at_once",)
+
+    class kind(Good):
+        async def embed(self, texts, kind="passage"):
+            self.texts = texts
+            await asyncio.sleep(0)
+            return [vector(text) for text in self.texts]
+
+
+class TestHoldsTheLoop(Suite):
+    breaks = ("test_leaves_the_event_loop_alone",)
+
+    class kind(Good):
+        async def embed(self, texts, kind="passage"):
+            time.sleep(0.3)
+            return await super().embed(texts)
+
+
+class TestHasNoName(Suite):
+    breaks = ("test_names_its_model",)
+
+    class kind(Good):
+        model = ""
+
+
+class TestClosesOnce(Suite):
+    breaks = ("test_can_be_closed_twice_and_unused",)
+
+    class kind(Good):
+        lock = True
+
+        async def aclose(self):
+            assert self.lock
+            self.lock = False

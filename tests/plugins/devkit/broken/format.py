@@ -1,0 +1,124 @@
+"""File formats that break one thing each."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from delf.errors import ToolExecutionError
+from delf.testing import FormatContract
+
+TEXT = "stock\nname=desk\nname=lamp\n"
+
+
+class Good:
+    """A line with the table's name, then a row a line."""
+
+    def lines(self, path):
+        try:
+            return Path(path).read_text().splitlines()
+        except OSError as error:
+            raise ToolExecutionError(f"{Path(path).name} cannot be read") from error
+
+    async def parts(self, path):
+        return self.lines(path)[:1]
+
+    async def read(self, path, part):
+        first, *rows = self.lines(path)
+        if part not in (None, first):
+            raise ToolExecutionError(f"there is no {part}")
+        return [dict([row.split("=")]) for row in rows]
+
+    async def write(self, parts):
+        ((name, (head, *rows)),) = parts.items()
+        return "\n".join([name, *(f"{head[0]}={row[0]}" for row in rows)]).encode()
+
+
+class Suite(FormatContract):
+    rows = ({"name": "desk"}, {"name": "lamp"})
+    writes = True
+    kind = Good
+
+    @pytest.fixture
+    def file_format(self):
+        return self.kind()
+
+    @pytest.fixture
+    def path(self, tmp_path):
+        path = tmp_path / "stock.fix"
+        path.write_text(TEXT)
+        return path
+
+
+class TestGood(Suite):
+    pass
+
+
+class TestGoodWithoutParts(Suite):
+    class kind(Good):
+        async def parts(self, path):
+            return ()
+
+
+class TestLosesARow(Suite):
+    breaks = ("test_reads_the_rows", "test_reads_many_at_once")
+
+    class kind(Good):
+        async def read(self, path, part):
+            return (await super().read(path, part))[1:]
+
+
+class TestNamesAPartTwice(Suite):
+    breaks = ("test_names_its_parts",)
+
+    class kind(Good):
+        async def parts(self, path):
+            return [*(await super().parts(path)), "stock"]
+
+
+class TestReadsWhateverIsAskedFor(Suite):
+    breaks = ("test_a_part_that_is_not_there_is_an_error",)
+
+    class kind(Good):
+        async def read(self, path, part):
+            return await super().read(path, None)
+
+
+class TestFailsInItsOwnWay(Suite):
+    breaks = ("test_a_file_that_cannot_be_read_is_an_error",)
+
+    class kind(Good):
+        def lines(self, path):
+            return Path(path).read_text().splitlines()
+
+
+class TestMixesUpReads(Suite):
+    breaks = ("test_reads_many_at_once",)
+
+    class kind(Good):
+        rows = ()
+
+        async def read(self, path, part):
+            self.rows = []
+            for row in await super().read(path, part):
+                self.rows.append(row)
+                await asyncio.sleep(0)
+            return self.rows
+
+
+class TestHoldsTheLoop(Suite):
+    breaks = ("test_leaves_the_event_loop_alone",)
+
+    class kind(Good):
+        async def read(self, path, part):
+            time.sleep(0.3)
+            return await super().read(path, part)
+
+
+class TestWritesNothing(Suite):
+    breaks = ("test_reads_what_it_wrote",)
+
+    class kind(Good):
+        async def write(self, parts):
+            return b"stock\n"

@@ -1,0 +1,482 @@
+"""Sandboxes that break one thing each, made of the local one."""
+
+import asyncio
+import dataclasses
+import os
+import subprocess
+
+import pytest
+
+from delf.protocols.sandbox import (
+    Crashed,
+    Done,
+    Failed,
+    Limits,
+    Raised,
+    Rerun,
+    Returned,
+    Told,
+    Unavailable,
+)
+from delf.testing import SandboxContract
+from delf_devkit.testing.contracts.bench import gone
+from delf_sandbox_local import process
+from delf_sandbox_local.backend import LocalBackend
+
+
+class Session:
+    """A session whose parts can be changed."""
+
+    def __init__(self, real, backend):
+        self.real = real
+        self.backend = backend
+
+    @property
+    def alive(self):
+        return self.real.alive
+
+    async def execute(self, code, host):
+        return await self.real.execute(code, host)
+
+    async def aclose(self):
+        await self.real.aclose()
+
+
+class Backend:
+    """The local sandbox, with sessions of another class."""
+
+    isolation = "process"
+    session = Session
+
+    def __init__(self):
+        self.real = LocalBackend(pool_size=0)
+
+    async def available(self):
+        return await self.real.available()
+
+    async def open(self, spec):
+        return self.session(await self.real.open(spec), self)
+
+    def visible_path(self, path):
+        return path
+
+    async def aclose(self):
+        await self.real.aclose()
+
+
+class Host:
+    """A host whose parts can be changed."""
+
+    def __init__(self, real):
+        self.real = real
+
+    async def call(self, request):
+        return await self.real.call(request)
+
+    def printed(self, text):
+        self.real.printed(text)
+
+    def wrote_file(self, name, data):
+        self.real.wrote_file(name, data)
+
+
+def hosted(host):
+    """A session class that puts a host of one's own between."""
+
+    class Hosted(Session):
+        async def execute(self, code, real):
+            return await super().execute(code, host(real))
+
+    return Hosted
+
+
+def answering(change):
+    """A session class that changes outcomes."""
+
+    class Answering(Session):
+        async def execute(self, code, host):
+            return change(await super().execute(code, host))
+
+    return Answering
+
+
+class Suite(SandboxContract):
+    seconds = 2.0
+    kind = Backend
+
+    @pytest.fixture
+    def backend(self):
+        return self.kind()
+
+
+# tests/plugins/sandbox_local/test_contract.py shows that the local sandbox itself passes.
+
+
+class TestUnavailable(Suite):
+    breaks = ("test_works_here",)
+
+    class kind(Backend):
+        async def available(self):
+            return Unavailable("not here")
+
+
+class TestLosesText(Suite):
+    breaks = ("test_prints_in_order", "test_does_a_task_of_an_agent")
+
+    class session_host(Host):
+        def printed(self, text):
+            self.real.printed(text.encode("ascii", "ignore").decode()[:3])
+
+    class kind(Backend):
+        pass
+
+    kind.session = hosted(session_host)
+
+
+class TestNoValues(Suite):
+    breaks = ("test_gives_the_last_value", "test_runs_any_python")
+
+    class kind(Backend):
+        session = answering(
+            lambda outcome: (
+                dataclasses.replace(outcome, value=None) if isinstance(outcome, Done) else outcome
+            )
+        )
+
+
+class TestForgetsVariables(Suite):
+    breaks = ("test_variables_live_on",)
+
+    class kind(Backend):
+        class session(Session):
+            async def execute(self, code, host):
+                return await super().execute(f"globals().pop('rows', None)\n{code}", host)
+
+
+class TestWrongLine(Suite):
+    breaks = ("test_a_failure_names_its_line",)
+
+    class kind(Backend):
+        class session(Session):
+            async def execute(self, code, host):
+                return await super().execute(f"\n{code}", host)
+
+
+class TestDiesOfExceptions(Suite):
+    breaks = ("test_no_exception_ends_the_session",)
+
+    class kind(Backend):
+        class session(Session):
+            async def execute(self, code, host):
+                outcome = await super().execute(code, host)
+                if isinstance(outcome, Failed):
+                    await self.aclose()
+                return outcome
+
+
+class TestImportsAnything(Suite):
+    breaks = ("test_imports_outside_the_policy_are_refused",)
+
+    class kind(Backend):
+        async def open(self, spec):
+            return await super().open(
+                dataclasses.replace(spec, modules=(*spec.modules, "subprocess"))
+            )
+
+
+class TestCountsNothing(Suite):
+    breaks = ("test_the_number_of_calls_is_limited", "test_scratch_space_is_limited")
+
+    class kind(Backend):
+        async def open(self, spec):
+            limits = dataclasses.replace(spec.limits, calls=10**9, scratch_bytes=10**9)
+            return await super().open(dataclasses.replace(spec, limits=limits))
+
+
+class TestNoRerun(Suite):
+    breaks = ("test_asks_for_another_pass",)
+
+    class kind(Backend):
+        session = answering(lambda outcome: Done() if isinstance(outcome, Rerun) else outcome)
+
+
+class TestMixesArguments(Suite):
+    breaks = ("test_calls_come_to_the_host",)
+
+    class kind(Backend):
+        class changed(Host):
+            async def call(self, request):
+                given = (*request.args, *map(str, request.kwargs.values()))
+                return await self.real.call(dataclasses.replace(request, args=given, kwargs={}))
+
+    kind.session = hosted(kind.changed)
+
+
+class TestTurnsTuplesIntoLists(Suite):
+    breaks = ("test_values_cross_both_ways",)
+
+    class kind(Backend):
+        class changed(Host):
+            async def call(self, request):
+                answer = await self.real.call(request)
+                value = getattr(answer, "value", None)
+                return Returned(list(value)) if isinstance(value, tuple) else answer
+
+    kind.session = hosted(kind.changed)
+
+
+class TestCutsValues(Suite):
+    breaks = ("test_large_values_cross_both_ways",)
+
+    class kind(Backend):
+        class changed(Host):
+            async def call(self, request):
+                answer = await self.real.call(request)
+                if isinstance(answer, Returned) and isinstance(answer.value, str):
+                    return Returned(answer.value[:1000])
+                return answer
+
+    kind.session = hosted(kind.changed)
+
+
+class TestAnswersOnce(Suite):
+    breaks = ("test_calls_one_after_another",)
+
+    class kind(Backend):
+        class changed(Host):
+            count = 0
+
+            async def call(self, request):
+                self.count += 1
+                return await self.real.call(request) if self.count < 100 else Returned(0)
+
+    kind.session = hosted(kind.changed)
+
+
+class TestOneCallAtATime(Suite):
+    seconds = 1.0
+    breaks = ("test_gathered_calls_overlap",)
+
+    class kind(Backend):
+        class changed(Host):
+            def __init__(self, real):
+                super().__init__(real)
+                self.lock = asyncio.Lock()
+
+            async def call(self, request):
+                async with self.lock:
+                    return await self.real.call(request)
+
+    kind.session = hosted(kind.changed)
+
+
+class TestSwallowsErrors(Suite):
+    breaks = (
+        "test_errors_of_calls_can_be_caught",
+        "test_an_unknown_name_is_refused_by_the_host",
+    )
+
+    class kind(Backend):
+        class changed(Host):
+            async def call(self, request):
+                answer = await self.real.call(request)
+                return Told(answer.message) if isinstance(answer, Raised) else answer
+
+    kind.session = hosted(kind.changed)
+
+
+class TestTurnsResultsIntoText(Suite):
+    breaks = ("test_what_a_call_returns_and_cannot_cross_is_an_error",)
+
+    class kind(Backend):
+        class changed(Host):
+            async def call(self, request):
+                answer = await self.real.call(request)
+                return Returned(repr(answer.value)) if isinstance(answer, Returned) else answer
+
+    kind.session = hosted(kind.changed)
+
+
+class TestMakesForgottenCalls(Suite):
+    breaks = ("test_a_call_that_is_not_awaited_is_an_error",)
+
+    class kind(Backend):
+        session = answering(
+            lambda outcome: Done() if getattr(outcome, "kind", "") == "NotAwaitedError" else outcome
+        )
+
+
+class TestDoesNotCancelCalls(Suite):
+    seconds = 1.0
+    breaks = ("test_a_script_can_cancel_a_call", "test_cancelling_cancels_calls")
+
+    class kind(Backend):
+        class changed(Host):
+            async def call(self, request):
+                return await asyncio.shield(self.real.call(request))
+
+    kind.session = hosted(kind.changed)
+
+
+class TestRepeatsCallsLater(Suite):
+    breaks = ("test_nothing_is_called_after_the_end",)
+
+    class kind(Backend):
+        class changed(Host):
+            async def call(self, request):
+                await self.real.call(request)
+                return await self.real.call(request)
+
+    kind.session = hosted(kind.changed)
+
+
+class TestSpoilsFiles(Suite):
+    breaks = ("test_files_are_handed_over",)
+
+    class kind(Backend):
+        class changed(Host):
+            def wrote_file(self, name, data):
+                self.real.wrote_file(name, data.replace(b"\r", b"") + b"\n")
+
+    kind.session = hosted(kind.changed)
+
+
+class TestForgivesBadNames(Suite):
+    breaks = ("test_file_names_stay_in_their_folder",)
+
+    class kind(Backend):
+        session = answering(lambda outcome: Done() if isinstance(outcome, Failed) else outcome)
+
+
+class TestNoInputFiles(Suite):
+    breaks = ("test_input_files_can_be_read",)
+
+    class kind(Backend):
+        async def open(self, spec):
+            return await super().open(dataclasses.replace(spec, files=()))
+
+
+class TestNoScratch(Suite):
+    breaks = ("test_scratch_files_can_be_written",)
+
+    class kind(Backend):
+        class session(Session):
+            async def execute(self, code, host):
+                return await super().execute(f"def open(*_): raise OSError\n{code}", host)
+
+
+class TestOneSessionForAll(Suite):
+    breaks = ("test_sessions_are_apart",)
+
+    class kind(Backend):
+        one = None
+
+        async def open(self, spec):
+            self.one = self.one or await super().open(spec)
+            return self.one
+
+
+class TestPreparesBadly(Suite):
+    breaks = ("test_can_prepare_sessions",)
+
+    class kind(Backend):
+        async def warm_up(self, spec):
+            await self.real.aclose()
+            raise OSError("cold")
+
+
+class TestNoLimits(Suite):
+    breaks = (
+        "test_cpu_time_is_limited",
+        "test_output_is_limited",
+        "test_output_files_are_limited",
+        "test_messages_are_limited",
+    )
+
+    class kind(Backend):
+        async def open(self, spec):
+            return await super().open(dataclasses.replace(spec, limits=Limits()))
+
+
+class TestForgivesMemory(Suite):
+    breaks = ("test_memory_is_limited",)
+
+    class kind(Backend):
+        session = answering(
+            lambda outcome: (
+                Failed(kind="MemoryError", message="no")
+                if getattr(outcome, "limit", "") == "memory"
+                else outcome
+            )
+        )
+
+
+class TestCannotBeCancelled(Suite):
+    seconds = 1.0
+    breaks = ("test_an_endless_script_can_be_cancelled", "test_cancelling_cancels_calls")
+
+    class kind(Backend):
+        class session(Session):
+            async def execute(self, code, host):
+                return await asyncio.shield(super().execute(code, host))
+
+
+class TestCannotBeClosed(Suite):
+    seconds = 1.0
+    breaks = ("test_closing_ends_a_script", "test_can_be_closed_twice_and_unused")
+
+    class kind(Backend):
+        class session(Session):
+            async def aclose(self):
+                pass
+
+
+class TestHidesCrashes(Suite):
+    breaks = ("test_a_crash_is_an_outcome",)
+
+    class kind(Backend):
+        session = answering(lambda outcome: Done() if isinstance(outcome, Crashed) else outcome)
+
+
+class TestUnconfined(Suite):
+    breaks = (
+        "test_the_environment_is_out_of_reach",
+        "test_there_is_no_network",
+        "test_no_process_can_be_started",
+    )
+
+    @pytest.fixture
+    def backend(self, monkeypatch):
+        opened = "import delf_sandbox_local.seccomp as s; s.supported = lambda: False; main(sys"
+        monkeypatch.setattr(process, "_BOOT", process._BOOT.replace("main(sys", opened, 1))
+        real = subprocess.Popen
+
+        def start(*args, **options):
+            return real(*args, **{**options, "env": dict(os.environ)})
+
+        monkeypatch.setattr(process.subprocess, "Popen", start)
+        return Backend()
+
+
+class TestReadsEverything(Suite):
+    breaks = ("test_other_files_cannot_be_opened",)
+
+    class kind(Backend):
+        async def open(self, spec):
+            return await super().open(dataclasses.replace(spec, files=("/",)))
+
+
+class TestLeavesProcesses(Suite):
+    breaks = ("test_nothing_is_left",)
+    left: list = []
+
+    async def leftovers(self, seen):
+        return await gone(seen, 0.2)
+
+    class kind(Backend):
+        class session(Session):
+            async def aclose(self):
+                pass
+
+        async def aclose(self):
+            TestLeavesProcesses.left.append(self.real)

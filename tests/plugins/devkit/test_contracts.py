@@ -1,0 +1,104 @@
+"""Every suite both ways: what keeps a contract passes it, and what breaks it is caught.
+
+``broken/KIND.py`` has, beside a ``TestGood…``, classes that break one thing each and name in
+``breaks`` the tests that have to notice. Every test of a suite has to fail for one of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import delf.testing
+from support.workspace import ROOT
+
+BROKEN = Path(__file__).parent / "broken"
+SUITES = {
+    "approval": delf.testing.ApprovalContract,
+    "connection": delf.testing.ConnectionContract,
+    "embedder": delf.testing.EmbedderContract,
+    "format": delf.testing.FormatContract,
+    "journal": delf.testing.JournalContract,
+    "memory": delf.testing.MemoryContract,
+    "model": delf.testing.ModelContract,
+    "observer": delf.testing.ObserverContract,
+    "plugin": delf.testing.PluginContract,
+    "prefilter": delf.testing.PrefilterContract,
+    "sandbox": delf.testing.SandboxContract,
+    "strategy": delf.testing.StrategyContract,
+}
+INI = """
+[pytest]
+asyncio_mode = strict
+asyncio_default_fixture_loop_scope = function
+python_files = *.py
+filterwarnings = error
+"""
+LINE = re.compile(r"^(FAILED|ERROR|PASSED) \S+?::(\w+)::(\w+)", re.MULTILINE)
+
+
+class Outcomes(NamedTuple):
+    passed: dict[str, set[str]]
+    failed: dict[str, set[str]]
+
+
+def run_suite(kind: str, expected: dict[str, set[str]], tmp_path: Path) -> Outcomes:
+    file = BROKEN / f"{kind}.py"
+    chosen = [
+        f"{file}::{owner}::{test}" if test else f"{file}::{owner}"
+        for owner, tests in expected.items()
+        for test in sorted(tests) or [""]
+    ]
+    (tmp_path / "pytest.ini").write_text(INI)
+    options = ["-c", tmp_path / "pytest.ini", "--rootdir", ROOT, "-rA", "--tb=no", "-q"]
+    options += ["--disable-plugin-autoload", "-p", "no:cacheprovider"]
+    options += ["-p", "pytest_asyncio.plugin", "-p", "delf_devkit.testing.pytest_plugin"]
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *chosen],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode in (0, 1), result.stdout + result.stderr
+    outcomes = Outcomes({}, {})
+    for status, owner, test in LINE.findall(result.stdout):
+        target = outcomes.passed if status == "PASSED" else outcomes.failed
+        target.setdefault(owner, set()).add(test)
+    return outcomes
+
+
+def breaks_of(kind: str) -> dict[str, set[str]]:
+    """What each class of a file has to be caught at, read without running it."""
+    tree = ast.parse((BROKEN / f"{kind}.py").read_text(encoding="utf-8"))
+    found: dict[str, set[str]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
+            found[node.name] = set()
+            for part in node.body:
+                if isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) == "breaks":
+                    found[node.name] = set(ast.literal_eval(part.value))
+    return found
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kind", SUITES)
+def test_a_suite_tells_good_from_broken(kind: str, tmp_path: Path) -> None:
+    expected = breaks_of(kind)
+    outcomes = run_suite(kind, expected, tmp_path)
+    for owner, tests in expected.items():
+        failed = outcomes.failed.get(owner, set())
+        if owner.startswith("TestGood"):
+            assert outcomes.passed.get(owner)
+            assert not failed, f"{owner} keeps the contract"
+        else:
+            assert tests, f"{owner} says in `breaks` what has to notice"
+            assert tests <= failed, f"{owner} was not caught by {tests - failed}"
+    all_tests = {name for name in dir(SUITES[kind]) if name.startswith("test_")}
+    blind = all_tests - set().union(*expected.values())
+    assert not blind, f"nothing shows that these can fail: {sorted(blind)}"

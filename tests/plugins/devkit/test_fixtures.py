@@ -1,0 +1,324 @@
+"""The fixtures of the pytest plugin."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import urllib.request
+from typing import Any
+
+import pytest
+
+from delf import Agent, Approved, Edited, tool
+from delf.errors import LLMExecutionError, PluginError
+from delf.llm import LLMConfig
+from delf.messages import ModelReply, ModelRequest, user
+from delf.protocols.approval import ApprovalRequest
+from delf.specs import ConnectionSpec, ModelSpec
+from delf.testing import (
+    DelfProject,
+    NetworkRefusedError,
+    NetworkWatch,
+    ScriptedApprovals,
+    ScriptedModel,
+    TestHost,
+    every_event,
+    script,
+)
+from delf_devkit.testing.contracts.approval import request_for
+
+pytest_plugins = ["pytester"]
+
+ASK = ModelRequest(messages=(user("hello"),))
+
+
+@tool(effect="write")
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+# -- scripted_model ---------------------------------------------------------------------
+
+
+async def test_a_model_gives_its_replies_in_order(scripted_model: ScriptedModel) -> None:
+    whole = ModelReply(text="whole", model="m")
+    scripted_model.says("one", whole, lambda request: request.messages[0].text)
+    texts = [(await scripted_model.complete(ASK)).text for _ in range(3)]
+    assert texts == ["one", "whole", "hello"]
+    assert scripted_model.requests == [ASK, ASK, ASK]
+    assert scripted_model.prompts == ["hello"] * 3
+
+
+async def test_a_reply_may_be_an_error_or_awaited(scripted_model: ScriptedModel) -> None:
+    async def later(request: ModelRequest) -> str:
+        await asyncio.sleep(0)
+        return "later"
+
+    scripted_model.says(LLMExecutionError("down"), later)
+    with pytest.raises(LLMExecutionError, match="down"):
+        await scripted_model.complete(ASK)
+    pieces = [piece async for piece in scripted_model.stream(ASK)]
+    assert [piece.text for piece in pieces] == ["la", "ter", "later"]
+
+
+async def test_past_its_last_reply_a_model_says_so(scripted_model: ScriptedModel) -> None:
+    with pytest.raises(LLMExecutionError, match="no reply number 1"):
+        await scripted_model.complete(ASK)
+    scripted_model.default = "again"
+    assert (await scripted_model.complete(ASK)).text == "again"
+
+
+def test_an_agent_uses_the_model(scripted_model: ScriptedModel, delf_host: TestHost) -> None:
+    scripted_model.writes(
+        """
+        total = await add(1, b=2)
+        print("it is", total)
+        """
+    )
+
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    options: Any = {"llm": "scripted:any-name", "host": delf_host, "approval_mode": "approve_all"}
+    with Agent(tools=[add], **options) as agent:
+        response = agent.run("Add 1 and 2.").raise_for_status()
+    assert response.text == "it is 3"
+    assert response.cost_usd == 0
+    assert "def add(a: int, b: int)" in scripted_model.prompts[0]
+    assert scripted_model.configs == [LLMConfig("scripted:any-name")]
+    assert scripted_model.closed == 1
+
+
+def test_a_script_is_put_into_a_block() -> None:
+    assert script("\n    if x:\n        y\n") == "```python\nif x:\n    y\n```"
+
+
+# -- scripted_approvals -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_callback", [False, True], ids=["channel", "on_confirm"])
+def test_decisions_are_taken_in_order(
+    scripted_model: ScriptedModel,
+    scripted_approvals: ScriptedApprovals,
+    delf_host: TestHost,
+    as_callback: bool,
+) -> None:
+    scripted_model.writes(
+        """
+        for amount in (1, 2, 3, 4, 5):
+            try:
+                print(await pay(amount))
+            except ApprovalRejected as error:
+                print(error)
+        """
+    )
+    scripted_approvals.says(True, "too much", Edited(arguments={"amount": 30}), False)
+    options: Any = {"llm": "scripted", "host": delf_host}
+    options |= {"on_confirm": scripted_approvals} if as_callback else {"approvals": ["scripted"]}
+    with Agent(tools=[pay], **options) as agent:
+        response = agent.run("Pay.").raise_for_status()
+    assert response.text.splitlines() == [
+        "paid 1",
+        "pay was rejected: too much",
+        "paid 30",
+        "pay was rejected: rejected by the test",
+        "pay was rejected: the test has no decision for this request",
+    ]
+    assert scripted_approvals.actions == ["pay"] * 5
+    assert [request.arguments["amount"] for request in scripted_approvals.requests] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
+
+
+async def test_a_decision_may_be_a_function(scripted_approvals: ScriptedApprovals) -> None:
+    async def think(request: ApprovalRequest) -> bool:
+        return request.arguments["amount"] < 10
+
+    scripted_approvals.says(think, lambda _: None, Approved(remember="task"))
+    assert await scripted_approvals.decide(request_for(amount=1)) == Approved()
+    assert await scripted_approvals.decide(request_for()) is None
+    assert await scripted_approvals.decide(request_for()) == Approved(remember="task")
+
+
+# -- delf_host --------------------------------------------------------------------------
+
+
+def test_a_host_takes_objects_before_and_after_its_first_use(delf_host: TestHost) -> None:
+    thing = object()
+    spec = ConnectionSpec(name="thing", summary="A thing.", factory="no:where")
+    assert "local" in str(delf_host.report())
+    delf_host.provide(spec, thing)
+    assert delf_host.resolve(delf_host.spec(ConnectionSpec, "thing")) is thing
+    other = object()
+    delf_host.provide(spec, other)
+    assert delf_host.resolve(spec) is other
+    second = ConnectionSpec(name="second", summary="Another.", factory="no:where")
+    delf_host.provide(second, thing)
+    assert {"thing", "second"} <= {found.name for found in delf_host.specs(ConnectionSpec)}
+    with pytest.raises(PluginError):
+        delf_host.spec(ConnectionSpec, "third")
+
+
+def test_hosts_share_nothing(scripted_model: ScriptedModel) -> None:
+    other = TestHost.discover(environ={}, no_plugins=True)
+    assert "scripted" not in {spec.name for spec in other.specs(ModelSpec)}
+
+
+# -- delf_project -----------------------------------------------------------------------
+
+
+def test_delf_runs_in_this_process(
+    delf_project: DelfProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (sys.argv, list(sys.path), sys.stdin)
+    monkeypatch.setenv("OPENAI_API_KEY", "the-user's own")
+    result = delf_project.run("--version").succeeded()
+    assert result.stdout.startswith("delf ")
+    assert (sys.argv, list(sys.path), sys.stdin) == before
+
+
+def test_a_failure_has_its_status(delf_project: DelfProject) -> None:
+    result = delf_project.run("toast")
+    assert result.exit_code == 2
+    assert "toast" in result.stderr
+    with pytest.raises(pytest.fail.Exception, match="exit status 2"):
+        result.succeeded()
+
+
+@pytest.mark.parametrize("way", ["run", "spawn"])
+def test_a_task_is_done_with_a_model_of_the_test(delf_project: DelfProject, way: str) -> None:
+    delf_project.config("[agent]\nsystem_prompt = 'Speak Latin.'")
+    source = "def add(a: int, b: int) -> int:\n    'Add.'\n    return a + b\n"
+    delf_project.write("tools.py", f"from delf import tool\n\n@tool\n{source}")
+    llm = delf_project.model("print('salve', await add(20, 22))")
+    arguments = ("run", "Add.", "--llm", llm, "--tools", "tools.py", "--approve", "all")
+    result = getattr(delf_project, way)(*arguments).succeeded()
+    assert result.stdout.strip() == "salve 42"
+    assert len(delf_project.prompts) == 1
+    assert "Speak Latin." in delf_project.prompts[0]
+
+
+@pytest.mark.parametrize("way", ["run", "spawn"])
+def test_a_plugin_is_installed_for_the_project(delf_project: DelfProject, way: str) -> None:
+    hooks = """
+        from delf.hookspecs import hookimpl
+        from delf.specs import CommandSpec
+
+        @hookimpl
+        def delf_commands():
+            yield CommandSpec(name="hi", summary="Hi.", factory="delf_hi.command:hi")
+    """
+    command = """
+        import click, os, sys
+
+        @click.command("hi")
+        def hi():
+            click.echo(f"hi {os.environ['WHO']} {sys.stdin.read()}")
+    """
+    files = {"delf_hi/plugin.py": hooks, "delf_hi/command.py": command, "delf_hi/__init__.py": ""}
+    delf_project.plugin("hi", files)
+    result = getattr(delf_project, way)("hi", stdin="there", WHO="you").succeeded()
+    assert result.stdout == "hi you there\n"
+    assert "delf_hi" not in sys.modules
+    names = [row["name"] for row in delf_project.run("plugins", "--json").json]
+    assert "hi" in names
+
+
+# -- no_network -------------------------------------------------------------------------
+
+
+def test_this_machine_can_be_reached(no_network: NetworkWatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        socket.create_connection(server.getsockname(), timeout=5).close()
+    assert no_network.refused == []
+
+
+async def test_this_machine_can_be_reached_by_loops(no_network: NetworkWatch) -> None:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "localhost", 0)
+    _, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+    writer.close()
+    server.close()
+    assert no_network.refused == []
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [
+        lambda: socket.create_connection(("192.0.2.1", 80), timeout=1),
+        lambda: socket.create_connection(("example.org", 80), timeout=1),
+        lambda: socket.socket().connect_ex(("192.0.2.1", 80)),
+        lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 53)),
+        lambda: urllib.request.urlopen("http://192.0.2.1/", timeout=1),
+        lambda: asyncio.run(asyncio.open_connection("192.0.2.1", 80)),
+    ],
+    ids=["address", "name", "connect_ex", "datagram", "urllib", "asyncio"],
+)
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+def test_other_machines_are_refused(no_network: NetworkWatch, reach: Any) -> None:
+    with pytest.raises(NetworkRefusedError, match=r"192\.0\.2\.1|example\.org"):
+        reach()
+    assert len(no_network.refused) == 1
+    no_network.refused.clear()
+
+
+def test_a_swallowed_refusal_fails_the_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import socket
+
+        def test_calls_home(no_network):
+            try:
+                socket.create_connection(("192.0.2.1", 80))
+            except BaseException:
+                pass
+        """
+    )
+    result = pytester.runpytest_subprocess(
+        "--disable-plugin-autoload", "-p", "delf_devkit.testing.pytest_plugin"
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*the network was used: 192.0.2.1*"])
+
+
+# -- the plugin itself ------------------------------------------------------------------
+
+
+def test_the_plugin_imports_nothing_of_delf() -> None:
+    code = (
+        "import sys, json, delf_devkit.testing.pytest_plugin; "
+        "print(json.dumps([n for n in sys.modules if n.split('.')[0] in ('delf', 'pydantic')]))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert json.loads(result.stdout) == []
+
+
+def test_every_name_can_be_imported() -> None:
+    import delf.testing
+    from delf_devkit import testing
+
+    assert set(delf.testing.__all__) == set(testing._HOMES) == set(dir(delf.testing))
+    for name in delf.testing.__all__:
+        assert getattr(delf.testing, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'Toast'"):
+        delf.testing.Toast  # noqa: B018
+
+
+def test_there_is_one_of_every_kind_of_event() -> None:
+    from delf import events
+
+    made = every_event()
+    assert {type(event) for event in made} == set(events._TYPES.values())
+    assert [event.seq for event in made] == list(range(1, len(made) + 1))

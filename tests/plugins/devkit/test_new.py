@@ -1,0 +1,203 @@
+"""``delf plugins new``: what it writes works at once, whatever the kind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from delf.cli.main import cli
+from delf.hookspecs import HOOKS
+from delf.plugins.catalog import package_prefix
+from delf.testing import install_plugin
+from delf_devkit import new
+from delf_devkit.new import KINDS, fields_of, render, write_package
+from support.workspace import ROOT
+
+DEVKIT = ROOT / "plugins/devkit"
+
+every_kind = pytest.mark.parametrize("kind", list(KINDS))
+
+
+def write(folder: Path, kind: str, name: str = "help-desk") -> Path:
+    write_package(folder, render(kind, fields_of(name, kind)))
+    return folder
+
+
+def install(package: Path) -> str:
+    """Install a package as pip does with -e, from its own pyproject.toml."""
+    project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
+    ((name, target),) = project["entry-points"]["delf"].items()
+    info = install_plugin(
+        package / "src",
+        name,
+        module=target,
+        requires=project["dependencies"],
+        keywords=project["keywords"],
+        version=project["version"],
+        summary=project["description"],
+    )
+    assert info.name.startswith(project["name"].replace("-", "_"))
+    return str(package / "src")
+
+
+def run(*command: str, site: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "PYTHONPATH": site}
+    return subprocess.run(
+        [sys.executable, *command], cwd=cwd, env=environ, capture_output=True, text=True
+    )
+
+
+def test_there_is_one_for_every_hook() -> None:
+    assert {kind: (what.hook, what.spec) for kind, what in KINDS.items()} == {
+        spec.kind: (hook, spec.__name__) for hook, spec in HOOKS.items()
+    }
+
+
+@pytest.mark.timeout(120)
+@every_kind
+def test_its_own_tests_pass(kind: str, tmp_path: Path) -> None:
+    package = write(tmp_path / "package", kind)
+    site = install(package)
+    command = ["-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    result = run(*command, site=site, cwd=package)
+    assert result.returncode == 0, result.stdout + result.stderr
+    last = result.stdout.splitlines()[-1]
+    assert " passed" in last
+    assert "skipped" not in last
+
+
+def test_delf_sees_all_of_them(tmp_path: Path) -> None:
+    sites = [install(write(tmp_path / kind, kind)) for kind in KINDS]
+    code = "from delf.cli.main import main; main()"
+    result = run("-c", code, "plugins", site=os.pathsep.join(sites), cwd=tmp_path)
+    # One name for several kinds of plugin, as their distributions carry the kind: only the
+    # two that carry their bare name are in each other's way.
+    assert result.returncode == 0, result.stderr
+    for kind in set(KINDS) - {"connection", "command"}:
+        (line,) = (
+            x
+            for x in result.stdout.splitlines()
+            if x.startswith(f"{package_prefix(kind)}help-desk ")
+        )
+        assert f"{kind} help-desk" in line
+        assert "loaded" in line
+
+
+@every_kind
+def test_its_code_is_tidy(kind: str, tmp_path: Path) -> None:
+    package = write(tmp_path / "delf-plugin-help-desk", kind)
+    ruff = Path(sys.executable).with_name("ruff")
+    options = ["--isolated", "--line-length=100", "--no-cache"]
+    for command in (["check", "--select=E,F,W,B,UP,SIM,RET,PIE"], ["format", "--check"]):
+        result = subprocess.run([ruff, *command, *options, package], capture_output=True, text=True)
+        assert result.returncode == 0, result.stdout + result.stderr
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["plugins", "new", *arguments])
+
+
+def test_the_command_says_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke("pager", "--kind", "approval")
+    assert result.exit_code == 0, result.output
+    assert "delf-plugin-approval-pager has the approval 'pager'" in result.output
+    package = tmp_path / "delf-plugin-approval-pager"
+    assert (package / "src/delf_approval_pager/channel.py").is_file()
+    assert (package / "src/delf_approval_pager/py.typed").is_file()
+    assert sorted(os.listdir(tmp_path)) == ["delf-plugin-approval-pager"], "nothing else is left"
+    assert result.output.splitlines()[2].strip() == "cd delf-plugin-approval-pager"
+
+
+def test_the_kind_may_stand_in_the_name() -> None:
+    assert fields_of("approval-pager", "approval") == fields_of("pager", "approval")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "says"),
+    [
+        ("Help", "connection", "small letters"),
+        ("help_desk", "connection", "small letters"),
+        ("-x", "connection", "small letters"),
+        ("a--b", "connection", "small letters"),
+        ("7up", "connection", "small letters"),
+        ("../evil", "connection", "small letters"),
+        ("", "connection", "small letters"),
+        ("class", "connection", "another meaning"),
+        ("core", "observer", "another meaning"),
+        ("sql", "connection", "delf-plugin-sql already"),
+        ("docker", "sandbox", "delf-plugin-sandbox-docker already"),
+        ("sandbox-docker", "sandbox", "delf-plugin-sandbox-docker already"),
+    ],
+)
+def test_a_bad_name_is_refused(name: str, kind: str, says: str, tmp_path: Path) -> None:
+    target = tmp_path / "package"
+    options = ["--kind", kind, "--directory", str(target), "--", name]
+    result = invoke(*options)
+    assert result.exit_code == 2
+    assert says in result.output
+    assert not target.exists()
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    result = invoke("pager", "--kind", "toaster")
+    assert result.exit_code == 2
+    assert "'connection', 'sandbox'" in result.output
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    for target in (tmp_path, tmp_path / "mine.txt"):
+        result = invoke("pager", "--directory", str(target))
+        assert result.exit_code == 1
+        assert "exists already" in result.output
+    assert os.listdir(tmp_path) == ["mine.txt"]
+
+
+def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
+    result = invoke("pager", "--directory", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "pyproject.toml").is_file()
+
+
+def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = render("observer", fields_of("pager", "observer"))
+    monkeypatch.setattr(new, "render", lambda *_: {**real, "tests": "in the way"})
+    target = tmp_path / "package"
+    result = invoke("pager", "--kind", "observer", "--directory", str(target))
+    assert result.exit_code == 1
+    assert "cannot be written" in result.output
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    target = tmp_path / "file" / "package"
+    result = invoke("pager", "--directory", str(target))
+    assert result.exit_code == 1
+    assert str(target) in result.output
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_the_templates_are_in_the_wheel(tmp_path: Path) -> None:
+    uv = Path(sys.executable).with_name("uv")
+    command = [uv, "build", "--wheel", "--out-dir", tmp_path, DEVKIT]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    templates = {
+        path.relative_to(DEVKIT / "src").as_posix()
+        for path in (DEVKIT / "src/delf_devkit/templates").rglob("*.txt")
+    }
+    assert templates
+    assert templates <= names
+    assert "delf_devkit/py.typed" in names

@@ -1,0 +1,181 @@
+"""What scripts can do with files, and what they are told when they cannot."""
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from delf.errors import ConnectionConfigurationError, DelfError, OptionalDependencyError
+from delf_filesystem import Filesystem
+
+
+def test_a_file_is_read_whole_or_in_lines(files: Filesystem) -> None:
+    assert files.read_file("notes/plan.md") == "one\ntwo\nthree\n"
+    assert files.read_file("notes/plan.md", start=2, lines=1) == "two\n"
+    assert files.read_file("notes/plan.md", start=3) == "three\n"
+    assert files.read_file("notes/plan.md", start=9) == ""
+    assert files.read_bytes("notes/plan.md", offset=4, length=3) == b"two"
+
+
+def test_a_large_file_is_read_in_parts_only(files: Filesystem, notes: Path) -> None:
+    (notes / "big.txt").write_text("0123456789\n" * 1_000_001)
+    with pytest.raises(DelfError, match=r"file too large. Maximum: 10000000 bytes"):
+        files.read_file("notes/big.txt")
+    with pytest.raises(DelfError, match="fewer lines"):
+        files.read_file("notes/big.txt", start=2)
+    assert files.read_file("notes/big.txt", start=1_000_000) == "0123456789\n" * 2
+    assert files.read_bytes("notes/big.txt", offset=11_000_000) == b"0123456789\n"
+
+
+def test_files_are_listed_by_pattern_in_the_order_of_their_names(files: Filesystem) -> None:
+    assert [f["path"] for f in files.list_files()] == ["notes/deep/er/list.txt", "notes/plan.md"]
+    assert [f["path"] for f in files.list_files("notes", "*.md")] == ["notes/plan.md"]
+    assert [f["path"] for f in files.list_files("notes/deep", "er/*.txt")] == [
+        "notes/deep/er/list.txt"
+    ]
+    assert files.list_files("notes", "er/*.txt") == []
+    assert [f["size"] for f in files.list_files("notes", "**/er/*")] == [15]
+    with pytest.raises(DelfError, match="more than 1 files"):
+        files.list_files(limit=1)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "fits"),
+    [
+        ("*", "a.md", True),
+        ("*.md", "x/y/a.md", True),
+        ("x/*.md", "x/y/a.md", False),
+        ("x/**/*.md", "x/y/z/a.md", True),
+        ("x/**/*.md", "x/a.md", True),
+        ("**/y/**", "x/y/z/a", True),
+        ("**/y/**", "x/z/a", False),
+        ("**/b/**/b/c", "b/x/b/b/c", True),
+        ("[ab].txt", "b.txt", True),
+        ("a?c", "abc", True),
+        ("**", "any/thing", True),
+    ],
+)
+def test_patterns(pattern: str, path: str, fits: bool) -> None:
+    from delf_filesystem.search import Glob
+
+    assert Glob(pattern).matches(path.split("/")) is fits
+
+
+def test_a_hostile_pattern_takes_no_time(files: Filesystem, notes: Path) -> None:
+    (notes / ("a" * 200)).write_text("")
+    assert files.list_files("notes", "*a" * 100 + "b") == []
+    assert files.list_files("notes", "**/" * 150 + "b") == []
+
+
+def test_lines_are_found(files: Filesystem, notes: Path) -> None:
+    (notes / "data.bin").write_bytes(b"\0two")
+    assert files.find("two") == [{"path": "notes/plan.md", "line": 2, "text": "two"}]
+    found = files.find("two", ignore_case=True)
+    assert [(m["path"], m["line"]) for m in found] == [
+        ("notes/deep/er/list.txt", 2),
+        ("notes/plan.md", 2),
+    ]
+    assert len(files.find("e", limit=2)) == 2
+    assert files.find(".*") == []
+
+
+def test_a_file_is_written_whole_and_keeps_its_mode(files: Filesystem, out: Path) -> None:
+    assert files.write_file("out/new/report.md", "Grüße") == 7
+    assert (out / "new/report.md").read_text() == "Grüße"
+    (out / "new/report.md").chmod(0o640)
+    files.write_file("out/new/report.md", b"\xff")
+    assert (out / "new/report.md").read_bytes() == b"\xff"
+    assert stat.S_IMODE((out / "new/report.md").stat().st_mode) == 0o640
+    assert sorted(os.listdir(out / "new")) == ["report.md"]
+
+
+def test_a_write_that_fails_leaves_the_file_as_it_was(files: Filesystem, out: Path) -> None:
+    (out / "a.txt").write_text("before")
+    with pytest.raises(DelfError, match="too large"):
+        files.write_file("out/a.txt", "x" * 10_000_001)
+    assert (out / "a.txt").read_text() == "before"
+    assert os.listdir(out) == ["a.txt"]
+
+
+def test_an_edit_matches_exactly_once(files: Filesystem, out: Path) -> None:
+    (out / "a.txt").write_text("a b a")
+    files.edit_file("out/a.txt", "b", "c")
+    assert (out / "a.txt").read_text() == "a c a"
+    with pytest.raises(DelfError, match="more than once"):
+        files.edit_file("out/a.txt", "a", "x")
+    with pytest.raises(DelfError, match="text not found in file"):
+        files.edit_file("out/a.txt", "zzz", "x")
+    assert (out / "a.txt").read_text() == "a c a"
+
+
+def test_replace_changes_the_files_that_hold_a_text(files: Filesystem, out: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (out / name).write_text("lamp lamp")
+    (out / "c.txt").write_text("desk")
+    assert files.replace("lamp", "light") == {"out/a.txt": 2, "out/b.txt": 2}
+    assert (out / "a.txt").read_text() == "light light"
+    with pytest.raises(DelfError, match="read-only"):
+        files.replace("two", "three", path="notes")
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("plan.md", "a path begins with the name of a root"),
+        ("note/plan.md", "did you mean 'notes'"),
+        ("notes/nothing.md", "does not exist"),
+        ("notes/deep", "it is a folder"),
+        ("notes/plan.md/x", "a part of the path is a file"),
+        ("notes/.env", "names that begin with a dot are hidden"),
+    ],
+)
+def test_errors_say_what_is_allowed(files: Filesystem, path: str, told: str) -> None:
+    with pytest.raises(DelfError, match=told):
+        files.read_file(path)
+
+
+def test_suffixes_and_dots_are_kept_from_scripts(notes: Path) -> None:
+    (notes / ".env").write_text("KEY=1")
+    files = Filesystem(roots={"notes": {"root": notes, "suffixes": ["md"], "mode": "rw"}})
+    assert [f["path"] for f in files.list_files()] == ["notes/plan.md"]
+    with pytest.raises(DelfError, match=r"suffix not allowed. Allowed in notes: .md"):
+        files.read_file("notes/deep/er/list.txt")
+    with pytest.raises(DelfError, match="suffix not allowed"):
+        files.write_file("notes/run.sh", "")
+    open_root = Filesystem(roots={"notes": {"root": notes, "hidden": True}})
+    assert open_root.read_file("notes/.env") == "KEY=1"
+
+
+def test_roots_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(ConnectionConfigurationError, match="at least one folder"):
+        Filesystem(roots={})
+    with pytest.raises(ConnectionConfigurationError, match="no name of a root"):
+        Filesystem(roots={"a/b": "."})
+    with pytest.raises(ConnectionConfigurationError, match="mode"):
+        Filesystem(roots={"a": {"root": ".", "mode": "w"}})
+    with pytest.raises(DelfError, match="the root 'a' cannot be opened"):
+        Filesystem(roots={"a": str(tmp_path / "gone")}).read_file("a/b")
+
+
+async def test_the_prompt_names_the_roots(files: Filesystem) -> None:
+    told = await files.context("anything")
+    assert told is not None
+    assert "notes/ (read only)" in told
+    assert "out/ (read and write)" in told
+
+
+def test_documents_are_read_as_markdown(files: Filesystem, notes: Path) -> None:
+    (notes / "page.html").write_text("<html><body><h1>Lamps</h1><p>Two.</p></body></html>")
+    assert files.read_document("notes/page.html").strip() == "# Lamps\n\nTwo."
+
+
+def test_documents_need_their_package(
+    files: Filesystem, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "markitdown", None)
+    (notes / "page.html").write_text("<p>Two.</p>")
+    with pytest.raises(OptionalDependencyError) as missing:
+        files.read_document("notes/page.html")
+    assert "delf-plugin-filesystem[documents]" in str(missing.value.hint)

@@ -1,0 +1,43 @@
+"""Attempts to run what no rule allows, from `attempts.txt`. None may succeed, whoever approves."""
+
+import ast
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from delf.errors import DelfError
+from delf.protocols.connection import Allowed, Refused, ToolCall
+from delf_shell import Shell
+
+LINES = (Path(__file__).parent / "attempts.txt").read_text().splitlines()
+ATTEMPTS = [line for line in LINES if line and not line.startswith("# ")]
+
+
+def command_of(line: str) -> str:
+    quoted = line.replace('"', '\\"')
+    return ast.literal_eval(f'"{quoted}"')
+
+
+@pytest.mark.parametrize("line", ATTEMPTS)
+async def test_no_attempt_passes_the_rules(line: str, shell: Shell, folder: Path) -> None:
+    command = command_of(line)
+    judged = shell.judge(ToolCall(action="run", arguments={"command": command}))
+    assert isinstance(judged, (Allowed, Refused))
+    if isinstance(judged, Allowed):  # what its rule allows: it is run, and nothing else happens
+        with contextlib.suppress(DelfError):
+            result = await shell.run(command, timeout=5)
+            assert "s3cret" not in result["stdout"] + result["stderr"]
+            assert "root:" not in result["stdout"]
+    assert not list(folder.parent.rglob("OWNED*"))
+
+
+def test_few_of_them_are_what_a_rule_allows(shell: Shell) -> None:
+    allowed = [
+        line
+        for line in ATTEMPTS
+        if isinstance(
+            shell.judge(ToolCall(action="run", arguments={"command": command_of(line)})), Allowed
+        )
+    ]
+    assert allowed == ["echo !touch"]

@@ -1,0 +1,226 @@
+"""What commands do, who is asked, and what people see."""
+
+import asyncio
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+
+from delf.errors import ConnectionConfigurationError, DelfError
+from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
+from delf_shell import Shell
+
+
+def judged(shell: Shell, command: str, **arguments: str) -> Judgement:
+    return shell.judge(ToolCall(action="run", arguments={"command": command, **arguments}))
+
+
+async def test_a_command_is_run_without_a_shell(shell: Shell) -> None:
+    result = await shell.run("cat plan.md")
+    assert result == {"status": 0, "stdout": "one\ntwo\n", "stderr": "", "truncated": False}
+    assert (await shell.run("echo 'a  b' \"c d\" e\\ f"))["stdout"] == "a  b c d e f\n"
+    assert (await shell.run("echo '$HOME' '*' '`x`'"))["stdout"] == "$HOME * `x`\n"
+
+
+async def test_pipes_and_joints(shell: Shell) -> None:
+    assert (await shell.run("cat plan.md | grep two | wc -l"))["stdout"].strip() == "1"
+    assert (await shell.run("false && echo a || echo b; echo c"))["stdout"] == "b\nc\n"
+    assert (await shell.run("true || echo a && echo b"))["stdout"] == "b\n"
+    result = await shell.run("cat nothing.md; false")
+    assert result["status"] == 1
+    assert "nothing.md" in result["stderr"]
+
+
+async def test_a_reader_that_ends_early_ends_its_writer(shell: Shell) -> None:
+    assert (await shell.run("yes | head -n 2", timeout=10))["stdout"] == "y\ny\n"
+
+
+async def test_output_is_bounded(folder: Path) -> None:
+    shell = Shell(folder=folder, max_output_bytes=1000, default={"approval_required": False})
+    result = await shell.run("head -c 5000000 /dev/zero")
+    assert len(result["stdout"]) == 1000
+    assert result["truncated"]
+
+
+async def test_a_command_is_killed_with_all_that_it_started(folder: Path) -> None:
+    shell = Shell(folder=folder, default={"approval_required": False})
+    program = "import subprocess, time; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); time.sleep(60)"
+    with pytest.raises(DelfError, match=r"killed after 1 seconds; it had written: \d+") as error:
+        await shell.run(f'python3 -c "{program}"', timeout=1)
+    pid = int(error.value.message.split("had written: ")[1].split()[0])
+    for _ in range(100):
+        if not _alive(pid):
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail("a process that the command started lives on")
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+async def test_a_cancelled_command_is_killed(folder: Path) -> None:
+    shell = Shell(folder=folder, default={"approval_required": False})
+    pidfile = folder / "pid"
+    running = asyncio.ensure_future(
+        shell.run(
+            f"python3 -c \"import os, time; open('{pidfile}', 'w').write(str(os.getpid())); time.sleep(60)\""
+        )
+    )
+    while not (pidfile.exists() and pidfile.read_text()):
+        await asyncio.sleep(0.02)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not _alive(int(pidfile.read_text()))
+
+
+async def test_no_descriptor_is_left(shell: Shell) -> None:
+    await shell.run("echo a | cat | cat")
+    before = len(os.listdir("/proc/self/fd"))
+    for command in ("echo a | cat", "echo a | nothing-here", "nothing-here | cat"):
+        with contextlib.suppress(DelfError):
+            await shell.run(command)
+    for _ in range(100):
+        if len(os.listdir("/proc/self/fd")) <= before:
+            return
+        await asyncio.sleep(0.02)  # the loop closes the pipes of a process after its end
+    pytest.fail("a command left a descriptor open")
+
+
+async def test_a_command_gets_the_variables_that_are_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_KEY", "k-123456")
+    shell = Shell(folder=folder, default={}, environment=["PATH"])
+    assert "k-123456" not in (await shell.run("env"))["stdout"]
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("echo $HOME", "variables and substitutions"),
+        ("ls *.md", "wildcards"),
+        ("echo a > b", "redirections"),
+        ("echo a &", "in the background"),
+        ("cd a", "belongs to a shell"),
+        ("A=1 ls", "variables cannot be set"),
+        ("echo 'a", "a quote is not closed"),
+        ("echo a ||", "a part of the command is empty"),
+        ("", "a part of the command is empty"),
+    ],
+)
+def test_what_is_not_understood_is_refused(shell: Shell, command: str, told: str) -> None:
+    refused = judged(shell, command)
+    assert isinstance(refused, Refused)
+    assert told in refused.message
+
+
+def test_the_strictest_part_counts(folder: Path) -> None:
+    rules = [{"pattern": "ls *", "approval_required": False}, "git commit **"]
+    shell = Shell(rules=rules, folder=folder)
+    assert isinstance(judged(shell, "ls"), Allowed)
+    assert isinstance(judged(shell, "ls a && ls b"), Allowed)
+    assert isinstance(judged(shell, "ls && git commit -m 'a b'"), Asks)
+    blocked = judged(shell, "ls && rm -rf a")
+    assert isinstance(blocked, Refused)
+    assert blocked.message == ("blocked: 'rm -rf a' is of no rule. Rules: 'ls *', 'git commit **'")
+
+
+def test_a_person_sees_each_part_in_its_words(folder: Path) -> None:
+    shell = Shell(rules=["git commit **", "ls *"], folder=folder)
+    asked = judged(shell, "git commit -m \"x; rm -rf /\" && ls 'a b' | ls", cwd="a")
+    assert isinstance(asked, Asks)
+    assert asked.reason == "git, ls, ls: not pre-approved"
+    assert asked.preview == "in a\n   git commit -m 'x; rm -rf /'\n&& ls 'a b'\n | ls"
+
+
+def test_default_is_for_what_no_rule_names(folder: Path) -> None:
+    rules = [{"pattern": "git push", "approval_required": True}]
+    assert isinstance(judged(Shell(rules=rules, folder=folder), "ls"), Refused)
+    assert isinstance(judged(Shell(rules=rules, folder=folder, default={}), "ls -la"), Asks)
+    free = Shell(rules=rules, folder=folder, default={"approval_required": False})
+    assert isinstance(judged(free, "ls -la"), Allowed)
+    assert isinstance(judged(free, "git push"), Asks)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command", "fits"),
+    [
+        ("git log *", "git log", True),
+        ("git log *", "git log main HEAD~3", True),
+        ("git log *", "git log --output=x", False),
+        ("git log **", "git log --output=x", True),
+        ("git log -n*", "git log -n5", True),
+        ("git log -n*", "git log -n5 --all", False),
+        ("git log --oneline *", "git log --oneline main", True),
+        ("cat *.md", "cat plan.md", True),
+        ("cat *.md", "cat ../plan.md", False),
+        ("cat docs/*", "cat docs/../../x", False),
+        ("cat docs/*", "cat docs//etc", False),
+        ("make test", "make test", True),
+        ("make test", "make test all", False),
+        ("make", "make test", False),
+        ("echo [a]", "echo '[a]'", True),
+        ("echo [a]", "echo a", False),
+    ],
+)
+def test_patterns(pattern: str, command: str, fits: bool, folder: Path) -> None:
+    shell = Shell(rules=[{"pattern": pattern, "approval_required": False}], folder=folder)
+    assert isinstance(judged(shell, command), Allowed) is fits
+
+
+async def test_a_rule_may_give_one_text_to_a_shell(folder: Path) -> None:
+    text = "ls *.md | wc -l > count && cat count"
+    shell = Shell(
+        rules=[{"pattern": text, "shell": True, "approval_required": False}], folder=folder
+    )
+    assert isinstance(judged(shell, text), Allowed)
+    assert (await shell.run(text))["stdout"].strip() == "1"
+    assert isinstance(judged(shell, text + " "), Refused)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"rules": ["* x"]}, "does not begin with the name of a program"),
+        ({"rules": ["/bin/ls"]}, "does not begin with the name of a program"),
+        ({"rules": ["ls 'x"]}, "No closing quotation"),
+        ({"rules": [{"patern": "ls"}]}, "patern"),
+    ],
+)
+def test_rules_are_checked(options: dict, told: str) -> None:
+    with pytest.raises(ConnectionConfigurationError, match=told):
+        Shell(**options)
+
+
+async def test_it_runs_beneath_its_folder(shell: Shell, folder: Path) -> None:
+    (folder / "a" / "x").write_text("")
+    assert (await shell.run("ls", cwd="a"))["stdout"] == "x\n"
+    (folder / "up").symlink_to(folder.parent)
+    for cwd in ("..", "/", "a/../..", "up", "plan.md", "nothing"):
+        with pytest.raises(DelfError, match="no folder beneath"):
+            await shell.run("ls", cwd=cwd)
+
+
+async def test_confined_commands_see_the_folder_and_no_network(folder: Path) -> None:
+    try:
+        shell = Shell(folder=folder, confine=True, default={"approval_required": False})
+        assert (await shell.run("echo a"))["status"] == 0
+    except (ConnectionConfigurationError, AssertionError):
+        pytest.skip("bubblewrap cannot be used here")
+    secret = folder.parent / "secret.txt"
+    assert (await shell.run("cat plan.md"))["stdout"] == "one\ntwo\n"
+    assert (await shell.run(f"cat {secret}"))["status"] != 0
+    assert (await shell.run("cat /root/.bashrc /etc/shadow"))["stdout"] == ""
+    assert (await shell.run("touch made /usr/made"))["status"] != 0
+    assert (folder / "made").exists()
+    names = await shell.run("cat /proc/net/dev")
+    assert "eth" not in names["stdout"]
+    assert (await shell.run("env"))["stdout"].count("=") <= 6
+    (folder / "up").symlink_to(folder.parent)
+    assert "s3cret" not in (await shell.run("cat up/secret.txt"))["stdout"]
