@@ -54,7 +54,7 @@ class EventReader:
             name, _, value = line.partition(b":")
             if name == b"data":
                 self._data.append(value.removeprefix(b" "))
-                self._size += len(value)
+                self._size += len(line)
             return None
         if not self._data:
             return None

@@ -7,7 +7,6 @@ import importlib
 import ssl
 import sys
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
@@ -69,8 +68,9 @@ class Pool:
         making = self._clients.pop(asyncio.get_running_loop(), None)
         if making is None:
             return
-        with suppress(Exception):  # then there is nothing to close
-            await (await making).aclose()
+        await asyncio.wait((making,))
+        if not making.cancelled() and making.exception() is None:
+            await making.result().aclose()
 
 
 def _import_httpx() -> None:
