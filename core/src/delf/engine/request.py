@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from delf.config.schema import AgentConfig
+    from delf.engine.clock import TaskClock
     from delf.engine.journal.log import Listener
     from delf.engine.loop.conversation import Conversation
     from delf.events import Event
@@ -31,6 +32,7 @@ class ChildOptions:
         parent: The task whose call has it done.
         depth: How many tasks are above it.
         config: Its configuration.
+        clock: The parent's time.
         tools: Its connections; the agent's when None.
         files: Its input files; the agent's when None.
     """
@@ -38,6 +40,7 @@ class ChildOptions:
     parent: str
     depth: int
     config: AgentConfig
+    clock: TaskClock
     tools: Sequence[ConnectionLike] | None = None
     files: Sequence[str] | None = None
 
