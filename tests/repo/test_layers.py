@@ -12,20 +12,16 @@ from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Library, imports_o
 # L0 and L1 of the layers: what a plugin is written against.
 CONTRACTS = frozenset(
     {
-        "delf.actions",
         "delf.chunks",
         "delf.commands",
-        "delf.connection",
         "delf.errors",
         "delf.events",
         "delf.hookspecs",
         "delf.llm",
         "delf.messages",
-        "delf.permissions",
         "delf.protocols",
         "delf.ranking",
         "delf.settings",
-        "delf.signatures",
         "delf.specs",
         "delf.tools",
         "delf.types",

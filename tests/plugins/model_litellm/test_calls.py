@@ -76,3 +76,11 @@ class TestCalls(ModelCalls):
             return reply.text
 
         assert [asyncio.run(use()) for _ in range(2)] == ["ok", "ok"]
+
+    async def test_a_name_that_is_sent_here_by_hand(self, openai_server, litellm_model):
+        server = openai_server(["fine"])
+        model = litellm_model("litellm/gpt-4o-mini", base_url=server.base_url)
+        reply = await model.complete(ask())
+        assert server.json[0]["model"] == "gpt-4o-mini"
+        assert reply.model == "litellm/gpt-4o-mini"
+        assert reply.cost_usd > 0

@@ -7,7 +7,7 @@ import importlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from delf.llm import LLMConfig
@@ -21,6 +21,9 @@ from delf_model_providers.failures import BrokenStreamError, UnreadableError
 from delf_model_providers.retry import Attempts, RetryPolicy
 
 logger = logging.getLogger(__name__)
+
+_BY_HAND: Final = "litellm/"
+"""In front of a name that another plugin would serve."""
 
 DEFAULT_TIMEOUT: Final = 300.0
 """Seconds for one request when the setting ``timeout`` is not given."""
@@ -74,7 +77,8 @@ class LiteLLMModel:
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        self._endpoint = resolve(config, context)
+        inner = replace(config, model=config.model.removeprefix(_BY_HAND))
+        self._endpoint = replace(resolve(inner, context), model=config.model)
         self._settings = dict(config.settings)
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
