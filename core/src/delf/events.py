@@ -19,18 +19,6 @@ from delf.values import from_jsonable, to_jsonable_or_repr
 
 EVENT_VERSION: Final = 1
 
-Step = Literal[
-    "recall",
-    "setup",
-    "select",
-    "context",
-    "generate",
-    "preview",
-    "execute",
-    "rerun",
-    "retry",
-    "compose",
-]
 CallStatus = Literal["ok", "error", "refused", "rejected", "cancelled"]
 ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled"]
 Remember = Literal["no", "task", "session"]
@@ -74,9 +62,13 @@ class TaskResumed(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted(_Event):
-    """A step of the loop began; ``attempt`` counts passes through generation from 1."""
+    """A step of the loop began; ``attempt`` counts passes through generation from 1.
 
-    step: Step
+    The loop's own: ``recall``, ``setup``, ``select``, ``context``, ``preview``, ``execute``,
+    ``rerun``, ``retry``, ``learn``; ``codegen`` adds ``generate``, and other strategies add theirs.
+    """
+
+    step: str
     attempt: int = 1
 
 
@@ -84,14 +76,17 @@ class StepStarted(_Event):
 class StepFinished(_Event):
     """A step of the loop ended."""
 
-    step: Step
+    step: str
     duration_ms: float
     attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolsSelected(_Event):
-    """The actions that the model is shown, as ``connection.method``, and who chose them."""
+    """The actions that the model is shown, as ``connection.method``, and who chose them.
+
+    ``by`` is the prefilter's name, or ``all``.
+    """
 
     actions: tuple[str, ...]
     by: str = "all"
@@ -321,6 +316,13 @@ class Warned(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FactsLearned(_Event):
+    """Facts of this task went into the memory store."""
+
+    facts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFinished(_Event):
     """The task is over."""
 
@@ -358,6 +360,7 @@ Event = (
     | RerunRequested
     | RetryScheduled
     | Warned
+    | FactsLearned
     | TaskFinished
 )
 

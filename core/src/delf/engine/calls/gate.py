@@ -133,6 +133,8 @@ class Gate:
         Raises:
             UnrecordedCallError: When it was begun, and its end could not be recorded: what it did
                 is not known to a resumed task, so no call is made after it.
+            ReplayMismatch: When it is not what the journal of a resumed task holds.
+            RecordedLimit: When the script comes to where a limit was its recorded end.
         """
         task = asyncio.current_task()
         if task is None:
@@ -140,7 +142,7 @@ class Gate:
         self._at_work.add(task)
         try:
             return await self._take(request)
-        except UnrecordedCallError:
+        except (UnrecordedCallError, ReplayMismatch):
             self._closed = True
             raise
         finally:
@@ -158,17 +160,13 @@ class Gate:
         try:
             named, description = bound.bind(request.args, request.kwargs)
             call = self._check(number, bound, named, description)
+            call.alone = request.alone
         except ToolRefusedError as error:
             said = request.kwargs.get("desc")
             return await self._refuse(number, name, "ToolArgumentError", error, said)
         past = None
         if self._replay.active:
-            try:
-                past = await self._replay.call(call.digest, alone=request.alone)
-            except ReplayMismatch as mismatch:
-                self._closed = True
-                self._replay.fail(mismatch)
-                return Raised("ToolError", mismatch.message)
+            past = await self._replay.call(call.digest, alone=request.alone)
         if past is not None and past.finished is not None:
             return past.answer()
         if past is not None:
@@ -342,6 +340,7 @@ class Gate:
                 past=past,
                 unsettled=unsettled,
                 judged=judged,
+                alone=call.alone,
             )
         except asyncio.CancelledError as error:
             await self._records.cancel(call, "cancelled before it was decided", error)
@@ -349,7 +348,8 @@ class Gate:
 
     async def _reject(self, call: Call, reason: str) -> Raised:
         message = f"{call.bound.name} was rejected: {reason}"
-        await self._records.end(call, "rejected", error=message, raised="ApprovalRejected")
+        kind, digest = "ApprovalRejected", call.digest
+        await self._records.end(call, "rejected", error=message, raised=kind, digest=digest)
         return Raised("ApprovalRejected", message)
 
     async def _make(self, call: Call) -> CallAnswer:

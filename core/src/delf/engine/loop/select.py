@@ -1,36 +1,88 @@
-"""Step 2, select: which tools the model is shown."""
+"""Step 2, select: which of the allowed tools the model is shown."""
 
 from __future__ import annotations
 
-from delf.engine.task import TaskRun
-from delf.errors import PrefilterError
+import asyncio
+import logging
+from typing import Final
+
+from delf.engine.builtins.find_tools import find_tools_in
+from delf.engine.loop.prefilters import SEARCH_FROM, Choice
+from delf.engine.task import TaskState
+from delf.errors import DelfError, PrefilterError
 from delf.events import ToolsSelected, Warned
 from delf.messages import ModelRequest, user
 from delf.protocols.prefilter import Ask
 
+_log = logging.getLogger(__name__)
+_MOST_SECONDS: Final = 60.0
 
-async def select(run: TaskRun) -> None:
-    """Let the prefilter choose; without one, or when it fails, all tools stay."""
-    past = run.replay.selected()
+
+async def select(task: TaskState, seconds: float) -> None:
+    """Let a prefilter choose what is shown; without one, or when it fails, all is.
+
+    Args:
+        task: The task.
+        seconds: The most that it may take.
+
+    Raises:
+        PrefilterError: When the prefilter that was asked for by name failed.
+    """
+    past = task.replay.selected()
     chosen_by = "all"
+    catalog = task.tools.catalog()
     if past is not None:
-        run.tools = run.tools.only(frozenset(past.actions))
-    elif run.prefilter is not None:
-        async with run.step("select"):
-            try:
-                selection = await run.prefilter.select(run.task, run.tools.catalog(), _ask(run))
-            except PrefilterError as error:
-                await run.log.record(Warned, message=f"all tools are shown: {error.message}")
-            else:
-                run.tools = run.tools.only(selection.names)
-                chosen_by = "prefilter"
-    names = tuple(bound.name for bound in run.tools.actions if not bound.built_in)
-    await run.log.record(ToolsSelected, actions=names, by=chosen_by)
+        await _show(task, frozenset(past.actions))
+    elif (choice := task.prefilters.choose(len(catalog))) is not None:
+        async with task.log.step("select"):
+            names = await _chosen(task, choice, min(seconds, _MOST_SECONDS))
+        if names is not None:
+            await _show(task, names)
+            chosen_by = choice.spec.name
+    elif len(catalog) >= SEARCH_FROM and task.config.prefilter_mode == "auto":
+        message = f"all {len(catalog)} tools are shown to the model: no prefilter is installed"
+        await task.log.record(Warned, message=message)
+    shown = tuple(bound.name for bound in task.tools.shown if not bound.built_in)
+    await task.log.record(ToolsSelected, actions=shown, by=chosen_by)
 
 
-def _ask(run: TaskRun) -> Ask:
+async def _show(task: TaskState, names: frozenset[str]) -> None:
+    """Show a part of the tools, and with it the way to find the others."""
+    tools = task.tools.showing(names)
+    if tools.left_out:
+        tools = await tools.with_builtins([find_tools_in(tools)])
+    task.tools = tools
+
+
+async def _chosen(task: TaskState, choice: Choice, seconds: float) -> frozenset[str] | None:
+    """The names that a prefilter chose; None where it failed and all are shown."""
+    safe = task.log.redactor
+    try:
+        async with asyncio.timeout(seconds):
+            prefilter = task.prefilters.made(choice)
+            words, catalog = safe.text(task.request.task), task.tools.catalog()
+            return frozenset((await prefilter.select(words, catalog, _ask(task))).names)
+    except TimeoutError:
+        why = f"it did not end within {seconds:g} s"
+    except DelfError as error:
+        why = error.message
+    except Exception as error:
+        safe.log_failure(_log, f"the prefilter {choice.spec.name!r} failed", error)
+        why = f"an unexpected {type(error).__name__}: {error}"
+    why = safe.text(why)
+    if choice.forced:
+        raise PrefilterError(
+            f"the prefilter {choice.spec.name!r} failed: {why}",
+            hint='prefilter_mode="auto" goes on with all tools',
+        )
+    message = f"all tools are shown: the prefilter {choice.spec.name!r} failed: {why}"
+    await task.log.record(Warned, message=message)
+    return None
+
+
+def _ask(task: TaskState) -> Ask:
     async def ask(question: str) -> str:
         request = ModelRequest(messages=(user(question),), purpose="prefilter")
-        return (await run.asker.ask(run.config.quick_llm, request)).text
+        return (await task.models.ask(task.config.quick_llm, request)).text
 
     return ask
