@@ -109,11 +109,13 @@ class PrefilterSpec(Spec):
 
     Args:
         modes: The values of ``prefilter_mode`` that it implements.
+        asks: Whether it asks a model; ``auto`` prefers one that does not.
     """
 
     kind: ClassVar[str] = "prefilter"
 
     modes: tuple[str, ...]
+    asks: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,18 +131,30 @@ class ModelSpec(Spec):
 
     Args:
         serves: Patterns of model names (``fnmatch``); the longest that matches wins.
+        speaks: Values of ``LLMConfig.provider`` whose protocol it speaks at any address. It serves
+            what names one of them, what has a ``base_url`` and fits no pattern better than ``*``,
+            and what fits no other plugin's pattern.
     """
 
     kind: ClassVar[str] = "model"
 
     serves: tuple[str, ...]
+    speaks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class JournalSpec(Spec):
-    """A journal; the factory is called with its options as keywords."""
+    """A journal; the factory is called with its options as keywords.
+
+    Args:
+        durable: It outlives the process. Of the installed ones, commands use one that does.
+        shared: Other processes see what is in it, and can answer through it.
+    """
 
     kind: ClassVar[str] = "journal"
+
+    durable: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,180 @@
+"""Tasks that nobody waits for: handed in, looked at, waited for or cancelled by their id."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from delf.engine.task import TaskRequest
+from delf.errors import ConfigurationError, UnknownTaskError
+from delf.messages import ModelDelta
+from delf.response import Response
+
+if TYPE_CHECKING:
+    from delf.engine.views.snapshot import StreamSnapshot
+    from delf.events import Event
+
+
+Granularity = Literal["event", "token"]
+_GRANULARITIES: Final[tuple[str, ...]] = get_args(Granularity)
+
+
+@dataclass(frozen=True)
+class BackgroundTask:
+    """A task with all that is known of it.
+
+    Args:
+        order: What was asked.
+        events: What happened so far, in order; it grows.
+        outcome: Its response, once there is one.
+        accepted_at: Unix time in seconds.
+    """
+
+    order: TaskRequest
+    events: list[Event]
+    outcome: Future[Response]
+    accepted_at: float = field(default_factory=time.time)
+
+    def look(self) -> StreamSnapshot:
+        """How it stands now; from any thread."""
+        from delf.engine.views.snapshot import StreamSnapshot, snapshot
+
+        if self.events:
+            return snapshot(tuple(self.events))
+        elapsed = int((time.time() - self.accepted_at) * 1000)
+        state, error = "queued", None
+        if self.outcome.done():
+            state, error = "error", _failure(self.outcome)
+        return StreamSnapshot(
+            task_id=self.order.task_id,
+            state=state,
+            task=self.order.task,
+            elapsed_ms=elapsed,
+            error=error,
+        )
+
+
+def _failure(outcome: Future[Response]) -> str:
+    try:
+        error = outcome.exception()
+    except CancelledError:
+        return "the task was cancelled before it began"
+    return str(error) if error is not None else "the task left no events"
+
+
+class BackgroundTasks:
+    """The background tasks of one agent; safe between threads.
+
+    Args:
+        keep: How many finished tasks are kept; the oldest are forgotten first.
+    """
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._lock = threading.Lock()
+        self._tasks: OrderedDict[str, BackgroundTask] = OrderedDict()
+
+    def add(self, order: TaskRequest, start: Callable[[TaskRequest], Future[Response]]) -> str:
+        """Take a task in and start it.
+
+        Args:
+            order: What is asked.
+            start: Lets it run.
+
+        Returns:
+            Its id.
+        """
+        events: list[Event] = []
+        outcome = start(replace(order, listeners=(*order.listeners, events.append)))
+        with self._lock:
+            self._tasks[order.task_id] = BackgroundTask(order, events, outcome)
+            self._forget_old()
+        return order.task_id
+
+    def get(self, task_id: str) -> BackgroundTask:
+        """A task by its id.
+
+        Raises:
+            UnknownTaskError: When there is none.
+        """
+        with self._lock:
+            task = self._tasks.get(task_id)
+        if task is None:
+            raise UnknownTaskError(
+                f"no task {task_id!r} is known",
+                hint=f"the last {self._keep} finished tasks are kept (keep_tasks)",
+            )
+        return task
+
+    def cancel(self, task_id: str) -> bool:
+        """Stop a task; False when it was over already."""
+        outcome = self.get(task_id).outcome
+        return not outcome.done() and outcome.cancel()
+
+    def wait(self, task_id: str, timeout: float | None) -> Response:
+        """A task's response, waited for from synchronous code.
+
+        Raises:
+            TimeoutError: When it is not there in time; the task goes on.
+        """
+        return self.get(task_id).outcome.result(timeout)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def running(self) -> Sequence[str]:
+        """The ids of all tasks that are not over."""
+        with self._lock:
+            return [name for name, task in self._tasks.items() if not _over(task)]
+
+    def _forget_old(self) -> None:
+        excess = len(self._tasks) - self._keep
+        if excess > 0:
+            over = [name for name, task in self._tasks.items() if _over(task)]
+            for name in over[:excess]:
+                del self._tasks[name]
+
+
+def _over(task: BackgroundTask) -> bool:
+    return task.outcome.done()
+
+
+def wants_tokens(granularity: str) -> bool:
+    """Whether a stream shall have the pieces of the model's answers.
+
+    Raises:
+        ConfigurationError: When it is no granularity.
+    """
+    if granularity not in _GRANULARITIES:
+        raise ConfigurationError(
+            f"granularity is {granularity!r}", hint=f"one of: {', '.join(_GRANULARITIES)}"
+        )
+    return granularity == "token"
+
+
+class EventStream:
+    """Events of a running task, brought from its loop to the one that reads them."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[Event | ModelDelta | None] = asyncio.Queue()
+
+    def put(self, item: Event | ModelDelta | None) -> None:
+        """Add something; None ends the stream. From any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
+
+    def put_text(self, text: str) -> None:
+        """Add a piece of a model's answer."""
+        self.put(ModelDelta(text))
+
+    async def read(self) -> AsyncGenerator[Event | ModelDelta]:
+        """What was added, until the end."""
+        while (item := await self._queue.get()) is not None:
+            yield item
