@@ -20,7 +20,7 @@ from typing import Any
 
 from delf.engine.approvals.decision import why_not
 from delf.engine.approvals.identity import identity
-from delf.engine.approvals.policy import TaskApprovals
+from delf.engine.approvals.policy import NOBODY, TaskApprovals
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.records import Call, CallRecords
 from delf.engine.calls.results import Results
@@ -31,6 +31,7 @@ from delf.engine.journal.replay import Replay
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import (
+    ApprovalRejectedError,
     DelfError,
     ReplayMismatch,
     ToolException,
@@ -84,6 +85,8 @@ class Gate:
         self._replay = Replay() if replay is None else replay
         self._children = children
         self._numbers = itertools.count(self._replay.last_call + 1)
+        self.hopeless: list[DelfError] = []
+        """Failures of calls about which no other script can do anything."""
         self._closed = False
         self._at_work: set[asyncio.Task[Any]] = set()
         self._records = CallRecords(log)
@@ -323,6 +326,8 @@ class Gate:
                 reason = "it is a new call, which cannot have been made before"
             case _:
                 reason = why_not(decision)
+                if reason == NOBODY:
+                    self.hopeless.append(ApprovalRejectedError(NOBODY, can_retry=False))
         return await self._reject(call, reason)
 
     async def _decide(

@@ -86,13 +86,19 @@ class CodegenStrategy:
 
 
 def _refusal_behind(run: TaskRun, outcome: Outcome) -> DelfError | None:
-    """What the budget refused to a script that failed with it; one that it caught is past."""
-    refused = list(run.asker.refused)
+    """Why no other script can help one that failed: the budget, or a call's own error.
+
+    What the script caught is past.
+    """
+    refused, hopeless = list(run.asker.refused), list(run.gate.hopeless)
     run.asker.refused.clear()
+    run.gate.hopeless.clear()
     if not isinstance(outcome, Failed):
         return None
-    behind = (error for error in reversed(refused) if error.message in outcome.message)
-    return next(behind, None)
+    for error in reversed(refused):
+        if error.message in outcome.message:
+            return error
+    return as_error(outcome) if any(e.message in outcome.message for e in hopeless) else None
 
 
 def _give_up(run: TaskRun, printed: str, error: DelfError) -> DelfError:
