@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from delf.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from delf.config.schema import AgentConfig
     from delf.engine.clock import TaskClock
@@ -22,6 +24,17 @@ OnDelta = Callable[[str], None]
 def new_task_id() -> str:
     """A name for a task that no other task has."""
     return f"task_{secrets.token_hex(8)}"
+
+
+def check_task(task: object) -> None:
+    """Refuse what is no task before a model is asked about it.
+
+    Raises:
+        ConfigurationError: When it is empty, or no text.
+    """
+    if not isinstance(task, str) or not task.strip():
+        given = "empty" if isinstance(task, str) else f"{type(task).__name__}, not text"
+        raise ConfigurationError(f"the task is {given}", hint="say what to do, in plain words")
 
 
 @dataclass(frozen=True, kw_only=True)
