@@ -31,7 +31,6 @@ from delf.engine.journal.replay import Replay
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import (
-    ApprovalRejectedError,
     DelfError,
     ReplayMismatch,
     ToolException,
@@ -85,8 +84,8 @@ class Gate:
         self._replay = Replay() if replay is None else replay
         self._children = children
         self._numbers = itertools.count(self._replay.last_call + 1)
-        self.hopeless: list[DelfError] = []
-        """Failures of calls about which no other script can do anything."""
+        self.hopeless: list[str] = []
+        """What scripts were told of failures about which no other script can do anything."""
         self._closed = False
         self._at_work: set[asyncio.Task[Any]] = set()
         self._records = CallRecords(log)
@@ -327,7 +326,7 @@ class Gate:
             case _:
                 reason = why_not(decision)
                 if reason == NOBODY:
-                    self.hopeless.append(ApprovalRejectedError(NOBODY, can_retry=False))
+                    self.hopeless.append(NOBODY)
         return await self._reject(call, reason)
 
     async def _decide(
@@ -380,14 +379,21 @@ class Gate:
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             if isinstance(error, KeyboardInterrupt) and _is_main_thread():
                 raise  # somebody pressed Ctrl-C
-            return await self._fail(call, started, describe_failure(error))
+            return await self._fail(call, started, describe_failure(error), cause=error)
         await self._records.end(call, "ok", started, result=result, safe=_CLEAN)
         return Returned(result, encoded)
 
     async def _fail(
-        self, call: Call, started: float, message: str, kind: str = "ToolError"
+        self,
+        call: Call,
+        started: float,
+        message: str,
+        kind: str = "ToolError",
+        cause: BaseException | None = None,
     ) -> Raised:
         message = self._redactor.text(message)
+        if isinstance(cause, DelfError) and not cause.can_retry:
+            self.hopeless.append(message)
         await self._records.end(call, "error", started, error=message, raised=kind)
         return Raised(kind, message)
 
@@ -395,7 +401,7 @@ class Gate:
         """What a script gets when a tool raised ``ToolException``."""
         handler = call.bound.action.handle_error
         if handler is False:
-            return await self._fail(call, started, error.message, "ToolException")
+            return await self._fail(call, started, error.message, "ToolException", error)
         try:
             told = error.message if handler is True else handler
             told = str(told(error)) if callable(told) else told

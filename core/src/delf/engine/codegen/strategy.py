@@ -98,7 +98,7 @@ def _refusal_behind(run: TaskRun, outcome: Outcome) -> DelfError | None:
     for error in reversed(refused):
         if error.message in outcome.message:
             return error
-    return as_error(outcome) if any(e.message in outcome.message for e in hopeless) else None
+    return as_error(outcome) if any(told in outcome.message for told in hopeless) else None
 
 
 def _give_up(run: TaskRun, printed: str, error: DelfError) -> DelfError:
