@@ -157,7 +157,7 @@ class TestRun:
         scripted_model.writes("await asyncio.wait_for(put(1), 0.05)", "print('done')")
         assert make_agent(put).run("x").text == "done"
         asked = scripted_model.requests[1].messages[-1].text
-        assert "- put(n=1) (it was given up, and may be done or not)\n" in asked
+        assert "- put(n=1) (begun; may be done or not)\n" in asked
 
     def test_a_secret_in_bytes_or_in_escapes_of_a_result_is_taken_out(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
