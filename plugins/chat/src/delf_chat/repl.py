@@ -24,8 +24,7 @@ from delf_chat.lines import LineReader, history_file, open_reader
 from delf_chat.slash import COMMANDS, Tally, is_command, obey
 
 if TYPE_CHECKING:
-    from delf import Agent
-    from delf import Response
+    from delf import Agent, Response
 
 
 @dataclass(frozen=True, kw_only=True)

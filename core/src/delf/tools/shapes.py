@@ -1,0 +1,367 @@
+"""Schemas as compact types, as ``list[{"id": int, "name": str}]``, never longer than allowed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol, cast
+
+from delf.errors import DelfError
+from delf.tools.names import snake
+
+Mode = Literal["in", "out"]
+
+_TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
+_MAX_LITERALS: Final = 12
+_MAX_LITERAL_CHARS: Final = 160
+_MAX_CHOICES: Final = 5
+_PROPERTIES: Final = (14, 8, 5, 4)
+_DEPTH: Final = 3
+_MAX_MERGE: Final = 40
+_MAX_MERGED: Final = 400
+# Schemas that choose among each other can be gone through in more ways than there is time for.
+_MAX_VISITS: Final = 4000
+_STRUCTURE: Final = frozenset({"type", "properties", "items", "enum", "const", "allOf", "anyOf"})
+
+
+class Document(Protocol):
+    """Where the schemas stand that refer to each other."""
+
+    def absolute(self, ref: str) -> str:
+        """A reference in the form that means the same everywhere."""
+        ...
+
+    def resolve(self, node: Any) -> dict[str, Any]:
+        """A schema with its references followed: a mapping without ``$ref``.
+
+        Raises:
+            DelfError: When a reference leads nowhere.
+        """
+        ...
+
+
+class Shapes:
+    """Writes the types of one document.
+
+    Args:
+        document: Follows references.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._known: dict[tuple[str, int, str], str] = {}
+        self._named: dict[str, str] = {}
+        self._open: list[str] = []
+        self._recursive: set[str] = set()
+        self._visits = 0
+
+    def text(self, schema: Any, mode: Mode, limit: int) -> str:
+        """A schema's type, as deep as fits.
+
+        Args:
+            schema: The schema.
+            mode: ``in`` for what is sent, ``out`` for what comes back.
+            limit: The most characters.
+
+        Raises:
+            DelfError: When a reference leads nowhere.
+        """
+        found = ""
+        for depth in range(_DEPTH, -1, -1):
+            self._open.clear()
+            self._recursive.clear()
+            self._visits = 0
+            found = self._any(schema, depth, mode)
+            if len(found) <= limit:
+                return found
+        return _outline(found)
+
+    def _any(self, schema: Any, depth: int, mode: Mode) -> str:
+        self._visits += 1
+        if not isinstance(schema, dict) or self._visits > _MAX_VISITS:
+            return "Any"
+        node = cast("dict[str, Any]", schema)
+        ref = node.get("$ref")
+        if type(ref) is not str:
+            return self._schema(node, depth, mode)
+        ref = self._document.absolute(ref)
+        if ref in self._open:
+            self._recursive.add(ref)
+            return self._name(ref)
+        key = (ref, depth, mode)
+        known = self._known.get(key) if len(node) == 1 else None
+        if known is not None:
+            return known
+        self._open.append(ref)
+        text = self._schema(self._document.resolve(node), depth, mode)
+        self._open.pop()
+        if ref in self._recursive:
+            self._recursive.discard(ref)
+            name = self._name(ref)
+            text = f"({name} := {text})" if name in text else text
+        if len(node) == 1 and not self._recursive and self._visits <= _MAX_VISITS:
+            self._known[key] = text
+        return text
+
+    def _name(self, ref: str) -> str:
+        """What a model that holds itself is called."""
+        name = self._named.get(ref)
+        if name is None:
+            words = snake(ref.rstrip("#").rpartition("/")[2].partition(".")[0]).split("_")
+            name = "".join(word.capitalize() for word in words if word)[:40]
+            name = name if name and name[0].isalpha() else f"Model{len(self._named) + 1}"
+            self._named[ref] = name
+        return name
+
+    def _schema(self, found: dict[str, Any], depth: int, mode: Mode) -> str:
+        kind: Any = found.get("type")
+        nullable = found.get("nullable") is True
+        if isinstance(kind, list):
+            kinds = [str(k) for k in cast("list[Any]", kind)]
+            nullable = nullable or "null" in kinds
+            kinds = [k for k in kinds if k != "null"]
+            if len(kinds) > 1 and "enum" not in found:
+                parts = [self._typed(k, found, depth, mode) for k in kinds[:_MAX_CHOICES]]
+                return _union(parts, nullable=nullable)
+            kind = kinds[0] if kinds else "null"
+        text = self._special(found, depth, mode)
+        if text is None:
+            text = self._typed(kind, found, depth, mode)
+        return _union([text], nullable=nullable)
+
+    def _special(self, found: dict[str, Any], depth: int, mode: Mode) -> str | None:
+        """Values, choices and combinations; None for a plain type."""
+        if "const" in found:
+            return _literals([found["const"]])
+        values = found.get("enum")
+        if isinstance(values, list) and values:
+            return _literals(cast("list[Any]", values))
+        for word in ("oneOf", "anyOf"):
+            choices: Any = found.get(word)
+            if isinstance(choices, list) and choices and "properties" not in found:
+                listed = cast("list[Any]", choices)
+                parts = [
+                    self._any(choice, depth, mode)
+                    for choice in listed
+                    if not isinstance(choice, dict) or _says_something(cast("Any", choice))
+                ]
+                if parts:
+                    return _union(parts, nullable=False)
+        parts: Any = found.get("allOf")
+        if isinstance(parts, list) and parts:
+            return self._all_of(found, cast("list[Any]", parts), depth, mode)
+        return None
+
+    def _all_of(self, found: dict[str, Any], parts: list[Any], depth: int, mode: Mode) -> str:
+        if len(parts) == 1 and "properties" not in found:
+            return self._any(parts[0], depth, mode)
+        merged = merge_object(self._document, found)
+        if merged is not None and merged.properties:
+            return self._object(merged.properties, merged.required, depth, mode)
+        for part in parts:
+            text = self._any(part, depth, mode)
+            if text not in ("Any", "dict"):
+                return text
+        return "Any" if merged is None else "dict"
+
+    def _typed(self, kind: Any, found: dict[str, Any], depth: int, mode: Mode) -> str:
+        if kind == "string" and is_binary(found):
+            return "bytes"
+        if kind in _TYPES:
+            return _TYPES[kind]
+        if kind == "null":
+            return "None"
+        if kind == "array" or (kind is None and "items" in found):
+            return f"list[{self._any(found.get('items'), depth, mode)}]"
+        properties = found.get("properties")
+        if isinstance(properties, dict) and properties:
+            return self._object(cast("dict[str, Any]", properties), _names(found), depth, mode)
+        extra = found.get("additionalProperties")
+        if isinstance(extra, dict) and extra and depth > 0:
+            return f"dict[str, {self._any(cast('Any', extra), depth - 1, mode)}]"
+        if kind == "object" or isinstance(extra, dict):
+            return "dict"
+        return "bytes" if is_binary(found) else "Any"
+
+    def _object(
+        self, properties: dict[str, Any], required: set[str], depth: int, mode: Mode
+    ) -> str:
+        if depth <= 0:
+            return "dict"
+        most = _PROPERTIES[min(_DEPTH - depth, len(_PROPERTIES) - 1)]
+        order = sorted(properties, key=lambda n: n not in required) if mode == "in" else properties
+        shown: list[str] = []
+        for name in order:
+            part = properties[name]
+            if isinstance(part, dict):
+                inner = cast("dict[str, Any]", part)
+                hidden = inner.get("readOnly" if mode == "in" else "writeOnly")
+                if hidden is True or inner.get("deprecated") is True:
+                    continue
+            if len(shown) >= most:
+                shown.append("...")
+                break
+            mark = "?" if mode == "in" and name not in required else ""
+            shown.append(f"{_quoted(name)}{mark}: {self._any(part, depth - 1, mode)}")
+        return f"{{{', '.join(shown)}}}" if shown else "dict"
+
+
+def _says_something(choice: dict[str, Any]) -> bool:
+    """Whether an alternative is more than a note of which properties are required."""
+    return "$ref" in choice or bool(_STRUCTURE & set(choice)) or "oneOf" in choice
+
+
+def _names(found: dict[str, Any]) -> set[str]:
+    listed = found.get("required")
+    items = cast("list[Any]", listed) if isinstance(listed, list) else []
+    return {name for name in items if isinstance(name, str)}
+
+
+def _quoted(name: str) -> str:
+    return json.dumps(name[:60]).replace("```", "'''")
+
+
+def _literals(values: list[Any]) -> str:
+    plain = [v for v in values if isinstance(v, (str, int, float, bool)) and v != ""]
+    none = " | None" if None in values else ""
+    if any(isinstance(v, str) and ("```" in v or len(v) > _MAX_LITERAL_CHARS) for v in plain):
+        return f"str{none}"
+    if not plain:
+        return "None" if none else "str"
+    shown: list[str] = []
+    size = 0
+    for value in plain:
+        text = (
+            ascii(value) if not isinstance(value, str) or not value.isprintable() else repr(value)
+        )
+        size += len(text) + 2
+        if len(shown) >= _MAX_LITERALS or (shown and size > _MAX_LITERAL_CHARS):
+            shown.append("...")
+            break
+        shown.append(text)
+    return f"Literal[{', '.join(shown)}]{none}"
+
+
+def _union(parts: list[str], *, nullable: bool) -> str:
+    listed = list(dict.fromkeys(parts))
+    if len(listed) > 1:
+        none = [p for p in listed if p == "None"]
+        listed = [p for p in listed if p != "None"]
+        if len(listed) > _MAX_CHOICES:
+            listed = [*listed[:_MAX_CHOICES], "..."]
+        listed = ["Any"] if "Any" in listed else listed
+        listed += none
+    if (
+        nullable
+        and not any(p == "None" or p.endswith("| None") for p in listed)
+        and (listed != ["Any"])
+    ):
+        listed.append("None")
+    return " | ".join(listed)
+
+
+def _outline(text: str) -> str:
+    """The least that can be said of a type."""
+    for start in ("list[", "dict[", "Literal["):
+        if text.startswith(start):
+            return {"list[": "list", "dict[": "dict", "Literal[": "str"}[start]
+    return "dict" if text.startswith("{") else "Any"
+
+
+def safe_text(shapes: Shapes, schema: Any, mode: Mode, limit: int) -> str:
+    """A type, or Any where the document is broken at that place."""
+    try:
+        return shapes.text(schema, mode, limit)
+    except (DelfError, RecursionError, TypeError, ValueError):
+        return "Any"
+
+
+def is_binary(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema says bytes."""
+    if schema.get("format") == "binary":
+        return True
+    kind = schema.get("type")
+    return (
+        "contentMediaType" in schema
+        and "contentEncoding" not in schema
+        and (kind is None or kind == "string")
+    )
+
+
+@dataclass(slots=True)
+class Merged:
+    """An object schema with its ``allOf`` merged.
+
+    Args:
+        properties: By name.
+        required: The names that must be there.
+        additional: Whether further properties are declared to be welcome.
+        nullable: Whether None is a value, too.
+    """
+
+    properties: dict[str, Any]
+    required: set[str]
+    additional: bool
+    nullable: bool
+
+
+def merge_object(
+    document: Document, schema: Any, depth: int = 0, visits: list[int] | None = None
+) -> Merged | None:
+    """A schema as one object; None when it is another type, or a choice of objects.
+
+    Raises:
+        DelfError: When a reference leads nowhere.
+    """
+    # Schemas may hold themselves, or double with each level.
+    visits = [0] if visits is None else visits
+    visits[0] += 1
+    if depth > _MAX_MERGE or visits[0] > _MAX_MERGED:
+        return None
+    found = document.resolve(schema)
+    kind = found.get("type")
+    nullable = found.get("nullable") is True
+    if isinstance(kind, list):
+        kinds = cast("list[Any]", kind)
+        nullable = nullable or "null" in kinds
+        kind = next((k for k in kinds if k != "null"), None) if len(kinds) <= 2 else "several"
+    if kind not in (None, "object"):
+        return None
+    properties: Any = found.get("properties")
+    additional: Any = found.get("additionalProperties")
+    result = Merged(
+        dict(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else {},
+        _names(found),
+        additional is True or (isinstance(additional, dict) and "not" not in additional),
+        nullable,
+    )
+    sure = kind == "object" or bool(result.properties)
+    parts: Any = found.get("allOf")
+    for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
+        merged = merge_object(document, part, depth + 1, visits)
+        if merged is None:
+            if kind is None and not result.properties:
+                return None
+            continue
+        sure = sure or bool(merged.properties)
+        for name, value in merged.properties.items():
+            own = result.properties.get(name)
+            result.properties[name] = value if own is None else {"allOf": [own, value]}
+        result.required |= merged.required
+        result.additional = result.additional or merged.additional
+    for word in ("anyOf", "oneOf"):
+        choices: Any = found.get(word)
+        listed = cast("list[Any]", choices) if isinstance(choices, list) else []
+        if not all(_only_requires(choice) for choice in listed):
+            return None
+    if found.get("additionalProperties") is False:
+        result.additional = False
+    return result if sure or result.additional else None
+
+
+def _only_requires(choice: Any) -> bool:
+    """Whether an alternative says no more than which properties belong together."""
+    if not isinstance(choice, dict):
+        return False
+    return not (set(cast("dict[str, Any]", choice)) - {"required", "title", "description", "not"})
