@@ -8,7 +8,7 @@ DEMO_VENV := .venv-demo
 BIN := $(VENV)/bin
 
 # Every package, and those that the demo needs: nothing heavy, no model provider.
-PACKAGES := core $(patsubst %/pyproject.toml,%,$(sort $(wildcard plugins/*/pyproject.toml)))
+PACKAGES := core $(patsubst %/pyproject.toml,%,$(sort $(wildcard libs/*/pyproject.toml plugins/*/pyproject.toml)))
 DEMO_PACKAGES := core $(addprefix plugins/,sandbox-local model-recorded sql approval-terminal) \
 	$(patsubst %/pyproject.toml,%,$(wildcard plugins/demo/pyproject.toml))
 

@@ -18,7 +18,14 @@ pytestmark = pytest.mark.docs
 
 PAGES = sorted(
     path
-    for pattern in ("*.md", "core/*.md", "plugins/*/*.md", "docs/**/*.md", "examples/**/*.md")
+    for pattern in (
+        "*.md",
+        "core/*.md",
+        "libs/*/*.md",
+        "plugins/*/*.md",
+        "docs/**/*.md",
+        "examples/**/*.md",
+    )
     for path in ROOT.glob(pattern)
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.workspace import CORE, PLUGINS, ROOT, Plugin, imports_of, place, tree_of
+from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Library, imports_of, place, tree_of
 
 # L0 and L1 of the layers: what a plugin is written against.
 CONTRACTS = frozenset(
@@ -61,8 +61,8 @@ def test_the_guest_needs_the_standard_library_only() -> None:
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.name)
-def test_a_plugin_imports_contracts_only(plugin: Plugin) -> None:
+@pytest.mark.parametrize("plugin", [*LIBRARIES, *PLUGINS], ids=lambda plugin: plugin.name)
+def test_a_plugin_imports_contracts_only(plugin: Library) -> None:
     allowed = CONTRACTS | (BACKENDS if plugin.name.startswith("sandbox-") else frozenset())
     allowed |= KIT if plugin.name == "devkit" else frozenset()
     found = [
@@ -74,10 +74,10 @@ def test_a_plugin_imports_contracts_only(plugin: Plugin) -> None:
     assert not found, "\n".join(found)
 
 
-def _may_import(plugin: Plugin, name: str, allowed: frozenset[str]) -> bool:
+def _may_import(plugin: Library, name: str, allowed: frozenset[str]) -> bool:
     root, _, rest = name.partition(".")
     if root.startswith("delf_"):
-        return root == plugin.module
+        return root in {plugin.module, *(library.module for library in LIBRARIES)}
     if root != "delf" or rest in _public_names():
         return True
     return ".".join(name.split(".")[:2]) in allowed

@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from delf.hookspecs import ENTRY_POINT_GROUP, PLUGIN_API
-from support.workspace import CORE, PLUGINS, ROOT, Plugin, imports_of, place
+from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, place
 
 PLUGIN_LINES = 60
 PLUGIN_IMPORTS = ("delf.hookspecs.", "delf.specs.", "__future__.", "collections.abc.", "typing.")
 
 every_plugin = pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.name)
 every_package = pytest.mark.parametrize(
-    "folder", [CORE, *(plugin.folder for plugin in PLUGINS)], ids=lambda folder: folder.name
+    "folder",
+    [CORE, *(package.folder for package in (*LIBRARIES, *PLUGINS))],
+    ids=lambda folder: folder.name,
 )
 
 

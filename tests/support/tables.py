@@ -45,7 +45,7 @@ def _words(hint: Any) -> str:
         return "a table"
     if args and all(isinstance(arg, str) for arg in args):
         return ", ".join(f"`{arg}`" for arg in args)
-    return _words(args[0])
+    return " or ".join(_words(arg) for arg in args)
 
 
 def _default(info: Any) -> str:

@@ -15,8 +15,8 @@ CORE: Final = ROOT / "core"
 
 
 @dataclass(frozen=True)
-class Plugin:
-    """A folder in plugins/ with a pyproject.toml."""
+class Library:
+    """A folder in libs/ with a pyproject.toml: what several plugins share."""
 
     folder: Path
 
@@ -37,16 +37,23 @@ class Plugin:
         return tomllib.loads((self.folder / "pyproject.toml").read_text())
 
 
+class Plugin(Library):
+    """A folder in plugins/ with a pyproject.toml."""
+
+
+LIBRARIES: Final = tuple(
+    Library(path.parent) for path in sorted(ROOT.glob("libs/*/pyproject.toml"))
+)
 PLUGINS: Final = tuple(
     Plugin(path.parent) for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))
 )
 
 
 def modules() -> Iterator[Path]:
-    """Every module of the core and of the plugins."""
+    """Every module of the core, of the libraries and of the plugins."""
     yield from sorted((CORE / "src").rglob("*.py"))
-    for plugin in PLUGINS:
-        yield from sorted((plugin.folder / "src").rglob("*.py"))
+    for package in (*LIBRARIES, *PLUGINS):
+        yield from sorted((package.folder / "src").rglob("*.py"))
 
 
 @functools.cache

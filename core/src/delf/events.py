@@ -30,6 +30,7 @@ Step = Literal[
     "rerun",
     "retry",
     "compose",
+    "learn",
 ]
 CallStatus = Literal["ok", "error", "refused", "rejected", "cancelled"]
 ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled"]
@@ -91,7 +92,10 @@ class StepFinished(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolsSelected(_Event):
-    """The actions that the model is shown, as ``connection.method``, and who chose them."""
+    """The actions that the model is shown, as ``connection.method``, and who chose them.
+
+    ``by`` is the prefilter's name, or ``all``.
+    """
 
     actions: tuple[str, ...]
     by: str = "all"
@@ -321,6 +325,13 @@ class Warned(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FactsLearned(_Event):
+    """Facts of this task went into the memory store."""
+
+    facts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFinished(_Event):
     """The task is over."""
 
@@ -358,6 +369,7 @@ Event = (
     | RerunRequested
     | RetryScheduled
     | Warned
+    | FactsLearned
     | TaskFinished
 )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant"]
-Purpose = Literal["generate", "prefilter", "summarize", "call", "setup"]
+Purpose = Literal["generate", "prefilter", "summarize", "call", "setup", "learn"]
 """What a model call is for; usage is reported by purpose. ``setup`` is apart from a task's cost."""
 
 

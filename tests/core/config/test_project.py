@@ -109,7 +109,7 @@ def test_texts_become_what_the_field_wants(project, text, field, value):
     [
         ("timeout = 'soon'", r"delf\.toml \[agent\] timeout: Input should be a valid number"),
         ("timeout = 0", r"timeout: Input should be greater than 0"),
-        ("prefilter_mode = 'x'", r"prefilter_mode: Input should be 'auto', 'filter', 'search'"),
+        ("learn = 'x'", r"learn"),
         ("min_isolation = 'strong'", r"'process', 'interpreter', 'container' or 'vm'"),
         ("retry_count = 99", r"retry_count: Input should be less than or equal to 20"),
         ("llm = ''", r"\[agent\] llm\.model: model must be a name|llm.*: model must be a name"),

@@ -1,13 +1,14 @@
 """Sandboxes, prefilters, models, money."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from delf.config.schema import AgentConfig
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.memory import MemoryJournal
-from delf.engine.loop.prefilters import choose_prefilter
+from delf.engine.loop.prefilters import Prefilters
 from delf.engine.models.client import Asker, ModelPool
 from delf.engine.models.pricing import Pricing, load_pricing
 from delf.engine.models.usage import Ledger
@@ -34,6 +35,7 @@ from delf.messages import (
     system,
     user,
 )
+from delf.protocols.context import PluginContext
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import Available, Limits, Unavailable
 from delf.specs import ModelSpec, PrefilterSpec, SandboxSpec
@@ -189,6 +191,10 @@ def test_no_limits_are_the_defaults():
 # -- prefilters -----------------------------------------------------------------------------
 
 
+def prefilters(host, mode):
+    return Prefilters(host, {}, PluginContext(data_dir=Path()), mode)
+
+
 @pytest.mark.parametrize(
     ("mode", "actions", "served"),
     [
@@ -205,13 +211,15 @@ def test_when_tools_are_filtered(host, mode, actions, served):
     for name in ("filter", "search"):
         spec = PrefilterSpec(name=name, summary="s", factory="x:y", modes=(name,))
         host.provide(spec, lambda name=name: name)
-    assert choose_prefilter(host, mode, actions) == served
+    chosen = prefilters(host, mode)
+    choice = chosen.choose(actions)
+    assert (None if choice is None else chosen.made(choice)) == served
 
 
 def test_without_a_plugin_auto_filters_nothing_and_a_wish_is_an_error(host):
-    assert choose_prefilter(host, "auto", 100) is None
+    assert prefilters(host, "auto").choose(100) is None
     with pytest.raises(PluginError, match="no plugin serves prefilter_mode 'semantic'"):
-        choose_prefilter(host, "semantic", 1)
+        prefilters(host, "semantic")
 
 
 # -- models ---------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentFacts, AgentTermina
     Args:
         tools: Connections, ``@tool`` functions, or plain functions.
         chat: A conversation to continue.
-        memory: Facts from before, recalled for each task.
+        memory: Facts from before, recalled for each task: a store, or the name of one.
         on_confirm: Asked about calls that need approval; returns True, False, or None to
             leave it to the next channel. Plain or async.
         host: Plugins; those installed when omitted.
@@ -69,7 +69,7 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentFacts, AgentTermina
         *,
         tools: Sequence[Any] | None = None,
         chat: Chat | None = None,
-        memory: MemoryStore | None = None,
+        memory: MemoryStore | str | None = None,
         on_confirm: Callable[[Any], Any] | None = None,
         host: PluginHost | None = None,
         project: Project | None = None,
@@ -80,6 +80,8 @@ class Agent(AgentLifecycle, AgentTasks, AgentApprovals, AgentFacts, AgentTermina
             written = project.agent
             base = {name: getattr(written, name) for name in written.model_fields_set}
             given = {**base, **given}
+        if isinstance(memory, str):
+            given, memory = {**given, "memory": memory}, None
         self.config = make_config(given)
         self._finish_init(tools or (), chat, memory, on_confirm, host, project)
 

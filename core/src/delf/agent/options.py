@@ -19,7 +19,12 @@ class AgentOptions(TypedDict, total=False):
     system_prompt: str | None
     providers: Mapping[str, str] | None
     verbose: bool
-    prefilter_mode: Literal["auto", "filter", "search", "semantic", "off"]
+    prefilter_mode: str
+    embedder: str | None
+    memory_namespace: str
+    memory_top_k: int
+    memory_threshold: float
+    learn: bool | Literal["ask"]
     retry_count: int
     rerun_count: int
     sandbox: str

@@ -43,6 +43,7 @@ _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
     multiple=True,
     help="A setting, as agent.retry_count=3 or connections.shop.url=… May be repeated.",
 )
+@click.option("--memory", metavar="NAME", help="Where facts from before are kept.")
 @click.option("--sandbox", metavar="NAME", help="Where scripts run; the strongest by default.")
 @click.option(
     "--approve",
@@ -117,6 +118,7 @@ def flags_of(given: dict[str, Any]) -> dict[str, Any]:
     model = {"model": given["llm"], "base_url": given["base_url"]}
     return {
         "llm": {key: value for key, value in model.items() if value is not None} or None,
+        "memory": given["memory"],
         "sandbox": given["sandbox"],
         "approval_mode": _MODES.get(given["approve"]),
         "confirm_mode": given["confirm_mode"],

@@ -81,8 +81,27 @@ class AgentConfig(BaseModel):
         default_factory=dict, description="API keys by provider.", repr=False
     )
     verbose: bool = Field(default=False, description="Tell on stderr what happens, and sum it up.")
-    prefilter_mode: Literal["auto", "filter", "search", "semantic", "off"] = Field(
-        default="auto", description="How tools are chosen when there are many."
+    prefilter_mode: str = Field(
+        default="auto",
+        min_length=1,
+        description="How the tools that are shown are chosen: auto, off, or a plugin's mode.",
+    )
+    embedder: str | None = Field(
+        default=None, description="The embedding model that memory and prefilters share."
+    )
+    memory: str | None = Field(default=None, description="Where facts from before are kept.")
+    memory_namespace: str = Field(
+        default="default", min_length=1, description="Which of the memories in the store is meant."
+    )
+    memory_top_k: int = Field(
+        default=5, ge=1, le=100, description="The most facts that a task is given."
+    )
+    memory_threshold: float = Field(
+        default=0.3, ge=0, le=1, description="The least likeness of a fact to the task."
+    )
+    learn: bool | Literal["ask"] = Field(
+        default=False,
+        description="Keep facts that a task brought, with a person's approval where it is ask.",
     )
     retry_count: int = Field(default=1, ge=0, le=20, description="Retries of a failed script.")
     rerun_count: int = Field(default=2, ge=0, le=20, description="Passes asked for by rerun().")

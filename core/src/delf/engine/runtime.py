@@ -29,8 +29,9 @@ from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
 from delf.engine.libraries import applying
+from delf.engine.loop.memory import AgentMemory
 from delf.engine.loop.pipeline import TaskResult, run_task
-from delf.engine.loop.prefilters import choose_prefilter
+from delf.engine.loop.prefilters import Prefilters
 from delf.engine.loop.setup import SetUp
 from delf.engine.models.client import Asker, ModelPool
 from delf.engine.models.pricing import Pricing, load_pricing
@@ -46,16 +47,18 @@ from delf.engine.toolset import load_toolset
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished
+from delf.plugins.embedders import Embedders
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsSecrets
+from delf.protocols.context import PluginContext
 from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec
 from delf.protocols.strategy import Strategy
 from delf.sandbox.policy import allowed_modules
-from delf.specs import ApprovalSpec, JournalSpec, ObserverSpec, Spec, StrategySpec
+from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult
 
 _log = logging.getLogger(__name__)
@@ -144,6 +147,9 @@ class Runtime:
         self._journal: Journal
         self._approvals: Approvals
         self._pricing: Pricing
+        self._embedders: Embedders
+        self._prefilters: Prefilters
+        self._memory: AgentMemory | None = None
 
     async def start(self) -> None:
         """Load tools, choose the sandbox, open the journal.
@@ -180,6 +186,7 @@ class Runtime:
             Inbox(self._journal, parts.pending),
             wait=config.wait_approvals,
         )
+        self._open_hooks()
         for spec in parts.host.specs(ObserverSpec):
             self._feeds.append(self._feed(spec.name))
         everything = await self._set_up.tools.with_builtins([LLM()])
@@ -193,6 +200,36 @@ class Runtime:
         )
         self._models.get(config.main_llm)
         self._warming = asyncio.ensure_future(self._warm_up())
+
+    def _open_hooks(self) -> None:
+        """Get embedders, prefilters and memory ready; the store is opened meanwhile."""
+        parts, config = self._parts, self._config
+        from platformdirs import user_data_path
+
+        context = PluginContext(
+            data_dir=user_data_path("delf", appauthor=False),
+            namespace=config.memory_namespace,
+            environ=parts.environ,
+            providers=config.providers,
+        )
+        options = parts.plugin_options
+        self._embedders = Embedders(parts.host, options, context, config.embedder)
+        context = replace(context, embedder=self._embedders.get)
+        self._prefilters = Prefilters(parts.host, options, context, config.prefilter_mode)
+        if parts.memory is None and config.memory is None:
+            return
+        spec = None if config.memory is None else parts.host.spec(MemorySpec, config.memory)
+
+        def make_store() -> MemoryStore:
+            if parts.memory is not None or spec is None:
+                return cast("MemoryStore", parts.memory)
+            with using_environ(parts.environ):
+                return make(parts.host, spec, options, {"context": context})
+
+        self._memory = AgentMemory(
+            make_store, top_k=config.memory_top_k, threshold=config.memory_threshold
+        )
+        self._memory.open()
 
     @property
     def sandbox(self) -> dict[str, str]:
@@ -345,7 +382,6 @@ class Runtime:
             replay,
             children,
         )
-        prefilter = choose_prefilter(self._host, config.prefilter_mode, len(set_up.tools))
         return TaskRun(
             task=order.task,
             config=config,
@@ -363,8 +399,8 @@ class Runtime:
             output=output,
             in_background=self._in_background,
             prepare_tools=set_up,
-            memory=None if order.child is not None else self._parts.memory,
-            prefilter=prefilter,
+            memory=None if order.child is not None else self._memory,
+            prefilters=self._prefilters,
             seed=replay.seed or secrets.token_hex(16),
             setup=order.setup,
             attended=order.attended,
@@ -436,7 +472,7 @@ class Runtime:
         closing: list[Any] = [feed.aclose() for feed in self._feeds]
         closing += [c.aclose() for c in self._parts.connections if isinstance(c, SupportsClose)]
         closing += [item.aclose() for item in (self._models, *self._parts.attached)]
-        for name in ("_sandbox", "_journal"):
+        for name in ("_memory", "_prefilters", "_embedders", "_sandbox", "_journal"):
             part = getattr(self, name, None)
             if part is not None:
                 closing.append((part.backend if name == "_sandbox" else part).aclose())

@@ -19,6 +19,8 @@ from delf.engine.journal.log import TaskLog
 from delf.engine.journal.recording import PastScript
 from delf.engine.journal.replay import Replay
 from delf.engine.loop.conversation import Conversation
+from delf.engine.loop.memory import AgentMemory
+from delf.engine.loop.prefilters import Prefilters
 from delf.engine.models.client import Asker
 from delf.engine.output import OutputFiles
 from delf.engine.sandboxes import ChosenSandbox
@@ -26,8 +28,6 @@ from delf.engine.toolset import Toolset
 from delf.errors import DelfError, UnrecordedCallError
 from delf.events import SandboxOpened, Step, StepFinished, StepStarted
 from delf.messages import Message, ModelReply, ModelRequest
-from delf.protocols.memory import MemoryStore
-from delf.protocols.prefilter import Prefilter
 from delf.protocols.sandbox import (
     CallAnswer,
     CallRequest,
@@ -56,7 +56,7 @@ class TaskRun:
         task: What the user asked.
         config: The agent's configuration.
         log: The task's log.
-        tools: What scripts may call; narrowed by the step ``select``.
+        tools: What scripts may call, and what of it the model is shown.
         gate: The way that every call takes.
         approvals: Who decides, where a person is asked.
         asker: Asks models.
@@ -65,8 +65,8 @@ class TaskRun:
         output: Takes output files.
         in_background: Lets something end after the task.
         prepare_tools: Gets connections ready, in an agent's first task.
+        prefilters: Choose the tools that are shown.
         memory: Facts from before, if there is a store.
-        prefilter: Chooses tools, if there are many and a plugin can.
         conversation: What it continues, if anything.
         context: What goes ahead of the task in the prompt.
         seed: What scripts draw chance from.
@@ -89,8 +89,8 @@ class TaskRun:
     output: OutputFiles
     in_background: Callable[[Coroutine[Any, Any, None]], None]
     prepare_tools: Callable[[TaskRun], Awaitable[None]]
-    memory: MemoryStore | None = None
-    prefilter: Prefilter | None = None
+    prefilters: Prefilters
+    memory: AgentMemory | None = None
     conversation: Conversation | None = None
     context: TaskContext = field(default_factory=TaskContext)
     seed: str = ""
@@ -125,7 +125,7 @@ class TaskRun:
 
     async def begin(self) -> tuple[Message, ...]:
         """The conversation's start: rules and tools, then context and task."""
-        stubs = render_stubs(self.tools.actions)
+        stubs = render_stubs(self.tools.shown)
         return first_messages(self.task, self.context, stubs, self.session_spec.libraries)
 
     async def ask(self, messages: Sequence[Message]) -> ModelReply:

@@ -16,7 +16,7 @@ from delf.tools.permissions import check_permission_names, is_allowed, needs_con
 
 RESERVED: Final = frozenset(
     {"rerun", "add_to_output_files", "asyncio", "files", "llm", "ToolError", "ToolException"}
-    | {"ToolArgumentError", "ToolNotAllowed", "ApprovalRejected", "main"}
+    | {"ToolArgumentError", "ToolNotAllowed", "ApprovalRejected", "main", "find_tools"}
 )
 
 
@@ -32,7 +32,7 @@ class BoundAction:
         action: The action.
         name: ``connection.method``, or the bare name of a function.
         asks: Whether a person is asked before each call.
-        built_in: Whether it is delf's own, and no prefilter leaves it out.
+        built_in: Whether it is delf's own, which is always shown.
         judge: The connection's own judgement about a call of it, if it has one.
     """
 
@@ -69,18 +69,26 @@ class BoundAction:
 
 
 class Toolset:
-    """What scripts may call. What is not allowed is known only to be refused.
+    """What scripts may call, and what of it the model is shown.
+
+    What is allowed and not shown is called, asked about and looked for as anything else. What
+    is not allowed is known only to be refused.
 
     Args:
         allowed: Allowed actions by connection and method (``""`` for a function).
         hidden: Names of actions that exist and are not allowed.
+        shown: Names of what the model is shown, beside what is built in; None for all.
     """
 
     def __init__(
-        self, allowed: Mapping[tuple[str, str], BoundAction], hidden: frozenset[str]
+        self,
+        allowed: Mapping[tuple[str, str], BoundAction],
+        hidden: frozenset[str],
+        shown: frozenset[str] | None = None,
     ) -> None:
         self._allowed = dict(allowed)
         self._hidden = hidden
+        self._shown = shown
         self._catalog: Catalog | None = None
 
     def __len__(self) -> int:
@@ -95,9 +103,22 @@ class Toolset:
         return tuple(self._allowed.values())
 
     @property
+    def shown(self) -> tuple[BoundAction, ...]:
+        """Those that the model is shown, in the same order."""
+        return tuple(b for b in self.actions if self._is_shown(b))
+
+    @property
+    def left_out(self) -> tuple[BoundAction, ...]:
+        """Those that may be called though the model is not shown them."""
+        return tuple(b for b in self.actions if not self._is_shown(b))
+
+    def _is_shown(self, bound: BoundAction) -> bool:
+        return self._shown is None or bound.built_in or bound.name in self._shown
+
+    @property
     def connections(self) -> tuple[ConnectionLike, ...]:
-        """The connections with at least one allowed action."""
-        return tuple({id(b.connection): b.connection for b in self.actions}.values())
+        """The connections with at least one action that is shown."""
+        return tuple({id(b.connection): b.connection for b in self.shown}.values())
 
     def find(self, connection: str, method: str) -> BoundAction:
         """The action behind a call.
@@ -120,7 +141,7 @@ class Toolset:
         )
 
     def catalog(self) -> Catalog:
-        """Every allowed action with its line, for prefilters; not those that always stay."""
+        """Every allowed action with its line, for prefilters; not those that are built in."""
         if self._catalog is None:
             self._catalog = Catalog(
                 CatalogEntry(name=b.name, summary=b.action.summary, tags=b.action.tags)
@@ -129,26 +150,24 @@ class Toolset:
             )
         return self._catalog
 
-    def only(self, names: frozenset[str]) -> Toolset:
-        """A part of the set, with delf's own tools; what is left out counts as unknown."""
-        kept = {k: b for k, b in self._allowed.items() if b.built_in or b.name in names}
-        return Toolset(kept, self._hidden)
+    def showing(self, names: frozenset[str]) -> Toolset:
+        """The same set of which the model is shown these, and what is built in."""
+        return Toolset(self._allowed, self._hidden, names)
 
     async def with_builtins(self, connections: Sequence[ConnectionLike]) -> Toolset:
         """The set with built-in connections, which are always shown and never ask."""
-        added = {
-            (connection.name, action.name): BoundAction(
-                connection, action, f"{connection.name}.{action.name}", asks=False, built_in=True
-            )
-            for connection in connections
-            for action in await connection.actions()
-        }
-        return Toolset({**self._allowed, **added}, self._hidden)
+        added: dict[tuple[str, str], BoundAction] = {}
+        for connection in connections:
+            for action in await connection.actions():
+                key = connection.name, "" if connection.is_function else action.name
+                name = ".".join(filter(None, key))
+                added[key] = BoundAction(connection, action, name, asks=False, built_in=True)
+        return Toolset({**self._allowed, **added}, self._hidden, self._shown)
 
     def with_builtins_of(self, other: Toolset) -> Toolset:
         """The set with the built-in connections of another one."""
         own = {key: bound for key, bound in other._allowed.items() if bound.built_in}
-        return Toolset({**self._allowed, **own}, self._hidden)
+        return Toolset({**self._allowed, **own}, self._hidden, self._shown)
 
     async def with_reloaded(self, connection: ConnectionLike) -> Toolset:
         """The set with one connection's actions as they are now, in their old place.
@@ -167,7 +186,7 @@ class Toolset:
         allowed.update(fresh)
         prefix = f"{connection.name}."
         kept = {name for name in self._hidden if not name.startswith(prefix)}
-        return Toolset(allowed, frozenset(kept - {connection.name} | hidden))
+        return Toolset(allowed, frozenset(kept - {connection.name} | hidden), self._shown)
 
     def names_for_sandbox(self) -> tuple[ToolNames, ...]:
         """The names that scripts find."""

@@ -58,7 +58,7 @@ class Embedders:
                 if wanted != spec.name:
                     offered["model"] = wanted
                 with using_environ(self._context.environ):
-                    made = make(self._host, spec, self._options, offered=offered)
+                    made = make(self._host, spec, self._options, offered)
                 self._made[spec.name, wanted] = _Batched(made)
             return self._made[spec.name, wanted]
 

@@ -15,8 +15,8 @@ def make(
     host: PluginHost,
     spec: Spec,
     options: Mapping[str, Mapping[str, Any]],
-    *,
     offered: Mapping[str, Any] | None = None,
+    /,
     **more: Any,
 ) -> Any:
     """What a spec's factory makes.

@@ -18,7 +18,11 @@ class Fact:
 
 
 class MemoryStore(Protocol):
-    """Saves facts and finds those that matter for a task."""
+    """Saves facts and finds those that matter for a task. Used by many tasks at once.
+
+    It may have ``guidelines``, a text that says what is worth remembering: the model that
+    proposes facts after a task reads it.
+    """
 
     async def save(self, facts: Sequence[str]) -> None:
         """Remember facts.
@@ -35,6 +39,9 @@ class MemoryStore(Protocol):
             query: What is looked for, in plain words.
             top_k: How many at the most.
             threshold: The least similarity, from 0 to 1.
+
+        Raises:
+            MemoryRetrievalError: When they cannot be looked for.
         """
         ...
 
@@ -42,10 +49,14 @@ class MemoryStore(Protocol):
         """All facts, oldest first."""
         ...
 
+    async def delete(self, facts: Sequence[str]) -> int:
+        """Forget facts with exactly these texts in this namespace; how many there were."""
+        ...
+
     async def clear(self) -> None:
         """Forget everything in this namespace."""
         ...
 
     async def aclose(self) -> None:
-        """Free what is held. Safe to call twice."""
+        """Free what is held. Safe to call twice; used again, it is opened again."""
         ...

@@ -23,6 +23,10 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _TAKEN: Final = ("core", "delf", "testing")
 
 
+_FACTORIES: Final = {"command": "{variable}_command", "memory": "open_store"}
+"""Kinds whose factory is a function rather than the class."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """What is different from kind to kind.
@@ -170,7 +174,7 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
         "variable": variable,
         "upper": variable.upper(),
         "class_name": class_name,
-        "factory": f"{variable}_command" if kind == "command" else class_name,
+        "factory": _FACTORIES.get(kind, class_name).format(variable=variable),
         "summary": what.summary.format(title=title),
         "kind": kind,
         "hook": what.hook,

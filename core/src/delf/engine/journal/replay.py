@@ -22,7 +22,7 @@ from delf.protocols.sandbox import LimitReached
 PATIENCE_SECONDS: Final = 10.0
 """How much longer than it took before a script may do nothing that the journal tells."""
 
-_REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter"})
+_REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter", "learn"})
 """Model calls of the loop itself. Those of a script are part of its recorded calls."""
 
 _OF_SCRIPTS: Final = (ev.FileWritten, "refused")

@@ -1,8 +1,8 @@
 """The loop, step by step.
 
 1 recall → 2 select → 3 context → 4 generate → 5 preview → 6 execute → 7 rerun → 8 retry →
-9 compose. Steps 4 to 8 are the strategy's; each step is skipped when it has nothing to do. An
-agent's first task sets connections up before step 2.
+9 compose → 10 learn. Steps 4 to 8 are the strategy's; each step is skipped when it has nothing to
+do. An agent's first task sets connections up before step 2.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from delf.engine.endings import to_its_end
 from delf.engine.loop.context import load_context
 from delf.engine.loop.conversation import keep_turn
+from delf.engine.loop.learn import learn
 from delf.engine.loop.recall import recall
 from delf.engine.loop.select import select
 from delf.engine.task import TaskRun
@@ -24,6 +25,8 @@ from delf.protocols.strategy import Strategy
 
 _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 1.0
+_SHARE = 0.25
+"""How much of a task's time its memory and its prefilter may take, each."""
 _NO_END = (ReplayMismatch, UnrecordedCallError)
 """What stops a task that is not over: it can be resumed where the journal fits and is written."""
 
@@ -67,10 +70,12 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
     work: asyncio.Future[str] | None = None
     try:
         await _begin(run, origin)
-        work = asyncio.ensure_future(_work(run, strategy))
+        work = asyncio.ensure_future(_work(run, strategy, timeout * _SHARE))
         work.add_done_callback(_look_at)
         await asyncio.wait({work}, timeout=timeout)
         text, error = await _settle(run, work, timeout)
+        if error is None:
+            await learn(run, text)
     except asyncio.CancelledError:
         await to_its_end(_cancel(run, work, started))
         raise
@@ -121,12 +126,12 @@ def _look_at(work: asyncio.Future[str]) -> None:
         work.exception()
 
 
-async def _work(run: TaskRun, strategy: Strategy) -> str:
+async def _work(run: TaskRun, strategy: Strategy, share: float) -> str:
     if not run.replay:
         run.asker.ledger.check()
-    await recall(run)
+    await recall(run, share)
     await run.prepare_tools(run)
-    await select(run)
+    await select(run, share)
     run.open_session()
     await load_context(run)
     return await strategy.solve(run)

@@ -1,41 +1,116 @@
-"""Whether a task's tools are filtered, and by whom."""
+"""Whether an agent's tools are filtered, and by whom."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
-from delf.errors import PluginError
+from delf.environment import using_environ
+from delf.errors import PluginError, did_you_mean
+from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
+from delf.protocols.connection import SupportsClose
+from delf.protocols.context import PluginContext
 from delf.protocols.prefilter import Prefilter
 from delf.specs import PrefilterSpec
 
 FILTER_FROM: Final = 10
 SEARCH_FROM: Final = 50
+_PACKAGES: Final = {"filter": "llm", "search": "llm", "semantic": "semantic"}
 
 
-def choose_prefilter(host: PluginHost, mode: str, actions: int) -> Prefilter | None:
-    """The prefilter for a number of actions.
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Who filters the tools of a task.
 
     Args:
-        host: Where prefilters come from.
-        mode: ``auto`` (off under 10 actions, filter under 50, search from there), a mode
-            that a plugin serves, or ``off``.
-        actions: How many actions there are.
+        spec: The prefilter.
+        mode: The mode in which it works.
+        forced: Whether it was asked for by name, so that a task cannot do without it.
+    """
+
+    spec: PrefilterSpec
+    mode: str
+    forced: bool
+
+
+class Prefilters:
+    """The prefilters of an agent, each made once, when it is first needed.
+
+    Args:
+        host: Where they come from.
+        options: Options by plugin name.
+        context: What their factories are given.
+        mode: ``auto`` (off under 10 actions, filter under 50, search from there; another
+            mode that is installed where these are not), a mode that a plugin serves, ``off``.
 
     Raises:
-        PluginError: When a mode was asked for that no plugin serves.
+        PluginError: When a mode was asked for that no plugin serves, or several do.
     """
-    wanted = mode
-    if mode == "auto":
-        wanted = "off" if actions < FILTER_FROM else "filter"
-        wanted = "search" if actions >= SEARCH_FROM else wanted
-    if wanted == "off":
-        return None
-    for spec in host.specs(PrefilterSpec):
-        if wanted in spec.modes:
-            return host.resolve(spec)()
-    if mode == "auto":
-        return None
-    raise PluginError(
-        f"no plugin serves prefilter_mode {mode!r}", hint="pip install delf-plugin-prefilter-llm"
-    )
+
+    def __init__(
+        self,
+        host: PluginHost,
+        options: Mapping[str, Mapping[str, Any]],
+        context: PluginContext,
+        mode: str,
+    ) -> None:
+        self._host = host
+        self._options = options
+        self._context = context
+        self._mode = mode
+        self._made: dict[tuple[str, str], Prefilter] = {}
+        if mode not in ("auto", "off"):
+            self._forced(mode)
+
+    def choose(self, actions: int) -> Choice | None:
+        """Who filters a number of actions; None where all of them are shown."""
+        if self._mode == "off" or (self._mode == "auto" and actions < FILTER_FROM):
+            return None
+        if self._mode != "auto":
+            return Choice(self._forced(self._mode), self._mode, forced=True)
+        specs = self._host.specs(PrefilterSpec)
+        first = "search" if actions >= SEARCH_FROM else "filter"
+        modes = [first, *sorted({mode for spec in specs for mode in spec.modes})]
+        found = ((spec, mode) for mode in modes for spec in specs if mode in spec.modes)
+        return next((Choice(spec, mode, forced=False) for spec, mode in found), None)
+
+    def made(self, choice: Choice) -> Prefilter:
+        """The prefilter of a choice; the same object for all tasks.
+
+        Raises:
+            DelfError: When it cannot be made.
+        """
+        key = choice.spec.name, choice.mode
+        if key not in self._made:
+            offered = {"context": self._context, "mode": choice.mode}
+            with using_environ(self._context.environ):
+                self._made[key] = make(self._host, choice.spec, self._options, offered)
+        return self._made[key]
+
+    def _forced(self, mode: str) -> PrefilterSpec:
+        specs = self._host.specs(PrefilterSpec)
+        found = [spec for spec in specs if mode in spec.modes]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            who = " and ".join(self._host.origin(spec) for spec in found)
+            raise PluginError(
+                f"prefilter_mode {mode!r} is served by {who}",
+                hint="uninstall one, or block one: DELF_DISABLE_PLUGINS=…",
+            )
+        known = {"auto", "off", *_PACKAGES, *(mode for spec in specs for mode in spec.modes)}
+        package = f"delf-plugin-prefilter-{_PACKAGES[mode]}" if mode in _PACKAGES else None
+        hint = f"one of: {', '.join(sorted(known))}"
+        raise PluginError(
+            f"no plugin serves prefilter_mode {mode!r}{did_you_mean(mode, known - {mode})}",
+            hint=f"pip install {package}" if package else hint,
+        )
+
+    async def aclose(self) -> None:
+        """Close those that were made."""
+        made, self._made = list(self._made.values()), {}
+        for prefilter in made:
+            if isinstance(prefilter, SupportsClose):
+                await prefilter.aclose()

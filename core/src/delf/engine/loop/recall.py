@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 
 from delf.engine.loop.conversation import load_conversation
+from delf.engine.loop.memory import AgentMemory
 from delf.engine.task import TaskRun
 from delf.errors import MemoryRetrievalError
 from delf.events import Warned
-from delf.protocols.memory import MemoryStore
-
-_log = logging.getLogger(__name__)
 
 
-async def recall(run: TaskRun) -> None:
+async def recall(run: TaskRun, seconds: float) -> None:
     """Load the conversation and search the memory store; nothing to do without them.
 
     A search that fails is a warning: the task can be done without old facts.
+
+    Args:
+        run: The task.
+        seconds: The most that the memory store may take.
 
     Raises:
         DelfError: When the conversation cannot be read.
@@ -27,14 +28,14 @@ async def recall(run: TaskRun) -> None:
     async with run.step("recall"):
         await load_conversation(run)
         if run.memory is not None:
-            run.context = replace(run.context, facts=await _facts(run, run.memory))
+            facts = await _facts(run, run.memory, seconds)
+            run.context = replace(run.context, facts=facts)
 
 
-async def _facts(run: TaskRun, memory: MemoryStore) -> list[str]:
+async def _facts(run: TaskRun, memory: AgentMemory, seconds: float) -> list[str]:
     safe = run.log.redactor.text
     try:
-        return [fact.content for fact in await memory.search(safe(run.task))]
+        return [safe(fact) for fact in await memory.recall(safe(run.task), seconds)]
     except MemoryRetrievalError as error:
-        _log.warning("recall failed: %s", safe(str(error)))
-        await run.log.record(Warned, message=f"nothing was recalled: {error.message}")
+        await run.log.record(Warned, message=f"nothing was recalled: {safe(error.message)}")
         return []

@@ -1,31 +1,83 @@
-"""Step 2, select: which tools the model is shown."""
+"""Step 2, select: which of the allowed tools the model is shown."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from typing import Final
+
+from delf.engine.builtins.find_tools import find_tools_in
+from delf.engine.loop.prefilters import SEARCH_FROM, Choice
 from delf.engine.task import TaskRun
-from delf.errors import PrefilterError
+from delf.errors import DelfError, PrefilterError
 from delf.events import ToolsSelected, Warned
 from delf.messages import ModelRequest, user
 from delf.protocols.prefilter import Ask
 
+_log = logging.getLogger(__name__)
+_MOST_SECONDS: Final = 60.0
 
-async def select(run: TaskRun) -> None:
-    """Let the prefilter choose; without one, or when it fails, all tools stay."""
+
+async def select(run: TaskRun, seconds: float) -> None:
+    """Let a prefilter choose what is shown; without one, or when it fails, all is.
+
+    Args:
+        run: The task.
+        seconds: The most that it may take.
+
+    Raises:
+        PrefilterError: When the prefilter that was asked for by name failed.
+    """
     past = run.replay.selected()
     chosen_by = "all"
+    catalog = run.tools.catalog()
     if past is not None:
-        run.tools = run.tools.only(frozenset(past.actions))
-    elif run.prefilter is not None:
+        await _show(run, frozenset(past.actions))
+    elif (choice := run.prefilters.choose(len(catalog))) is not None:
         async with run.step("select"):
-            try:
-                selection = await run.prefilter.select(run.task, run.tools.catalog(), _ask(run))
-            except PrefilterError as error:
-                await run.log.record(Warned, message=f"all tools are shown: {error.message}")
-            else:
-                run.tools = run.tools.only(selection.names)
-                chosen_by = "prefilter"
-    names = tuple(bound.name for bound in run.tools.actions if not bound.built_in)
-    await run.log.record(ToolsSelected, actions=names, by=chosen_by)
+            names = await _chosen(run, choice, min(seconds, _MOST_SECONDS))
+        if names is not None:
+            await _show(run, names)
+            chosen_by = choice.spec.name
+    elif len(catalog) >= SEARCH_FROM and run.config.prefilter_mode == "auto":
+        message = f"all {len(catalog)} tools are shown to the model: no prefilter is installed"
+        await run.log.record(Warned, message=message)
+    shown = tuple(bound.name for bound in run.tools.shown if not bound.built_in)
+    await run.log.record(ToolsSelected, actions=shown, by=chosen_by)
+
+
+async def _show(run: TaskRun, names: frozenset[str]) -> None:
+    """Show a part of the tools, and with it the way to find the others."""
+    tools = run.tools.showing(names)
+    if tools.left_out:
+        tools = await tools.with_builtins([find_tools_in(tools)])
+    run.use_tools(tools)
+
+
+async def _chosen(run: TaskRun, choice: Choice, seconds: float) -> frozenset[str] | None:
+    """The names that a prefilter chose; None where it failed and all are shown."""
+    safe = run.log.redactor
+    try:
+        async with asyncio.timeout(seconds):
+            prefilter = run.prefilters.made(choice)
+            task, catalog = safe.text(run.task), run.tools.catalog()
+            return frozenset((await prefilter.select(task, catalog, _ask(run))).names)
+    except TimeoutError:
+        why = f"it did not end within {seconds:g} s"
+    except DelfError as error:
+        why = error.message
+    except Exception as error:
+        safe.log_failure(_log, f"the prefilter {choice.spec.name!r} failed", error)
+        why = f"an unexpected {type(error).__name__}: {error}"
+    why = safe.text(why)
+    if choice.forced:
+        raise PrefilterError(
+            f"the prefilter {choice.spec.name!r} failed: {why}",
+            hint='prefilter_mode="auto" goes on with all tools',
+        )
+    message = f"all tools are shown: the prefilter {choice.spec.name!r} failed: {why}"
+    await run.log.record(Warned, message=message)
+    return None
 
 
 def _ask(run: TaskRun) -> Ask:

@@ -44,6 +44,9 @@ class Trace:
         self.reruns: list[RerunTrace] = []
         self.retries: list[str] = []
         self.warnings: list[str] = []
+        self.tools_shown: list[str] = []
+        self.tools_chosen_by: str | None = None
+        self.learned: list[str] = []
         self.usage = Usage()
         self.total_cost_usd: float | None = 0.0
         self.duration_ms: float | None = None
@@ -117,6 +120,10 @@ class Trace:
                 self.retries.append(event.error)
             case ev.Warned():
                 self.warnings.append(event.message)
+            case ev.ToolsSelected():
+                self.tools_shown, self.tools_chosen_by = list(event.actions), event.by
+            case ev.FactsLearned():
+                self.learned += event.facts
             case _:
                 pass
 

@@ -49,6 +49,7 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
         (ev.RerunRequested, {"attempt": 1, "context": "c", "remaining": "r"}),
         (ev.RetryScheduled, {"attempt": 1, "error": "no"}),
         (ev.Warned, {"message": "look"}),
+        (ev.FactsLearned, {"facts": ("Ann likes tea.",)}),
         (ev.TaskFinished, {"status": True, "text": "paid", "duration_ms": 9.0, "cost_usd": 0.1}),
     ]
     return tuple(

@@ -90,14 +90,24 @@ class MemoryContract(Contract):
         assert len(await store.list()) == 1
         await store.aclose()
 
+    async def test_forgets_single_facts(self, store: Any) -> None:
+        await store.save(self.facts)
+        assert await self.within(store.delete([self.facts[0], "No such fact."])) == 1
+        assert [fact.content for fact in await store.list()] == list(self.facts[1:])
+        found = await store.search(self.facts[0], top_k=10, threshold=0.0)
+        assert self.facts[0] not in [fact.content for fact in found]
+        await store.aclose()
+
     async def test_can_be_used_by_many_at_once(self, store: Any) -> None:
         await self.within(asyncio.gather(*(store.save([f"Fact {n}."]) for n in range(20))))
         assert {fact.content for fact in await store.list()} == {f"Fact {n}." for n in range(20)}
         await store.aclose()
 
-    async def test_can_be_closed_twice(self, store: Any) -> None:
+    async def test_can_be_closed_twice_and_used_again(self, store: Any) -> None:
         await store.save(self.facts)
         await self.within(store.aclose())
+        await self.within(store.aclose())
+        await self.within(store.search(self.query))
         await self.within(store.aclose())
 
     @needs("durable")

@@ -1,0 +1,1 @@
+"""What delf's plugins for Google share; :mod:`delf_google.connection` is what they build on."""

@@ -1,0 +1,78 @@
+"""The base of every connection to a Google service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from delf.errors import ConnectionFileNotFoundError
+from delf.settings import PluginSettings
+from delf.tools.action import actions_of
+from delf.tools.connection import Connection
+from delf.tools.permissions import is_allowed
+from delf.types import Permission
+from delf_google.credentials import Tokens
+from delf_google.settings import GoogleSettings
+from delf_google.transport import Transport
+
+SCOPES = "https://www.googleapis.com/auth/"
+
+
+class GoogleConnection(Connection):
+    """A Google service. A subclass says where it is and what each unit of permission needs.
+
+    Args:
+        name: The variable's name in scripts; the type's name when omitted.
+        allow: Which actions exist at all.
+        confirm: Which actions a person is asked about; all but reading when omitted.
+        metadata: Anything the embedding program wants to keep with it.
+        settings: The fields of :class:`delf_google.settings.GoogleSettings`.
+
+    Raises:
+        ConnectionConfigurationError: When a setting is invalid.
+        ConnectionFileNotFoundError: When a file of credentials does not exist.
+    """
+
+    Settings: ClassVar[type[PluginSettings] | None] = GoogleSettings
+    root: ClassVar[str]
+    """The service's address."""
+    scopes: ClassVar[Mapping[str, str]]
+    """The least scope for each unit of permission, without what all begin with."""
+    broad: ClassVar[Mapping[str, frozenset[str]]] = {}
+    """Scopes that hold others."""
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        allow: Permission = None,
+        confirm: Permission = None,
+        metadata: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(name=name, allow=allow, confirm=confirm, metadata=metadata, **settings)
+        own: GoogleSettings = self.settings
+        for path in (own.oauth_credentials, own.service_account):
+            if path is not None and not Path(path).expanduser().is_file():
+                raise ConnectionFileNotFoundError(
+                    f"{self.name}: there is no file of credentials {path!r}"
+                )
+        needed = self.needed_scopes()
+        tokens = Tokens(self.name, own, needed, self.keep_secret)
+        self.transport = Transport(self.name, self.root, own, tokens, needed)
+
+    def needed_scopes(self) -> tuple[str, ...]:
+        """The least that a login must be given for, so that all allowed actions work."""
+        units = {
+            item.permission
+            for item in actions_of(type(self), None, self.name)
+            if is_allowed(self.allow, item)
+        }
+        needed = {scope for unit in units for scope in self.scopes[unit].split()}
+        held = {small for scope in needed for small in self.broad.get(scope, ())}
+        return tuple(sorted(SCOPES + scope for scope in needed - held))
+
+    async def aclose(self) -> None:
+        """Close all connections. The next call opens new ones."""
+        await self.transport.aclose()

@@ -1,0 +1,270 @@
+"""Access tokens: from a login, a service account, the environment, or as given."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from delf.errors import (
+    ConnectionConfigurationError,
+    ConnectionFileNotFoundError,
+    ConnectionUnavailableError,
+)
+from delf_google.errors import LOGIN, LoginError
+from delf_google.settings import GoogleSettings
+from delf_google.store import TokenStore
+
+_log = logging.getLogger(__name__)
+_NO_TOKEN_URI: Final = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
+_TIMEOUT: Final = 30.0
+
+
+class Tokens:
+    """The access token of one connection: had at the first call, renewed when it is over.
+
+    Args:
+        name: The connection's name, for messages.
+        settings: Whose token.
+        scopes: What it is to be given for.
+        keep_secret: Told of each secret before it is used.
+        store: Where logins are.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: GoogleSettings,
+        scopes: Sequence[str],
+        keep_secret: Callable[[str], None],
+        store: TokenStore | None = None,
+    ) -> None:
+        self._name = name
+        self._settings = settings
+        self._scopes = tuple(scopes)
+        self._keep_secret = keep_secret
+        self._store = store or TokenStore()
+        self._lock = threading.Lock()
+        self._made: Any = None
+        self._client_id: str | None = None
+
+    async def get(self, instead_of: str | None = None) -> str:
+        """A token that is good now.
+
+        Args:
+            instead_of: A token that a service did not accept.
+
+        Raises:
+            LoginError: When there is no login, or it is over for good.
+            ConnectionUnavailableError: When nobody answers who could renew it.
+        """
+        if self._settings.token is not None:
+            return self._given(self._settings.token.get_secret_value(), instead_of)
+        made = self._made
+        if made is not None and made.valid and made.token != instead_of:
+            return made.token
+        return await asyncio.to_thread(self._renewed, instead_of)
+
+    def _given(self, token: str, instead_of: str | None) -> str:
+        if token == instead_of:
+            raise LoginError(
+                f"{self._name}: Google does not accept the token that was given",
+                hint="give a new one: it is good for an hour",
+            )
+        return token
+
+    def _renewed(self, instead_of: str | None) -> str:
+        from google.auth.exceptions import RefreshError, TransportError
+
+        with self._lock:  # whoever waited finds the token that the first one got
+            if self._made is None:
+                self._made = self._make()
+            made = self._made
+            if made.valid and made.token != instead_of:
+                return made.token
+            try:
+                made.refresh(_Exchange())
+            except RefreshError as error:
+                raise self._refused(error) from None
+            except TransportError as error:
+                raise ConnectionUnavailableError(
+                    f"{self._name}: no token could be had: {_first_line(error)}"
+                ) from None
+            self._keep_secret(made.token)
+            self._keep(made)
+            return made.token
+
+    def _refused(self, error: Exception) -> LoginError:
+        told = error.args[1] if len(error.args) > 1 else None
+        reason = cast("dict[str, Any]", told).get("error") if isinstance(told, dict) else None
+        if self._settings.service_account is not None:
+            hint = "check the key, and that the service account may act for delegated_user"
+        else:
+            hint = f"run {LOGIN}"
+        said = reason or _first_line(error)
+        return LoginError(f"{self._name}: the login is expired or revoked ({said})", hint=hint)
+
+    def _keep(self, made: Any) -> None:
+        """Let other processes use the new token, too."""
+        if self._client_id is None:
+            return
+        try:
+            self._store.write(self._settings.account, self._client_id, json.loads(made.to_json()))
+        except OSError as error:
+            _log.warning("%s: the login cannot be kept: %s", self._name, error.strerror)
+
+    # -- the kinds ----------------------------------------------------------------------
+
+    def _make(self) -> Any:
+        if self._settings.service_account is not None:
+            return self._of_service_account(self._settings.service_account)
+        if self._settings.oauth_credentials is not None:
+            return self._of_user(self._settings.oauth_credentials)
+        return self._of_environment()
+
+    def _of_service_account(self, path: str) -> Any:
+        from google.oauth2 import service_account
+
+        info = read_json(path, self._name)
+        self._keep_secret(str(info.get("private_key", "")))
+        try:
+            return service_account.Credentials.from_service_account_info(  # pyright: ignore[reportUnknownMemberType]
+                info, scopes=self._scopes, subject=self._settings.delegated_user
+            )
+        except ValueError as error:
+            raise ConnectionConfigurationError(
+                f"{self._name}: {path} is no key of a service account: {_first_line(error)}"
+            ) from None
+
+    def _of_user(self, path: str) -> Any:
+        info = read_json(path, self._name)
+        if info.get("type") == "authorized_user":
+            return self._authorised(info)
+        client = client_of(info, path, self._name)
+        login = self._store.read(self._settings.account, client["client_id"])
+        if login is None or not login.get("refresh_token"):
+            raise LoginError(
+                f"{self._name}: nobody has logged in as {self._settings.account!r} yet",
+                hint=f"run {LOGIN}",
+            )
+        self._client_id = client["client_id"]
+        return self._authorised(login)
+
+    def _authorised(self, info: Mapping[str, Any]) -> Any:
+        from google.oauth2.credentials import Credentials
+
+        for key in ("refresh_token", "client_secret", "token"):
+            if info.get(key):
+                self._keep_secret(str(info[key]))
+        # Not from_authorized_user_info: it overrides where tokens are had.
+        return Credentials(
+            info.get("token"),
+            refresh_token=info.get("refresh_token"),
+            client_id=info.get("client_id"),
+            client_secret=info.get("client_secret"),
+            token_uri=info.get("token_uri") or _NO_TOKEN_URI,
+            expiry=_expiry(info.get("expiry")),
+        )
+
+    def _of_environment(self) -> Any:
+        import google.auth
+        from google.auth.exceptions import DefaultCredentialsError
+
+        try:
+            found = cast("Any", google.auth).default(scopes=self._scopes)
+        except DefaultCredentialsError:
+            raise LoginError(
+                f"{self._name}: there are no credentials",
+                hint="set oauth_credentials or service_account, or run "
+                "gcloud auth application-default login",
+            ) from None
+        return found[0]
+
+
+def read_json(path: str, name: str) -> dict[str, Any]:
+    """A file of credentials.
+
+    Raises:
+        ConnectionFileNotFoundError: When it cannot be read.
+        ConnectionConfigurationError: When it is no JSON object.
+    """
+    try:
+        found: Any = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConnectionFileNotFoundError(
+            f"{name}: the credentials {path!r} cannot be read: {error.strerror}"
+        ) from None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ConnectionConfigurationError(f"{name}: {path!r} holds no credentials (no JSON)")
+    return cast("dict[str, Any]", found)
+
+
+def client_of(info: Mapping[str, Any], path: str, name: str) -> dict[str, Any]:
+    """The OAuth client in a file from Google's console.
+
+    Raises:
+        ConnectionConfigurationError: When there is none.
+    """
+    client: Any = info.get("installed") or info.get("web")
+    if not isinstance(client, dict) or "client_id" not in client:
+        raise ConnectionConfigurationError(
+            f"{name}: {path!r} holds no OAuth client",
+            hint="Google's console, Credentials, OAuth client ID, Desktop app: download the JSON",
+        )
+    return cast("dict[str, Any]", client)
+
+
+def _expiry(text: Any) -> Any:
+    if not isinstance(text, str):
+        return None
+    import datetime as dt
+
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    # google-auth compares with a clock that knows no zone.
+    return moment.astimezone(dt.UTC).replace(tzinfo=None) if moment.tzinfo else moment
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error.args[0]) if error.args else type(error).__name__).split("\n", 1)[0][:200]
+
+
+class _Exchange:
+    """How google-auth asks for tokens: over httpx, so that no other HTTP library is needed."""
+
+    def __call__(
+        self,
+        url: str,
+        method: str = "GET",
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        **_: Any,
+    ) -> Any:
+        import httpx
+        from google.auth.exceptions import TransportError
+
+        try:
+            answer = httpx.request(
+                method, url, content=body, headers=headers, timeout=timeout or _TIMEOUT
+            )
+        except httpx.HTTPError as error:
+            raise TransportError(f"{type(error).__name__} at {httpx.URL(url).host}") from None
+        return _Answer(answer.status_code, answer.headers, answer.content)
+
+
+class _Answer:
+    """What google-auth reads of an answer."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.data = data

@@ -1,0 +1,158 @@
+"""What can go wrong with a Google service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from delf.errors import ConnectionUnavailableError, ToolExecutionError
+
+LOGIN: Final = "delf google login"
+_MISSING_SCOPE: Final = {"insufficientPermissions", "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}
+_RATES: Final = {
+    "rateLimitExceeded",
+    "userRateLimitExceeded",
+    "RATE_LIMIT_EXCEEDED",
+    "RESOURCE_EXHAUSTED",
+}
+_QUOTAS: Final = {
+    "dailyLimitExceeded",
+    "quotaExceeded",
+    "storageQuotaExceeded",
+    "sharingRateLimitExceeded",
+    "limitExceeded",
+}
+_NOT_ENABLED: Final = {"accessNotConfigured", "SERVICE_DISABLED"}
+_LONGEST: Final = 400
+
+
+class GoogleError(ToolExecutionError):
+    """A service refused a request.
+
+    Args:
+        message: What was asked, and what the service said.
+        status: The HTTP status.
+        reason: Google's word for it, as ``notFound``.
+    """
+
+    def __init__(
+        self, message: str, *, status: int = 0, reason: str = "", hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.reason = reason
+
+
+class QuotaError(GoogleError):
+    """A quota is used up, or requests came too fast for longer than delf waits."""
+
+
+class LostAnswerError(GoogleError):
+    """A request was sent and its answer did not arrive: it may have been done, or not."""
+
+
+class LoginError(ConnectionUnavailableError):
+    """There is no login, or Google does not accept it any more."""
+
+
+class MissingScopeError(LoginError):
+    """The login is good, and was not given for what was asked.
+
+    Args:
+        message: What was asked.
+        scopes: What the login must be given for.
+    """
+
+    def __init__(self, message: str, *, scopes: Sequence[str], hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.scopes = tuple(scopes)
+
+
+class Problem:
+    """A refusal as Google words it; its services have two shapes for one.
+
+    Args:
+        status: The HTTP status.
+        content: The body.
+    """
+
+    def __init__(self, status: int, content: bytes) -> None:
+        self.status = status
+        error = _error_of(content)
+        self.message = " ".join(str(error.get("message") or f"HTTP {status}").split())[:_LONGEST]
+        words = _reasons(error)
+        self.reason = words[0] if words else ""
+        self.reasons = frozenset(words)
+
+    @property
+    def is_rate(self) -> bool:
+        """Requests came too fast, so that waiting helps."""
+        return self.status == 429 or (self.status == 403 and bool(self.reasons & _RATES))
+
+    @property
+    def lacks_scope(self) -> bool:
+        """The token was not given for this."""
+        return self.status == 403 and bool(self.reasons & _MISSING_SCOPE)
+
+    def error(self, what: str, scopes: Sequence[str]) -> Exception:
+        """The error to raise.
+
+        Args:
+            what: What was asked.
+            scopes: What a login must be given for.
+        """
+        said = f"{what}: {self.message}"
+        reason = self.reason
+        if self.status == 401:
+            return LoginError(
+                f"{what}: Google does not accept the login: {self.message}", hint=f"run {LOGIN}"
+            )
+        if self.lacks_scope:
+            return MissingScopeError(
+                f"{what}: the login was not given for it; it needs {' '.join(scopes)}",
+                scopes=scopes,
+                hint=f"run {LOGIN}, and agree to all that is asked",
+            )
+        if self.reasons & _NOT_ENABLED:
+            return GoogleError(
+                said,
+                status=self.status,
+                reason=reason,
+                hint="switch the API on for the project of the credentials, in Google's console",
+            )
+        if self.is_rate or self.reasons & _QUOTAS:
+            return QuotaError(
+                f"{what}: the quota is used up ({reason or 'HTTP 429'}): {self.message}",
+                status=self.status,
+                reason=reason,
+                hint="try again later, with fewer requests",
+            )
+        return GoogleError(said, status=self.status, reason=reason)
+
+
+def _error_of(content: bytes) -> Mapping[str, Any]:
+    try:
+        body: Any = json.loads(content)
+    except ValueError:
+        return {"message": content[:_LONGEST].decode("utf-8", "replace").strip()}
+    if isinstance(body, list) and body:
+        body = cast("list[Any]", body)[0]
+    error: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
+    if isinstance(error, dict):
+        return cast("dict[str, Any]", error)
+    return {"message": error if isinstance(error, str) else None}
+
+
+def _reasons(error: Mapping[str, Any]) -> list[str]:
+    found: list[str] = []
+    for key in ("errors", "details"):
+        items: Any = error.get(key)
+        if isinstance(items, list):
+            found += [
+                str(cast("dict[str, Any]", item).get("reason") or "")
+                for item in cast("list[Any]", items)
+                if isinstance(item, dict)
+            ]
+    # The most exact one first.
+    return [reason for reason in (*found, str(error.get("status") or "")) if reason]

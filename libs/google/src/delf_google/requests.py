@@ -1,0 +1,86 @@
+"""One request to a Google service and its answer, as data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, cast
+from urllib.parse import quote
+
+Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+_NO_HEADERS: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request.
+
+    Args:
+        what: What it does, for messages: ``read a message``.
+        method: The HTTP method.
+        url: Its address, or its path from the service's root.
+        query: Parameters; a list is repeated, None is left out.
+        body: What is sent as JSON, if anything.
+        content: What is sent as it is.
+        headers: More headers.
+        once: It must not be sent again when its answer was lost.
+        most: The answer's bytes; a larger one is an error. None for the connection's limit.
+    """
+
+    what: str
+    method: Method = "GET"
+    url: str
+    query: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    body: Any = None
+    content: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
+    once: bool = False
+    most: int | None = None
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The query as it is written."""
+        pairs: list[tuple[str, str]] = []
+        for name, value in self.query.items():
+            many = isinstance(value, (list, tuple))
+            values = cast("Sequence[Any]", value) if many else (value,)
+            pairs += [(name, _text(item)) for item in values if item is not None]
+        return pairs
+
+    def payload(self) -> tuple[bytes | None, dict[str, str]]:
+        """Body and headers."""
+        headers = dict(self.headers)
+        if self.body is None:
+            return self.content, headers
+        headers["Content-Type"] = "application/json"
+        return json.dumps(self.body, ensure_ascii=False).encode(), headers
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    def json(self) -> dict[str, Any]:
+        """The body as a JSON object; an empty one is empty.
+
+        Raises:
+            ValueError: When it is none.
+        """
+        found: Any = json.loads(self.content) if self.content.strip() else {}
+        if not isinstance(found, dict):
+            raise ValueError("no JSON object")  # noqa: TRY004 - a value, for the caller's except
+        return found  # pyright: ignore[reportUnknownVariableType]
+
+
+def segment(text: str) -> str:
+    """A text as one segment of a path."""
+    return quote(text, safe="")
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,76 @@
+"""The settings of every connection to Google."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, field_validator, model_validator
+
+from delf.settings import LocalPath, PluginSettings, SecretStr
+
+
+class GoogleSettings(PluginSettings):
+    """Whose data, and the limits of requests. Without any, application default credentials."""
+
+    oauth_credentials: LocalPath | None = Field(
+        default=None,
+        description="File of an OAuth client (`client_secrets.json`), or of an authorised user.",
+    )
+    service_account: LocalPath | None = Field(
+        default=None, description="File with the key of a service account."
+    )
+    delegated_user: str | None = Field(
+        default=None, description="The user for whom the service account acts."
+    )
+    token: SecretStr | None = Field(
+        default=None, description="An access token that is used as it is, until it is over."
+    )
+    account: str = Field(
+        default="default",
+        pattern=r"^[A-Za-z0-9_.@-]{1,64}$",
+        description="Which login of `delf google login`, where there are several.",
+    )
+    base_url: str | None = Field(
+        default=None, description="Where the services are, if not at Google's own addresses."
+    )
+    timeout: float = Field(
+        default=60.0, gt=0, le=3600, description="Seconds to wait for an answer."
+    )
+    retries: int = Field(
+        default=5,
+        ge=0,
+        le=20,
+        description="How often a request that failed in passing is sent again.",
+    )
+    max_wait: float = Field(
+        default=60.0, ge=0, le=3600, description="Seconds; told to wait longer, it gives up."
+    )
+    max_bytes: int = Field(
+        default=64_000_000, ge=1000, description="A larger answer or download is an error."
+    )
+    chunk_bytes: int = Field(
+        default=8 * 1024 * 1024,
+        ge=256 * 1024,
+        multiple_of=256 * 1024,
+        description="Bytes of an upload that are sent at once.",
+    )
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_an_address(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            raise ValueError("it must begin with https:// or http://")
+        return value
+
+    @model_validator(mode="after")
+    def _one_identity(self) -> Self:
+        given = [
+            name
+            for name in ("oauth_credentials", "service_account", "token")
+            if getattr(self, name) is not None
+        ]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} exclude each other")
+        if self.delegated_user is not None and self.service_account is None:
+            raise ValueError("delegated_user needs service_account")
+        return self

@@ -1,0 +1,270 @@
+"""Sends requests to one Google service: tokens, retries, limits, pages."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
+
+from delf.errors import ConnectionUnavailableError
+from delf_google.credentials import Tokens
+from delf_google.errors import GoogleError, LostAnswerError, Problem
+from delf_google.requests import Answer, Request
+from delf_google.settings import GoogleSettings
+
+if TYPE_CHECKING:
+    import httpx
+
+_AT_ONCE: Final = 16
+_FIRST_WAIT: Final = 0.5
+_LONGEST_PAUSE: Final = 32.0
+_PASSING: Final = frozenset({500, 502, 503, 504})
+_GONE: Final = frozenset({404, 410})
+
+# httpx logs every address; that of an upload lets anybody go on with it.
+_ours: ContextVar[bool] = ContextVar("delf_google_request", default=False)
+
+
+def _not_ours(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.INFO or not _ours.get()
+
+
+class Transport:
+    """The HTTP side of one connection.
+
+    Args:
+        name: The connection's name, for messages.
+        root: The service's address, with ``/`` at its end.
+        settings: Limits.
+        tokens: Access tokens.
+        scopes: What a login must be given for, for messages.
+        sleep: Waits between attempts.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        root: str,
+        settings: GoogleSettings,
+        tokens: Tokens,
+        scopes: tuple[str, ...],
+        sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.sleep = sleep
+        self._root = f"{(settings.base_url or root).rstrip('/')}/"
+        self._tokens = tokens
+        self._scopes = scopes
+        self._client: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def json(self, request: Request) -> dict[str, Any]:
+        """Send a request; its answer is a JSON object.
+
+        Raises:
+            GoogleError: When the service refuses it.
+            LoginError: When there is no good login.
+            ConnectionUnavailableError: When nothing answers.
+        """
+        answer = await self.send(request)
+        try:
+            return answer.json()
+        except (ValueError, RecursionError):
+            raise GoogleError(f"{self._label(request)}: the answer is no JSON") from None
+
+    async def pages(self, request: Request, items: str) -> AsyncIterator[dict[str, Any]]:
+        """The items of all pages, one after the other; a page is had when it is needed.
+
+        Args:
+            request: The first page's.
+            items: The field that holds them.
+        """
+        token: str | None = None
+        while True:
+            query = {**request.query, "pageToken": token}
+            page = await self.json(replace(request, query=query))
+            for item in cast("list[dict[str, Any]]", page.get(items) or []):
+                yield item
+            following = page.get("nextPageToken")
+            if not following or following == token:
+                return
+            token = str(following)
+
+    async def send(self, request: Request) -> Answer:
+        """Send a request, again where that is safe and may help.
+
+        Raises:
+            GoogleError: When the service refuses it.
+            LostAnswerError: When it may have been done, and is not to be done twice.
+            LoginError: When there is no good login.
+            ConnectionUnavailableError: When nothing answers.
+        """
+        answer = await self.attempts(request)
+        if answer.status >= 400:
+            raise self.failure(answer, request)
+        return answer
+
+    async def attempts(self, request: Request) -> Answer:
+        """The same; an answer that refuses is returned, too."""
+        import httpx
+
+        lost, refused_token = False, None
+        for attempt in range(self.settings.retries + 1):
+            last = attempt == self.settings.retries
+            token = await self._tokens.get(refused_token)
+            try:
+                answer = await self._once(request, token)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                if last:  # nothing was sent, so any request may be sent again
+                    raise self._unreachable(request, error) from None
+                await self.sleep(pause(attempt))
+                continue
+            except httpx.TransportError as error:
+                if request.once:
+                    raise self._lost(request, _reason(error, self.settings.timeout)) from None
+                if last:
+                    raise self._unreachable(request, error) from None
+                lost = True
+                await self.sleep(pause(attempt))
+                continue
+            if answer.status == 401 and refused_token is None and not last:
+                refused_token = token
+                continue
+            if lost and request.method == "DELETE" and answer.status in _GONE:
+                return Answer(204, answer.headers, b"")  # the lost answer was a yes
+            wait = self.wait_before_again(answer, request, attempt)
+            if last or wait is None:
+                return answer
+            lost = lost or answer.status in _PASSING
+            await self.sleep(wait)
+        raise AssertionError  # the last attempt returns or raises
+
+    def failure(self, answer: Answer, request: Request) -> Exception:
+        """The error for an answer that refuses."""
+        if request.once and answer.status in _PASSING:
+            return self._lost(request, f"HTTP {answer.status}")
+        problem = Problem(answer.status, answer.content)
+        return problem.error(self._label(request), self._scopes)
+
+    def wait_before_again(self, answer: Answer, request: Request, attempt: int) -> float | None:
+        """How long to wait before the next attempt; None when there is to be none."""
+        if answer.status < 400:
+            return None
+        rate = Problem(answer.status, answer.content).is_rate
+        # What was refused for its rate was not done; what failed inside may have been.
+        if not rate and (answer.status not in _PASSING or request.once):
+            return None
+        told = _retry_after(answer.headers)
+        if told is None:
+            return pause(attempt)
+        return told if told <= self.settings.max_wait else None
+
+    async def aclose(self) -> None:
+        """Close all connections. The next request opens new ones."""
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await client.aclose()
+
+    # -- one exchange -------------------------------------------------------------------
+
+    async def _once(self, request: Request, token: str) -> Answer:
+        import httpx
+
+        content, headers = request.payload()
+        headers["Authorization"] = f"Bearer {token}"
+        most = request.most or self.settings.max_bytes
+        mark = _ours.set(True)
+        try:
+            client, turn = self._open()
+            exchange = client.stream(
+                request.method,
+                request.url if "://" in request.url else self._root + request.url,
+                params=cast("Any", request.pairs) or None,
+                content=content,
+                headers=headers,
+            )
+            # Whoever waits for a turn was not sent yet, and has not used up any time.
+            async with turn, asyncio.timeout(self.settings.timeout), exchange as response:
+                parts: list[bytes] = []
+                size = 0
+                async for part in response.aiter_bytes():
+                    size += len(part)
+                    if size > most:
+                        raise GoogleError(
+                            f"{self._label(request)}: the answer is larger than {most:,} bytes",
+                            hint="ask for less, or set max_bytes",
+                        )
+                    parts.append(part)
+                return Answer(response.status_code, response.headers, b"".join(parts))
+        except TimeoutError:
+            raise httpx.ReadTimeout("the whole exchange took too long") from None
+        except httpx.InvalidURL:
+            raise GoogleError(f"{self._label(request)}: its address is not valid") from None
+        except httpx.DecodingError:
+            raise GoogleError(f"{self._label(request)}: the answer is broken") from None
+        finally:
+            _ours.reset(mark)
+
+    def _open(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
+        import httpx
+
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._client.is_closed or self._loop is not loop:
+            self._client = httpx.AsyncClient(
+                timeout=self.settings.timeout, headers={"User-Agent": "delf (gzip)"}
+            )
+            logging.getLogger("httpx").addFilter(_not_ours)  # twice changes nothing
+            self._loop = loop
+            self._turn = asyncio.Semaphore(_AT_ONCE)
+        return self._client, self._turn
+
+    def _label(self, request: Request) -> str:
+        return f"{self.name}: {request.what}"
+
+    def _lost(self, request: Request, reason: str) -> LostAnswerError:
+        return LostAnswerError(
+            f"{self._label(request)}: the answer was lost ({reason}), so it may have been done; "
+            "look before it is done again"
+        )
+
+    def _unreachable(self, request: Request, error: Exception) -> ConnectionUnavailableError:
+        host = urlsplit(request.url if "://" in request.url else self._root).netloc
+        reason = _reason(error, self.settings.timeout)
+        return ConnectionUnavailableError(f"{self._label(request)}: {host}: {reason}")
+
+
+def _reason(error: Exception, seconds: float) -> str:
+    import httpx
+
+    if isinstance(error, httpx.TimeoutException):
+        return f"no answer within {seconds:g} s"
+    return str(error)[:200] or type(error).__name__
+
+
+def pause(attempt: int) -> float:
+    """Seconds before another attempt: longer each time, and never the same for two clients."""
+    spread = 0.75 + random.random() / 2  # noqa: S311 - no secret
+    return min(_FIRST_WAIT * 2**attempt, _LONGEST_PAUSE) * spread
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    told = headers.get("retry-after", "").strip()
+    if not told:
+        return None
+    try:
+        return max(0.0, float(told))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
+    except (ValueError, TypeError):
+        return None

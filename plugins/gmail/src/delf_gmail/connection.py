@@ -1,0 +1,433 @@
+"""``Gmail``: a mailbox that a script can search, read, sort and send from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, TypedDict
+
+from delf import action
+from delf.errors import ToolRefusedError, did_you_mean
+from delf.settings import PluginSettings
+from delf_gmail.reading import (
+    Mail,
+    MessageLine,
+    Part,
+    files_of,
+    headers_of,
+    line_of,
+    mail_of,
+    unbase64,
+)
+from delf_gmail.settings import GmailSettings
+from delf_gmail.writing import Attachment, People, build
+from delf_google.batch import read_many
+from delf_google.connection import GoogleConnection
+from delf_google.requests import Method, Request, segment
+from delf_google.uploads import Uploader
+
+_ME: Final = "gmail/v1/users/me"
+_LINE_FIELDS: Final = "id,threadId,labelIds,snippet,internalDate,payload/headers"
+_LINE_HEADERS: Final = ("From", "To", "Subject")
+_REPLY_HEADERS: Final = ("From", "To", "Cc", "Reply-To", "Subject", "Message-ID", "References")
+_MOST_FOUND: Final = 500
+_MOST_CHANGED: Final = 1000
+
+
+class Found(TypedDict):
+    """What a search found; ``notice`` says when there is more."""
+
+    messages: list[MessageLine]
+    notice: str | None
+
+
+class Thread(TypedDict):
+    """A conversation, the oldest message first."""
+
+    id: str
+    subject: str
+    messages: list[Mail]
+
+
+class FileData(TypedDict):
+    """An attachment with its content."""
+
+    name: str
+    type: str
+    size: int
+    data: bytes
+
+
+class Label(TypedDict):
+    """A label."""
+
+    id: str
+    name: str
+    own: bool
+
+
+class Sent(TypedDict):
+    """A message that was sent."""
+
+    id: str
+    thread: str
+
+
+class Draft(TypedDict):
+    """A draft; ``id`` is what ``send_draft`` takes."""
+
+    id: str
+    message: str
+    thread: str
+
+
+class Changed(TypedDict):
+    """How many messages a call changed."""
+
+    changed: int
+
+
+class Gmail(GoogleConnection):
+    """A mailbox: searched and read with ``read``, changed and sent from with ``send``."""
+
+    Settings: ClassVar[type[PluginSettings] | None] = GmailSettings
+    root = "https://gmail.googleapis.com/"
+    scopes: ClassVar = {"read": "gmail.readonly", "send": "gmail.modify"}
+    broad: ClassVar = {"gmail.modify": frozenset({"gmail.readonly"})}
+    summary = "Gmail: search, read, send and sort mail."
+
+    # -- read ---------------------------------------------------------------------------
+
+    @action("read", effect="read")
+    async def search(self, query: str = "", limit: int = 20) -> Found:
+        """Messages that fit a query in Gmail's own syntax (`from:ada has:attachment newer_than:7d
+        is:unread in:inbox`), the newest first; at most 500.
+        """  # noqa: D205 - the model reads the whole paragraph
+        if not 1 <= limit <= _MOST_FOUND:
+            raise ToolRefusedError(
+                f"limit can be from 1 to {_MOST_FOUND}; narrow the query instead"
+            )
+        listing = Request(
+            what="search messages",
+            url=f"{_ME}/messages",
+            query={"q": query or None, "maxResults": min(limit + 1, _MOST_FOUND)},
+        )
+        ids: list[str] = []
+        more = False
+        async for item in self.transport.pages(listing, "messages"):
+            if len(ids) == limit:
+                more = True
+                break
+            ids.append(str(item["id"]))
+        resources = [item for item in await self._lines(ids) if item is not None]
+        names = await self._label_names(resources)
+        return Found(
+            messages=[line_of(item, names(item)) for item in resources],
+            notice=f"these are the first {limit}; there are more" if more else None,
+        )
+
+    @action("read", effect="read")
+    async def read(self, message: str) -> Mail:
+        """A message by its id: people, subject, text (HTML reduced to text), attachments."""
+        resource = await self._get(message)
+        names = await self._label_names([resource])
+        return await asyncio.to_thread(mail_of, resource, names(resource), self.settings.body_chars)
+
+    @action("read", effect="read")
+    async def thread(self, thread: str) -> Thread:
+        """A conversation with all its messages, the oldest first."""
+        found = await self.transport.json(
+            Request(what="read a conversation", url=f"{_ME}/threads/{segment(thread)}")
+        )
+        resources: list[dict[str, Any]] = found.get("messages") or []
+        names = await self._label_names(resources)
+        most = self.settings.body_chars
+        mails = [await asyncio.to_thread(mail_of, item, names(item), most) for item in resources]
+        subject = mails[0]["subject"] if mails else ""
+        return Thread(id=str(found["id"]), subject=subject, messages=mails)
+
+    @action("read", effect="read")
+    async def attachment(self, message: str, name: str) -> FileData:
+        """An attachment's content as bytes, by its name or its `part`."""
+        parts = files_of((await self._get(message)).get("payload") or {})
+        part = next((p for p in parts if p.number == name), None) or next(
+            (p for p in parts if p.name == name), None
+        )
+        if part is None:
+            known = [p.name for p in parts]
+            raise ToolRefusedError(
+                f"message {message} has no attachment {name[:200]!r}{did_you_mean(name, known)}. "
+                f"Attachments: {', '.join(known) or 'none'}"
+            )
+        data = await self._content(message, part)
+        return FileData(name=part.name, type=part.type, size=len(data), data=data)
+
+    @action("read", effect="read")
+    async def labels(self) -> list[Label]:
+        """All labels: those of Gmail (INBOX, STARRED, …) and the user's own."""
+        return [
+            Label(id=item["id"], name=item["name"], own=item.get("type") == "user")
+            for item in await self._labels()
+        ]
+
+    # -- send ---------------------------------------------------------------------------
+
+    @action("send", effect="irreversible")
+    async def send(
+        self,
+        to: str | list[str],
+        subject: str,
+        text: str = "",
+        html: str | None = None,
+        cc: str | list[str] = "",
+        bcc: str | list[str] = "",
+        attachments: list[Attachment] | None = None,
+    ) -> Sent:
+        """Send a message. Attachments: `[{"name": "a.pdf", "data": bytes}]`."""
+        raw = await asyncio.to_thread(
+            build,
+            to=to,
+            subject=subject,
+            text=text,
+            html=html,
+            cc=cc,
+            bcc=bcc,
+            attachments=attachments or (),
+        )
+        return await self._send(raw, None)
+
+    @action("send", effect="irreversible")
+    async def reply(
+        self,
+        message: str,
+        text: str = "",
+        html: str | None = None,
+        everyone: bool = False,
+        attachments: list[Attachment] | None = None,
+    ) -> Sent:
+        """Answer a message in its conversation: its sender, or with `everyone` all who got it."""
+        raw, thread = await self._answer(message, text, html, attachments or (), everyone=everyone)
+        return await self._send(raw, thread)
+
+    @action("send", effect="write")
+    async def draft(
+        self,
+        text: str = "",
+        to: str | list[str] = "",
+        subject: str = "",
+        html: str | None = None,
+        cc: str | list[str] = "",
+        bcc: str | list[str] = "",
+        attachments: list[Attachment] | None = None,
+        reply_to: str | None = None,
+    ) -> Draft:
+        """Write a draft that a person can look at and send; `reply_to` is the id of a message."""
+        if reply_to is not None:
+            if to or subject or cc or bcc:
+                raise ToolRefusedError("an answer's people and subject follow from reply_to")
+            raw, thread = await self._answer(reply_to, text, html, attachments or ())
+        else:
+            raw, thread = (
+                await asyncio.to_thread(
+                    build,
+                    to=to,
+                    subject=subject,
+                    text=text,
+                    html=html,
+                    cc=cc,
+                    bcc=bcc,
+                    attachments=attachments or (),
+                ),
+                None,
+            )
+        body = {"message": {"threadId": thread} if thread else {}}
+        made = await self._upload("write a draft", f"{_ME}/drafts", body, raw)
+        inner: dict[str, Any] = made.get("message") or {}
+        return Draft(id=str(made["id"]), message=str(inner["id"]), thread=str(inner["threadId"]))
+
+    @action("send", effect="irreversible")
+    async def send_draft(self, draft: str) -> Sent:
+        """Send a draft as it is, by the id that `draft` gave."""
+        made = await self._post("send a draft", f"{_ME}/drafts/send", {"id": draft}, once=True)
+        return Sent(id=str(made["id"]), thread=str(made["threadId"]))
+
+    @action("send", effect="write")
+    async def label(
+        self,
+        messages: str | list[str],
+        add: str | list[str] = "",
+        remove: str | list[str] = "",
+    ) -> Changed:
+        """Put labels on messages or take them off, by name; a new name becomes a new label.
+        UNREAD and STARRED are labels, too.
+        """  # noqa: D205 - the model reads the whole paragraph
+        adding, removing = _several(add), _several(remove)
+        if not adding and not removing:
+            raise ToolRefusedError("name labels to add or to remove")
+        known = {str(item["name"]).lower(): str(item["id"]) for item in await self._labels()}
+        for name in removing:
+            if name.lower() not in known:
+                raise ToolRefusedError(f"there is no label {name!r}{did_you_mean(name, known)}")
+        for name in adding:
+            if name.lower() not in known:
+                made = await self._post("make a label", f"{_ME}/labels", {"name": name}, once=True)
+                known[name.lower()] = str(made["id"])
+        body = {
+            "addLabelIds": [known[name.lower()] for name in adding],
+            "removeLabelIds": [known[name.lower()] for name in removing],
+        }
+        return await self._change(_several(messages), body)
+
+    @action("send", effect="write")
+    async def archive(self, messages: str | list[str]) -> Changed:
+        """Take messages out of the inbox; they stay in the mailbox."""
+        return await self._change(_several(messages), {"removeLabelIds": ["INBOX"]})
+
+    @action("send", effect="write")
+    async def trash(self, messages: str | list[str]) -> Changed:
+        """Move messages to the trash, from which Gmail deletes them after 30 days."""
+        return await self._each(_several(messages), "trash")
+
+    @action("send", effect="write")
+    async def untrash(self, messages: str | list[str]) -> Changed:
+        """Take messages out of the trash."""
+        return await self._each(_several(messages), "untrash")
+
+    # -- parts --------------------------------------------------------------------------
+
+    async def _get(self, message: str, **query: Any) -> dict[str, Any]:
+        return await self.transport.json(
+            Request(what="read a message", url=f"{_ME}/messages/{segment(message)}", query=query)
+        )
+
+    async def _lines(self, ids: Sequence[str]) -> list[dict[str, Any] | None]:
+        requests = [
+            Request(
+                what="read a message",
+                url=f"{_ME}/messages/{segment(key)}",
+                query={
+                    "format": "metadata",
+                    "metadataHeaders": _LINE_HEADERS,
+                    "fields": _LINE_FIELDS,
+                },
+            )
+            for key in ids
+        ]
+        return await read_many(self.transport, "batch", requests)
+
+    async def _content(self, message: str, part: Part) -> bytes:
+        if part.attachment_id is None:
+            return unbase64(part.data or "")
+        most = self.settings.max_bytes
+        if part.size > most:
+            raise ToolRefusedError(
+                f"{part.name} has {part.size:,} bytes; at most {most:,} are read"
+            )
+        found = await self.transport.json(
+            Request(
+                what="read an attachment",
+                url=f"{_ME}/messages/{segment(message)}/attachments/{segment(part.attachment_id)}",
+                most=2 * most,  # it is base64
+            )
+        )
+        return await asyncio.to_thread(unbase64, str(found.get("data") or ""))
+
+    async def _labels(self) -> list[dict[str, Any]]:
+        found = await self.transport.json(Request(what="list labels", url=f"{_ME}/labels"))
+        return found.get("labels") or []
+
+    async def _label_names(
+        self, resources: Sequence[dict[str, Any]]
+    ) -> Callable[[dict[str, Any]], list[str]]:
+        """Finds the names of a message's labels; asks Gmail only where the user has own ones."""
+        ids = {key for item in resources for key in item.get("labelIds") or ()}
+        own = any(key.startswith("Label_") for key in ids)
+        listed = await self._labels() if own else []
+        names: dict[str, str] = {item["id"]: item["name"] for item in listed}
+
+        def names_of(item: dict[str, Any]) -> list[str]:
+            ids: list[str] = item.get("labelIds") or []
+            return [names.get(key, key) for key in ids]
+
+        return names_of
+
+    async def _answer(
+        self,
+        message: str,
+        text: str,
+        html: str | None,
+        attachments: Sequence[Attachment],
+        *,
+        everyone: bool = False,
+    ) -> tuple[bytes, str]:
+        """An answer, and the conversation that it belongs to."""
+        old = await self._get(message, format="metadata", metadataHeaders=_REPLY_HEADERS)
+        headers = headers_of(old.get("payload") or {})
+        sender = headers.get("reply-to") or headers.get("from", "")
+        cc: People = ()
+        if everyone:
+            cc = await self._others(f"{headers.get('to', '')}, {headers.get('cc', '')}", sender)
+        subject = headers.get("subject", "")
+        own_id = headers.get("message-id", "")
+        more: dict[str, str] = {}
+        if own_id:
+            more["In-Reply-To"] = own_id
+            more["References"] = f"{headers.get('references', '')} {own_id}".strip()
+        raw = await asyncio.to_thread(
+            build,
+            to=sender,
+            subject=subject if subject.lower().startswith("re:") else f"Re: {subject}",
+            text=text,
+            html=html,
+            cc=cc,
+            attachments=attachments,
+            more=more,
+        )
+        return raw, str(old["threadId"])
+
+    async def _others(self, people: str, sender: str) -> list[str]:
+        from email.utils import formataddr, getaddresses
+
+        profile = await self.transport.json(Request(what="read the profile", url=f"{_ME}/profile"))
+        without = {str(profile.get("emailAddress", "")).lower()}
+        without |= {address.lower() for _, address in getaddresses([sender])}
+        return [
+            formataddr((name, address))
+            for name, address in getaddresses([people])
+            if address and address.lower() not in without
+        ]
+
+    async def _send(self, raw: bytes, thread: str | None) -> Sent:
+        body = {"threadId": thread} if thread else {}
+        made = await self._upload("send a message", f"{_ME}/messages/send", body, raw)
+        return Sent(id=str(made["id"]), thread=str(made["threadId"]))
+
+    async def _upload(
+        self, what: str, path: str, body: dict[str, Any], raw: bytes
+    ) -> dict[str, Any]:
+        """Uploaded, so that after a lost answer Gmail itself says what became of it."""
+        request = Request(what=what, method="POST", url=f"upload/{path}", body=body)
+        return await Uploader(self.transport).upload(request, raw, "message/rfc822")
+
+    async def _post(
+        self, what: str, url: str, body: dict[str, Any], *, once: bool = False
+    ) -> dict[str, Any]:
+        method: Method = "POST"
+        return await self.transport.json(
+            Request(what=what, method=method, url=url, body=body, once=once)
+        )
+
+    async def _change(self, ids: Sequence[str], body: dict[str, Any]) -> Changed:
+        for start in range(0, len(ids), _MOST_CHANGED):
+            some = list(ids[start : start + _MOST_CHANGED])
+            await self._post("change labels", f"{_ME}/messages/batchModify", {"ids": some, **body})
+        return Changed(changed=len(ids))
+
+    async def _each(self, ids: Sequence[str], verb: str) -> Changed:
+        paths = [f"{_ME}/messages/{segment(key)}/{verb}" for key in ids]
+        await asyncio.gather(*(self._post(f"{verb} a message", path, {}) for path in paths))
+        return Changed(changed=len(ids))
+
+
+def _several(given: str | list[str]) -> list[str]:
+    return ([given] if given else []) if isinstance(given, str) else list(dict.fromkeys(given))

@@ -1,0 +1,118 @@
+"""HTML as text that can be read: paragraphs, lists, links; nothing that is not seen.
+
+The standard library's parser takes quadratic time for tags that do not end.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from typing import Final
+
+_BLOCKS: Final = re.compile(
+    r"address|article|aside|blockquote|center|d[dlt]|div|fieldset|figure|footer|form|h[1-6]|header"
+    r"|hr|li|main|nav|ol|p|pre|section|table|tbody|thead|tr|ul"
+)
+_UNSEEN: Final = re.compile(r"head|noscript|object|script|style|svg|template|title")
+_VOID: Final = re.compile(r"area|base|br|col|embed|hr|img|input|link|meta|source|wbr")
+_HIDDEN: Final = re.compile(
+    r"\shidden(?=[\s=/>]|$)|display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])",
+    re.IGNORECASE,
+)
+_TAG: Final = re.compile(r"""<(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""")
+_NAME: Final = re.compile(r"</?([a-zA-Z][\w:-]*)")
+_LINK: Final = re.compile(r"""\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
+_ALT: Final = re.compile(r"""\salt\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
+_MOST: Final = 2_000_000
+_LONGEST_TAG: Final = 2000
+
+
+def text_of(source: str) -> str:
+    """The text that somebody sees who opens this page.
+
+    Args:
+        source: Any HTML, broken or not; what is beyond two million characters is left out.
+    """
+    pieces: list[str] = []
+    unseen, depth = "", 0
+    link, start = "", 0
+    for piece in _pieces(source[:_MOST]):
+        found = _NAME.match(piece) if piece.startswith("<") else None
+        if found is None:
+            if not unseen and not piece.startswith("<"):
+                pieces.append(re.sub(r"\s+", " ", html.unescape(piece)))
+            continue
+        tag, ends = found[1].lower(), piece.startswith("</")
+        if unseen:
+            if tag == unseen:
+                depth += -1 if ends else 1
+                unseen = unseen if depth else ""
+        elif ends:
+            if tag == "a" and link:
+                pieces.append(_target(link, "".join(pieces[start:]).strip()))
+                link = ""
+            elif _BLOCKS.fullmatch(tag):
+                pieces.append("\n\n" if tag in ("p", "table", "ul", "ol") else "\n")
+        elif _UNSEEN.fullmatch(tag) or (_HIDDEN.search(piece) and not _VOID.fullmatch(tag)):
+            unseen, depth = tag, 1
+        elif tag == "a":
+            link, start = _first(_LINK, piece), len(pieces)
+        else:
+            pieces.append(_opening(tag, piece))
+    text = re.sub(r"[ \t\xa0]+", " ", "".join(pieces))
+    return re.sub(r"\n{3,}", "\n\n", re.sub(r" ?\n ?", "\n", text)).strip()
+
+
+def _pieces(source: str) -> Iterator[str]:
+    """Tags and the text between them; comments are left out."""
+    position, size = 0, len(source)
+    while position < size:
+        begin = source.find("<", position)
+        if begin < 0:
+            yield source[position:]
+            return
+        if begin > position:
+            yield source[position:begin]
+        if source.startswith("<!--", begin):
+            end = source.find("-->", begin)
+            if end < 0:
+                return
+            position = end + 3
+        elif (
+            not source[begin + 1 : begin + 2].isalpha()
+            and source[begin + 1 : begin + 2] not in "/!?"
+        ):
+            yield "&lt;"
+            position = begin + 1
+        else:
+            tag = _TAG.match(source, begin, begin + _LONGEST_TAG)
+            end = tag.end() if tag else source.find(">", begin) + 1
+            if not end:
+                return
+            yield source[begin:end]
+            position = end
+
+
+def _opening(tag: str, piece: str) -> str:
+    if tag == "br":
+        return "\n"
+    if tag in ("td", "th"):
+        return "\t"
+    if tag == "li":
+        return "\n- "
+    if tag == "img":
+        return _first(_ALT, piece)
+    return "\n" if _BLOCKS.fullmatch(tag) else ""
+
+
+def _target(link: str, shown: str) -> str:
+    """What is said of a link's address."""
+    if not link.startswith(("http://", "https://", "mailto:")) or link == shown:
+        return ""
+    return f" ({link})" if shown else link
+
+
+def _first(pattern: re.Pattern[str], piece: str) -> str:
+    found = pattern.search(piece[:_LONGEST_TAG])
+    return html.unescape(next((group for group in found.groups() if group), "")) if found else ""

@@ -1,0 +1,275 @@
+"""What Gmail says of a message, as records; its MIME parts as one text and a list of files."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import datetime as dt
+import html
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from email.errors import HeaderParseError
+from email.header import decode_header
+from email.utils import getaddresses
+from typing import Any, Final, TypedDict, cast
+
+from delf_gmail.html_text import text_of
+
+_DEEPEST: Final = 60
+_SHIFTING: Final = re.compile(r"utf-7|iso2022|hz|utf-16|utf-32")
+_CHARSET: Final = re.compile(r'charset\s*=\s*"?([^\s";]+)', re.IGNORECASE)
+
+
+class FileInMail(TypedDict):
+    """An attachment: ``part`` tells it from others of its name."""
+
+    name: str
+    type: str
+    size: int
+    part: str
+
+
+class MessageLine(TypedDict):
+    """A message in a list."""
+
+    id: str
+    thread: str
+    date: dt.datetime | None
+    sender: str
+    to: str
+    subject: str
+    snippet: str
+    labels: list[str]
+    unread: bool
+
+
+class Mail(TypedDict):
+    """A message with its text."""
+
+    id: str
+    thread: str
+    date: dt.datetime | None
+    sender: str
+    to: list[str]
+    cc: list[str]
+    reply_to: str
+    subject: str
+    text: str
+    attachments: list[FileInMail]
+    labels: list[str]
+    unread: bool
+    notice: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part that is a file."""
+
+    number: str
+    name: str
+    type: str
+    size: int
+    attachment_id: str | None
+    data: str | None
+
+
+Resource = Mapping[str, Any]
+
+
+def headers_of(resource: Resource) -> dict[str, str]:
+    """Headers by their names in lower case, as people read them; the first of namesakes."""
+    found: dict[str, str] = {}
+    for item in cast("Sequence[Resource]", resource.get("headers") or ()):
+        name = str(item.get("name", "")).lower()
+        found.setdefault(name, decoded(str(item.get("value", ""))))
+    return found
+
+
+def decoded(value: str) -> str:
+    """A header's encoded words as text; what cannot be decoded stays as it is."""
+    if "=?" not in value:
+        return value
+    try:
+        pieces = decode_header(value)
+    except (HeaderParseError, ValueError, binascii.Error):
+        return value
+    return "".join(
+        piece if isinstance(piece, str) else _text(piece, charset) for piece, charset in pieces
+    )
+
+
+def addresses(value: str) -> list[str]:
+    """The people of a header: ``Ada <ada@example.com>``."""
+    return [
+        f"{name} <{address}>" if name else address
+        for name, address in getaddresses([value])
+        if address
+    ]
+
+
+def moment_of(resource: Resource) -> dt.datetime | None:
+    """When Gmail got a message."""
+    told = str(resource.get("internalDate") or "")
+    if not told.lstrip("-").isdigit():
+        return None
+    try:
+        return dt.datetime.fromtimestamp(int(told) / 1000, dt.UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def line_of(resource: Resource, labels: Sequence[str]) -> MessageLine:
+    """A message for a list."""
+    headers = headers_of(resource.get("payload") or {})
+    return MessageLine(
+        id=str(resource["id"]),
+        thread=str(resource["threadId"]),
+        date=moment_of(resource),
+        sender=headers.get("from", ""),
+        to=headers.get("to", ""),
+        subject=headers.get("subject", ""),
+        snippet=html.unescape(str(resource.get("snippet") or "")),
+        labels=list(labels),
+        unread="UNREAD" in (resource.get("labelIds") or ()),
+    )
+
+
+def mail_of(resource: Resource, labels: Sequence[str], most: int) -> Mail:
+    """A message with its text.
+
+    Args:
+        resource: The message in full.
+        labels: The names of its labels.
+        most: Characters of the text; the rest is cut, with a notice.
+    """
+    payload: Resource = resource.get("payload") or {}
+    headers = headers_of(payload)
+    text = body_text(payload)
+    notice = None
+    if len(text) > most:
+        notice = f"the text has {len(text):,} characters, of which these are the first {most:,}"
+        text = text[:most]
+    return Mail(
+        id=str(resource["id"]),
+        thread=str(resource["threadId"]),
+        date=moment_of(resource),
+        sender=headers.get("from", ""),
+        to=addresses(headers.get("to", "")),
+        cc=addresses(headers.get("cc", "")),
+        reply_to=headers.get("reply-to", ""),
+        subject=headers.get("subject", ""),
+        text=text,
+        attachments=[
+            FileInMail(name=part.name, type=part.type, size=part.size, part=part.number)
+            for part in files_of(payload)
+        ],
+        labels=list(labels),
+        unread="UNREAD" in (resource.get("labelIds") or ()),
+        notice=notice,
+    )
+
+
+def body_text(payload: Resource, depth: int = 0) -> str:
+    """The text of a part and of those in it: of alternatives the plain one, HTML reduced."""
+    kind = str(payload.get("mimeType") or "").lower()
+    children = cast("Sequence[Resource]", payload.get("parts") or ())
+    if payload.get("filename"):
+        return ""
+    if children:
+        if depth >= _DEEPEST:
+            return ""
+        texts = [(child, body_text(child, depth + 1)) for child in children]
+        if kind == "multipart/alternative":
+            return _best(texts)
+        return "\n\n".join(text for _, text in texts if text)
+    if kind not in ("text/plain", "text/html", ""):
+        return ""
+    data = content_of(payload)
+    text = _text(data, _charset(payload))
+    return text_of(text) if kind == "text/html" else text.replace("\r\n", "\n").strip()
+
+
+def _best(texts: Sequence[tuple[Resource, str]]) -> str:
+    """Of alternatives the plain one, unless it says nothing."""
+    plain = [text for child, text in texts if child.get("mimeType") == "text/plain" and text]
+    return plain[0] if plain else next((text for _, text in reversed(texts) if text), "")
+
+
+def files_of(payload: Resource) -> list[Part]:
+    """The parts that are files, invitations and forwarded messages among them."""
+    return list(_files(payload, 0))
+
+
+def _files(payload: Resource, depth: int) -> Iterator[Part]:
+    kind = str(payload.get("mimeType") or "application/octet-stream").lower()
+    body: Resource = payload.get("body") or {}
+    name = decoded(str(payload.get("filename") or ""))
+    children = cast("Sequence[Resource]", payload.get("parts") or ())
+    is_file = bool(name) or (
+        not children and kind not in ("text/plain", "text/html") and bool(body.get("size"))
+    )
+    if is_file:
+        yield Part(
+            number=str(payload.get("partId") or ""),
+            name=_safe_name(name) or _named(kind),
+            type=kind,
+            size=int(body.get("size") or 0),
+            attachment_id=body.get("attachmentId"),
+            data=body.get("data"),
+        )
+    elif depth < _DEEPEST:
+        for child in children:
+            yield from _files(child, depth + 1)
+
+
+def _named(kind: str) -> str:
+    if kind == "text/calendar":
+        return "invite.ics"
+    return f"attachment.{re.sub(r'[^a-z0-9]', '', kind.rpartition('/')[2])[:8] or 'bin'}"
+
+
+def _safe_name(name: str) -> str:
+    """A file's name without folders or what no file's name may hold."""
+    last = re.split(r"[/\\]", name)[-1]
+    return re.sub(r"[\x00-\x1f\x7f]", "", last).strip(" .")[:200]
+
+
+def content_of(payload: Resource) -> bytes:
+    """The bytes of a part that came with its message."""
+    body: Resource = payload.get("body") or {}
+    return unbase64(str(body.get("data") or ""))
+
+
+def unbase64(text: str) -> bytes:
+    """The bytes of what Gmail writes in its own base64."""
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _charset(payload: Resource) -> str | None:
+    for item in cast("Sequence[Resource]", payload.get("headers") or ()):
+        if str(item.get("name", "")).lower() == "content-type":
+            found = _CHARSET.search(str(item.get("value", "")))
+            return found[1] if found else None
+    return None
+
+
+def _text(data: bytes, charset: str | None) -> str:
+    """Bytes as text: Gmail gives UTF-8, or what the sender said, or what the sender sent."""
+    try:
+        known = codecs.lookup(charset).name if charset else None
+    except (LookupError, ValueError):
+        known = None
+    # A text of these has the bytes of another text in UTF-8.
+    first = known is not None and _SHIFTING.match(known) is not None
+    order = (known or "utf-8", "utf-8") if first else ("utf-8", known or "cp1252")
+    for name in order:
+        try:
+            return data.decode(name)
+        except (UnicodeError, LookupError):
+            continue
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,15 @@
+"""The settings of a Gmail connection."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from delf_google.settings import GoogleSettings
+
+
+class GmailSettings(GoogleSettings):
+    """Whose mail, and how much of it a script gets at once."""
+
+    body_chars: int = Field(
+        default=100_000, ge=100, description="Longer texts of messages are cut, with a notice."
+    )

@@ -1,0 +1,115 @@
+"""Messages to send: headers that cannot be injected, text, HTML, attachments."""
+
+from __future__ import annotations
+
+import mimetypes
+import re
+from collections.abc import Mapping, Sequence
+from email.errors import HeaderParseError
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import getaddresses
+from typing import Final, NotRequired, TypedDict
+
+from delf.errors import ToolRefusedError
+from delf_gmail.html_text import text_of
+
+MOST_BYTES: Final = 36_700_160
+"""What Gmail takes: files grow by a third on their way."""
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class Attachment(TypedDict):
+    """A file to send; the type follows from the name where it is left out."""
+
+    name: str
+    data: bytes | str
+    type: NotRequired[str]
+
+
+People = str | Sequence[str]
+
+
+def build(
+    *,
+    to: People,
+    subject: str,
+    text: str,
+    html: str | None = None,
+    cc: People = (),
+    bcc: People = (),
+    attachments: Sequence[Attachment] = (),
+    more: Mapping[str, str] | None = None,
+) -> bytes:
+    """A message as it goes over the wire.
+
+    Raises:
+        ToolRefusedError: When an address or a header is not valid, or it is too large.
+    """
+    size = sum(len(item["data"]) for item in attachments) * 4 // 3
+    if size > MOST_BYTES:  # before the work that it takes to find out exactly
+        raise _too_large(size)
+    message = EmailMessage(policy=SMTP)
+    people = {"To": _people(to, "to"), "Cc": _people(cc, "cc"), "Bcc": _people(bcc, "bcc")}
+    if not any(people.values()):
+        raise ToolRefusedError("nobody is named in to, cc or bcc")
+    for name, found in people.items():
+        if found:
+            message[name] = found
+    message["Subject"] = _one_line(subject, "subject")
+    for name, value in (more or {}).items():
+        message[name] = _one_line(value, name)
+    message.set_content(text or (text_of(html) if html else ""))
+    if html:
+        message.add_alternative(html, subtype="html")
+    for item in attachments:
+        _attach(message, item)
+    data = message.as_bytes()
+    if len(data) > MOST_BYTES:
+        raise _too_large(len(data))
+    return data
+
+
+def _too_large(size: int) -> ToolRefusedError:
+    return ToolRefusedError(
+        f"the message has {size:,} bytes, and Gmail takes {MOST_BYTES:,}; "
+        "store the files elsewhere and send links"
+    )
+
+
+def _attach(message: EmailMessage, item: Attachment) -> None:
+    name = _one_line(item["name"], "an attachment's name")
+    kind = item.get("type") or mimetypes.guess_type(name)[0] or "application/octet-stream"
+    major, slash, minor = kind.partition("/")
+    if not slash or not re.fullmatch(r"[\w.+-]+", major) or not re.fullmatch(r"[\w.+-]+", minor):
+        raise ToolRefusedError(f"{kind!r} is no media type, as application/pdf is one")
+    data = item["data"]
+    content = data.encode() if isinstance(data, str) else data
+    if major in ("message", "multipart"):  # would be taken apart on its way
+        major, minor = "application", "octet-stream"
+    message.add_attachment(content, maintype=major, subtype=minor, filename=name)
+
+
+def _people(given: People, what: str) -> tuple[Address, ...]:
+    listed = [given] if isinstance(given, str) else list(given)
+    found: list[Address] = []
+    for name, address in getaddresses([_one_line(item, what) for item in listed if item.strip()]):
+        try:
+            parsed = Address(display_name=name, addr_spec=address)
+        except (HeaderParseError, ValueError, IndexError):
+            parsed = None
+        if parsed is None or not parsed.username or "." not in parsed.domain:
+            shown = address or ", ".join(listed)
+            raise ToolRefusedError(f"{what}: {shown[:200]!r} is no address of mail")
+        found.append(parsed)
+    if listed and not found and any(item.strip() for item in listed):
+        raise ToolRefusedError(f"{what}: {', '.join(listed)[:200]!r} is no address of mail")
+    return tuple(found)
+
+
+def _one_line(text: str, what: str) -> str:
+    """A header's value. Folding is the library's; a line break would begin another header."""
+    if _CONTROL.search(text):
+        raise ToolRefusedError(f"{what} holds a line break or another control character")
+    return text

@@ -1,0 +1,350 @@
+"""Memory: named or given, opened once, and never in a task's way."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from delf import Agent
+from delf.errors import ConfigurationError, MemoryRetrievalError, MemorySetupError, PluginError
+from delf.protocols.approval import Approved, Edited, Rejected
+from delf.protocols.memory import Fact
+from delf.specs import MemorySpec
+
+
+class Store:
+    """Facts in a list."""
+
+    def __init__(self, facts=(), threshold=0.0):
+        self.facts = [Fact(content=text, saved_at=datetime.now(UTC)) for text in facts]
+        self.asked = []
+        self.closed = 0
+
+    async def save(self, facts):
+        self.facts += [Fact(content=text, saved_at=datetime.now(UTC)) for text in facts]
+
+    async def search(self, query, top_k=5, threshold=0.3):
+        self.asked.append((query, top_k, threshold))
+        return self.facts[:top_k]
+
+    async def list(self):
+        return tuple(self.facts)
+
+    async def delete(self, facts):
+        self.facts = [fact for fact in self.facts if fact.content not in facts]
+        return 0
+
+    async def clear(self):
+        self.facts.clear()
+
+    async def aclose(self):
+        self.closed += 1
+
+
+def add(host, factory, name="notes"):
+    host.provide(MemorySpec(name=name, summary="Made up.", factory="a:b"), factory)
+
+
+def warnings(response):
+    return response.trace.warnings
+
+
+def learned(response):
+    return response.trace.learned
+
+
+# -- which store ----------------------------------------------------------------------------
+
+
+def test_a_store_is_named_and_made_once(make_agent, delf_host, scripted_model):
+    made = []
+
+    def factory(context, size=1):
+        made.append((context, size))
+        return Store([f"Ann is {size}."])
+
+    add(delf_host, factory)
+    scripted_model.writes("print(1)", "print(2)")
+    agent = make_agent(memory="notes", memory_namespace="work", memory_top_k=3)
+    assert agent.run("Who is Ann?").text == "1"
+    assert agent.run("And now?").text == "2"
+    assert "Known facts:\n- Ann is 1." in scripted_model.prompts[1]
+    ((context, size),) = made
+    assert (context.namespace, size) == ("work", 1)
+    assert context.data_dir.is_absolute()
+
+
+def test_top_k_and_threshold_reach_the_store(make_agent, scripted_model):
+    store = Store(["a", "b", "c"])
+    scripted_model.writes("print(1)")
+    make_agent(memory=store, memory_top_k=2, memory_threshold=0.75).run("What?")
+    assert store.asked == [("What?", 2, 0.75)]
+    assert "- b\n" in scripted_model.prompts[0] + "\n"
+    assert "- c" not in scripted_model.prompts[0]
+
+
+def test_it_is_closed_with_the_agent(make_agent, scripted_model):
+    store = Store()
+    scripted_model.writes("print(1)")
+    agent = make_agent(memory=store)
+    agent.run("Go.")
+    agent.stop()
+    agent.stop()
+    assert store.closed == 1
+
+
+def test_an_unknown_name_says_so_at_once(make_agent):
+    with pytest.raises(PluginError, match="unknown memory 'note'"):
+        make_agent(memory="note").start()
+
+
+@pytest.mark.parametrize(
+    "options", [{"memory_top_k": 0}, {"memory_threshold": 2}, {"learn": "always"}]
+)
+def test_settings_are_checked(options):
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
+        Agent(llm="scripted", **options)
+
+
+# -- what goes wrong with it ----------------------------------------------------------------
+
+
+class Broken(Store):
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    async def search(self, query, top_k=5, threshold=0.3):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (MemoryRetrievalError("the index is gone"), "the index is gone"),
+        (MemorySetupError("no such folder"), "no such folder"),
+        (KeyError("id"), "KeyError: 'id'"),
+    ],
+)
+def test_a_failing_search_is_a_warning(make_agent, scripted_model, error, says):
+    scripted_model.writes("print('done')")
+    response = make_agent(memory=Broken(error)).run("Go.")
+    assert response.text == "done"
+    (warning,) = warnings(response)
+    assert warning.startswith("nothing was recalled: ")
+    assert says in warning
+
+
+def test_what_is_no_fact_is_a_warning(make_agent, scripted_model):
+    store = Store()
+    store.facts = ["just a text"]
+    scripted_model.writes("print('done')")
+    response = make_agent(memory=store).run("Go.")
+    assert response.text == "done"
+    assert "'str' object has no attribute 'content'" in warnings(response)[0]
+
+
+def test_a_store_that_cannot_be_made_is_a_warning_and_is_tried_again(
+    make_agent, delf_host, scripted_model
+):
+    tries = []
+
+    def factory():
+        tries.append(1)
+        if len(tries) < 3:
+            raise MemorySetupError("the database is locked")
+        return Store(["Ann is 7."])
+
+    add(delf_host, factory)
+    scripted_model.writes("print(1)", "print(2)")
+    agent = make_agent(memory="notes")
+    assert warnings(agent.run("Go.")) == ["nothing was recalled: the database is locked"]
+    assert warnings(agent.run("Go.")) == []
+    assert "Ann is 7." in scripted_model.prompts[1]
+
+
+def test_a_store_that_hangs_costs_little_time_and_is_left_alone_then(make_agent, scripted_model):
+    class Hangs(Store):
+        async def search(self, query, top_k=5, threshold=0.3):
+            self.asked.append(query)
+            while True:
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    if len(self.asked) > 5:
+                        raise
+
+    store = Hangs()
+    scripted_model.writes("print('done')", "print('again')")
+    agent = make_agent(memory=store, timeout=2)
+    response = agent.run("Go.")
+    assert response.text == "done"
+    assert warnings(response) == [
+        "nothing was recalled: the memory store did not answer within 0.5 s"
+    ]
+    response = agent.run("Go.")
+    assert response.text == "again"
+    assert warnings(response) == [
+        "nothing was recalled: the memory store did not answer a moment ago"
+    ]
+    assert len(store.asked) == 1
+    store.asked *= 10
+
+
+def test_a_store_that_hangs_while_it_is_made_keeps_nothing_waiting(
+    make_agent, delf_host, scripted_model
+):
+    release = __import__("threading").Event()
+    add(delf_host, lambda: release.wait(30) or Store())
+    scripted_model.writes("print('done')")
+    started = time.monotonic()
+    agent = make_agent(memory="notes", timeout=2)
+    response = agent.run("Go.")
+    agent.stop()
+    release.set()
+    assert response.text == "done"
+    assert "did not answer within 0.5 s" in warnings(response)[0]
+    assert time.monotonic() - started < 20
+
+
+def test_a_secret_in_a_fact_stays_out_of_the_prompt(make_agent, scripted_model):
+    scripted_model.writes("print(1)")
+    agent = make_agent(
+        memory=Store(["The key is sk-very-secret-1."]), providers={"x": "sk-very-secret-1"}
+    )
+    agent.run("Go.")
+    assert "The key is" in scripted_model.prompts[0]
+    assert "sk-very-secret-1" not in scripted_model.prompts[0]
+
+
+# -- learning -------------------------------------------------------------------------------
+
+
+def test_nothing_is_learned_by_default(make_agent, scripted_model):
+    store = Store()
+    scripted_model.writes("print(1)")
+    response = make_agent(memory=store).run("Go.")
+    assert (store.facts, learned(response), len(scripted_model.requests)) == ([], [], 1)
+
+
+def test_facts_are_learned_after_a_task(make_agent, scripted_model):
+    store = Store(["Ann likes tea."])
+    store.guidelines = "Only what Ann likes."
+    scripted_model.writes("print('Ok, window seats.')")
+    scripted_model.says('Here: ["Ann likes window seats.", "Ann likes tea.", 7]')
+    response = make_agent(memory=store, learn=True).run("I always want window seats.")
+    assert response.text == "Ok, window seats."
+    assert [fact.content for fact in store.facts] == ["Ann likes tea.", "Ann likes window seats."]
+    assert learned(response) == ["Ann likes window seats."]
+    question = scripted_model.prompts[-1]
+    assert "Only what Ann likes." in question
+    assert "- Ann likes tea." in question
+    assert "I always want window seats." in question
+    assert [call.purpose for call in response.trace.model_calls] == ["generate", "learn"]
+
+
+@pytest.mark.parametrize("said", ["[]", "nothing", '{"a": 1}', '["' + "x" * 600 + '"]'])
+def test_often_there_is_nothing_to_learn(make_agent, scripted_model, said):
+    store = Store()
+    scripted_model.writes("print(1)").says(said)
+    response = make_agent(memory=store, learn=True).run("Go.")
+    assert (response.text, store.facts, learned(response)) == ("1", [], [])
+    assert warnings(response) == []
+
+
+def test_a_failure_to_learn_is_a_warning(make_agent, scripted_model):
+    class Full(Store):
+        async def save(self, facts):
+            raise MemorySetupError("the disk is full")
+
+    scripted_model.writes("print(1)").says('["Ann is 7."]')
+    response = make_agent(memory=Full(), learn=True).run("Go.")
+    assert response.text == "1"
+    assert warnings(response) == ["nothing was learned: the disk is full"]
+    scripted_model.writes("print(2)")
+    response = make_agent(memory=Full(), learn=True).run("Go.")
+    assert response.text == "2"
+    assert "the scripted model has no reply" in warnings(response)[0]
+
+
+def test_a_task_that_failed_teaches_nothing(make_agent, scripted_model):
+    store = Store()
+    scripted_model.writes("1/0").says('["Ann is 7."]')
+    response = make_agent(memory=store, learn=True, retry_count=0).run("Go.")
+    assert (response.status, store.facts) == (False, [])
+
+
+@pytest.mark.parametrize(
+    ("decision", "kept"),
+    [
+        (Approved(), ["Ann is 7."]),
+        (Edited(arguments={"facts": ["Ann is 8."]}), ["Ann is 8."]),
+        (Rejected(reason="private"), []),
+    ],
+)
+def test_a_person_is_asked_what_is_learned(
+    make_agent, scripted_model, scripted_approvals, decision, kept
+):
+    store = Store()
+    scripted_approvals.says(decision)
+    scripted_model.writes("print(1)").says('["Ann is 7."]')
+    response = make_agent(memory=store, learn="ask", approvals=["scripted"]).run("Go.")
+    assert response.text == "1"
+    assert [fact.content for fact in store.facts] == kept
+    assert learned(response) == kept
+    (request,) = scripted_approvals.requests
+    assert request.message == "memory.save(facts=['Ann is 7.'])"
+
+
+# -- from a project -------------------------------------------------------------------------
+
+
+def test_a_project_names_its_memory(delf_project):
+    source = """
+        import json
+        from datetime import UTC, datetime
+        from pathlib import Path
+
+        from delf.hookspecs import hookimpl
+        from delf.protocols.memory import Fact
+        from delf.specs import MemorySpec
+
+        class Store:
+            def __init__(self, context, path):
+                self.path = Path(path)
+                self.namespace = context.namespace
+
+            async def search(self, query, top_k=5, threshold=0.3):
+                now = datetime.now(UTC)
+                lines = self.path.read_text().splitlines()
+                return [Fact(content=f"{self.namespace}: {x}", saved_at=now) for x in lines]
+
+            async def aclose(self):
+                pass
+
+        @hookimpl
+        def delf_memory_stores():
+            yield MemorySpec(name="notes", summary="Notes.", factory=f"{__name__}:Store")
+    """
+    modules = {"delf_memory_notes/__init__.py": "", "delf_memory_notes/plugin.py": source}
+    delf_project.plugin("memory-notes", modules)
+    delf_project.write("notes.txt", "Ann is 7.\n")
+    delf_project.config(
+        '[plugins.memory-notes]\npath = "notes.txt"\n[agent]\nmemory_namespace = "w"'
+    )
+    llm = delf_project.model("print('done')")
+    asked = lambda: llm_asked(llm)  # noqa: E731
+    outcome = delf_project.run("run", "How old is Ann?", "--llm", llm, "--memory", "notes")
+    assert outcome.succeeded().stdout == "done\n"
+    assert re.search(r"Known facts:\\n- w: Ann is 7\.", asked())
+    assert "memory" not in outcome.stderr
+
+
+def llm_asked(llm):
+    from pathlib import Path
+
+    return Path(llm.removeprefix("scripted-file:")).with_suffix(".asked").read_text()

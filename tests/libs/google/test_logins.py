@@ -1,0 +1,190 @@
+"""Credentials of every kind, and what is said when they are not good."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pathlib
+import stat
+from typing import Any
+
+import pytest
+
+from delf.errors import ConnectionConfigurationError, ConnectionFileNotFoundError
+from delf_gmail import Gmail
+from delf_google.connection import SCOPES
+from delf_google.errors import LoginError, MissingScopeError
+from delf_google.store import TokenStore
+from support.google import GoogleServer
+from support.google.fixtures import ALL, USER
+from support.google.logins import CLIENT_ID
+
+SEND = SCOPES + "gmail.send"
+
+
+async def labels(connection: Any) -> int:
+    try:
+        return len(await connection.labels())
+    finally:
+        await connection.aclose()
+
+
+async def test_a_service_account_acts_for_a_user(
+    google: GoogleServer, connect: Any, tmp_path: pathlib.Path
+) -> None:
+    key = tmp_path / "robot.json"
+    key.write_text(json.dumps(google.logins.service_account(google.url)))
+    google.gmail.deliver("bob@example.com", b"Subject: For Bob\r\n\r\nHello")
+    gmail = connect(Gmail, service_account=str(key), delegated_user="bob@example.com", allow="read")
+    assert [m["subject"] for m in (await gmail.search())["messages"]] == ["For Bob"]
+    (token,) = google.logins.tokens.values()
+    assert token.scopes == {SCOPES + "gmail.readonly"}  # the least that allow needs
+    google.logins.delegation = False
+    google.logins.expire_all()
+    with pytest.raises(LoginError, match="unauthorized_client"):
+        await labels(gmail)
+
+
+async def test_a_token_that_was_given(google: GoogleServer, connect: Any) -> None:
+    gmail = connect(Gmail, token=google.logins.token_for(USER, ALL))
+    assert await labels(gmail)
+    google.logins.expire_all()
+    with pytest.raises(LoginError, match="does not accept the token") as caught:
+        await labels(gmail)
+    assert "ya29" not in str(caught.value)
+
+
+async def test_application_default_credentials(
+    google: GoogleServer, connect: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "robot.json"
+    key.write_text(json.dumps(google.logins.service_account(google.url)))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "tests")
+    gmail = connect(Gmail, oauth_credentials=None)
+    assert await labels(gmail)
+
+
+async def test_an_expired_token_is_renewed_once_for_all(google: GoogleServer, connect: Any) -> None:
+    gmail = connect(Gmail)
+    await gmail.labels()
+    google.logins.expire_all()
+    before = google.logins.refreshes
+    await asyncio.gather(*(gmail.labels() for _ in range(20)))
+    assert google.logins.refreshes == before + 1
+    await gmail.aclose()
+
+
+async def test_a_revoked_login_says_what_to_do(google: GoogleServer, connect: Any) -> None:
+    gmail = connect(Gmail)
+    await gmail.labels()
+    google.logins.revoke_all()
+    with pytest.raises(LoginError, match=r"expired or revoked \(invalid_grant\)") as caught:
+        await labels(gmail)
+    assert caught.value.hint == "run delf google login"
+
+
+async def test_a_missing_scope_is_named(google: GoogleServer, connect: Any) -> None:
+    gmail = connect(Gmail, token=google.logins.token_for(USER, [SEND]), allow=["read"])
+    with pytest.raises(MissingScopeError, match=r"auth/gmail\.readonly") as caught:
+        await labels(gmail)
+    assert "delf google login" in (caught.value.hint or "")
+    assert caught.value.scopes == (SCOPES + "gmail.readonly",)
+
+
+async def test_a_login_that_is_not_there(
+    google: GoogleServer, connect: Any, tmp_path: pathlib.Path
+) -> None:
+    client = tmp_path / "client_secrets.json"
+    client.write_text(json.dumps(google.logins.client_secrets(google.url)))
+    gmail = connect(Gmail, oauth_credentials=str(client), account="work")
+    with pytest.raises(LoginError, match="nobody has logged in as 'work'"):
+        await labels(gmail)
+    store = TokenStore()
+    store.write("work", CLIENT_ID, google.logins.authorized_user(google.url, USER, ALL))
+    assert await labels(gmail)
+    path = next(store.folder.iterdir())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    kept = json.loads(path.read_text())
+    assert kept["token"] in google.logins.tokens  # other processes need not ask again
+    refreshes = google.logins.refreshes
+    assert await labels(connect(Gmail, oauth_credentials=str(client), account="work"))
+    assert google.logins.refreshes == refreshes
+
+
+def test_a_keyring_is_preferred(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    import keyring
+    from keyring.backend import KeyringBackend
+    from keyring.errors import PasswordDeleteError
+
+    class Memory(KeyringBackend):
+        priority = 1
+        kept: dict[tuple[str, str], str] = {}
+
+        def get_password(self, service: str, username: str) -> str | None:
+            return self.kept.get((service, username))
+
+        def set_password(self, service: str, username: str, password: str) -> None:
+            self.kept[service, username] = password
+
+        def delete_password(self, service: str, username: str) -> None:
+            if self.kept.pop((service, username), None) is None:
+                raise PasswordDeleteError(username)
+
+    before = keyring.get_keyring()
+    keyring.set_keyring(Memory())
+    try:
+        store = TokenStore(tmp_path)
+        assert store.write("default", "client", {"refresh_token": "x"}) == "the system's keyring"
+        assert store.read("default", "client") == {"refresh_token": "x"}
+        assert not list(tmp_path.iterdir())
+        assert store.delete("default", "client")
+        assert not store.delete("default", "client")
+    finally:
+        keyring.set_keyring(before)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "said"),
+    [
+        ({"oauth_credentials": "nowhere.json"}, ConnectionFileNotFoundError, "nowhere.json"),
+        ({"service_account": "nowhere.json"}, ConnectionFileNotFoundError, "nowhere.json"),
+        (
+            {"token": "x", "service_account": "y"},
+            ConnectionConfigurationError,
+            "exclude each other",
+        ),
+        (
+            {"delegated_user": "bob@example.com"},
+            ConnectionConfigurationError,
+            "needs service_account",
+        ),
+        ({"base_url": "localhost"}, ConnectionConfigurationError, "http"),
+        ({"account": "../x"}, ConnectionConfigurationError, "account"),
+    ],
+)
+def test_settings_that_cannot_be(settings: Any, kind: Any, said: str) -> None:
+    with pytest.raises(kind, match=said):
+        Gmail(**settings)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("no json", "no JSON"), ("[]", "no JSON"), ('{"a": 1}', "no OAuth client")],
+)
+async def test_files_that_are_no_credentials(
+    content: str, said: str, connect: Any, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(content)
+    with pytest.raises(ConnectionConfigurationError, match=said):
+        await labels(connect(Gmail, oauth_credentials=str(path)))
+    with pytest.raises(ConnectionConfigurationError):
+        await labels(connect(Gmail, service_account=str(path)))
+
+
+def test_the_least_scopes_for_what_is_allowed() -> None:
+    assert Gmail(allow="read").needed_scopes() == (SCOPES + "gmail.readonly",)
+    assert Gmail().needed_scopes() == (SCOPES + "gmail.modify",)
+    assert Gmail(allow=False).needed_scopes() == ()

@@ -1,0 +1,151 @@
+"""Requests: what is sent again, what is not, and what is said."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from delf.errors import ConnectionUnavailableError
+from delf_gmail import Gmail
+from delf_google.errors import GoogleError, LostAnswerError, QuotaError
+from delf_google.requests import Request
+from delf_google.uploads import Uploader
+from support.google import GoogleServer
+from support.google.fixtures import USER
+
+LABELS = "gmail.users.labels.list"
+SEND = "gmail.users.messages.send"
+
+
+@pytest.fixture
+async def gmail(connect: Any) -> Any:
+    made = connect(Gmail, timeout=5)
+    yield made
+    await made.aclose()
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [(429, "rateLimitExceeded"), (403, "userRateLimitExceeded"), (500, ""), (503, "backendError")],
+)
+async def test_what_fails_in_passing_is_sent_again(
+    google: GoogleServer, gmail: Any, status: int, reason: str
+) -> None:
+    google.fail(LABELS, status, reason, times=3)
+    assert await gmail.labels()
+    assert google.calls(LABELS) == 4
+    assert len(gmail.pauses) == 3
+    assert gmail.pauses[0] < gmail.pauses[1] < gmail.pauses[2]
+
+
+async def test_the_service_says_how_long_to_wait(google: GoogleServer, gmail: Any) -> None:
+    google.fail(LABELS, 429, after=7)
+    await gmail.labels()
+    assert gmail.pauses == [7]
+    google.fail(LABELS, 429, "rateLimitExceeded", after=3600)
+    with pytest.raises(QuotaError, match="rateLimitExceeded"):
+        await gmail.labels()
+    assert gmail.pauses == [7]
+
+
+@pytest.mark.parametrize("reason", ["dailyLimitExceeded", "quotaExceeded"])
+async def test_a_quota_that_is_used_up_is_told_at_once(
+    google: GoogleServer, gmail: Any, reason: str
+) -> None:
+    google.fail(LABELS, 403, reason)
+    with pytest.raises(QuotaError, match=reason) as caught:
+        await gmail.labels()
+    assert (caught.value.status, gmail.pauses) == (403, [])
+
+
+async def test_an_api_that_is_switched_off(google: GoogleServer, gmail: Any) -> None:
+    google.fail(LABELS, 403, "accessNotConfigured", message="Gmail API has not been used")
+    with pytest.raises(GoogleError, match="has not been used") as caught:
+        await gmail.labels()
+    assert "switch the API on" in (caught.value.hint or "")
+
+
+async def test_a_storm_ends(google: GoogleServer, gmail: Any) -> None:
+    google.fail("*", 429, "rateLimitExceeded", times=1000)
+    with pytest.raises(QuotaError):
+        await gmail.labels()
+    assert google.calls(LABELS) == 6  # the first and five more
+    assert max(gmail.pauses) < 40
+
+
+async def test_a_server_that_hangs(google: GoogleServer, connect: Any) -> None:
+    gmail = connect(Gmail, timeout=0.2, retries=1)
+    google.hang(LABELS, times=2)
+    with pytest.raises(ConnectionUnavailableError, match=r"no answer within 0\.2 s"):
+        await gmail.labels()
+    assert await gmail.labels()
+    await gmail.aclose()
+
+
+async def test_nobody_answers(connect: Any, google: GoogleServer) -> None:
+    token = google.logins.token_for(USER, [])
+    gmail = connect(Gmail, token=token, base_url="http://127.0.0.1:9", retries=1)
+    with pytest.raises(ConnectionUnavailableError, match=r"127\.0\.0\.1:9") as caught:
+        await gmail.labels()
+    assert token not in str(caught.value)
+    await gmail.aclose()
+
+
+async def test_reading_survives_a_lost_answer(google: GoogleServer, gmail: Any) -> None:
+    google.lose(LABELS)
+    assert await gmail.labels()
+
+
+async def test_a_mail_whose_answer_was_lost_is_sent_once(google: GoogleServer, gmail: Any) -> None:
+    box = google.gmail.box("bob@example.com")
+    google.lose(SEND, after=1)  # the upload is opened, and sent
+    sent = await gmail.send("bob@example.com", "Once", "Only once.")
+    assert sent["id"] in google.gmail.box(USER).mails
+    assert len(box.mails) == 1
+
+
+async def test_a_send_that_cannot_be_cleared_up_is_not_repeated(
+    google: GoogleServer, gmail: Any
+) -> None:
+    draft = await gmail.draft("Text", to="bob@example.com", subject="Draft")
+    google.lose("gmail.users.drafts.send")
+    with pytest.raises(LostAnswerError, match="may have been done"):
+        await gmail.send_draft(draft["id"])
+    google.fail("gmail.users.drafts.send", 500)
+    with pytest.raises(LostAnswerError, match="HTTP 500"):
+        await gmail.send_draft(draft["id"])
+    assert google.calls("gmail.users.drafts.send") == 2
+
+
+async def test_an_answer_that_is_too_large(google: GoogleServer, connect: Any) -> None:
+    gmail = connect(Gmail, max_bytes=1000)
+    message = google.gmail.deliver(USER, b"Subject: x\r\n\r\n" + b"x" * 5000)
+    with pytest.raises(GoogleError, match="larger than 1,000 bytes"):
+        await gmail.read(message.id)
+    await gmail.aclose()
+
+
+async def test_addresses_of_uploads_are_not_logged(
+    google: GoogleServer, gmail: Any, caplog: Any
+) -> None:
+    google.gmail.box("bob@example.com")
+    with caplog.at_level(logging.INFO):
+        await gmail.send("bob@example.com", "x", "x")
+    assert "upload_id" not in caplog.text
+    assert "ya29." not in caplog.text
+
+
+async def test_chunks_go_on_where_the_service_says(google: GoogleServer, connect: Any) -> None:
+    gmail = connect(Gmail, chunk_bytes=256 * 1024)
+    content = b"To: bob@example.com\r\n\r\n" + b"x" * 1_000_000
+    google.lose(SEND, after=2)
+    google.fail(SEND, 503, after_calls=2)
+    request = Request(
+        what="send", method="POST", url="upload/gmail/v1/users/me/messages/send", body={}
+    )
+    made = await Uploader(gmail.transport).upload(request, content, "message/rfc822")
+    assert google.gmail.box(USER).mails[made["id"]].raw.endswith(content[-100:])
+    assert len(google.gmail.box(USER).mails) == 1
+    await gmail.aclose()

@@ -1,0 +1,172 @@
+"""Mail as it comes: charsets, nesting, broken headers, large files. Bounded, and never an exception."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from delf_gmail import Gmail
+from delf_gmail.html_text import text_of
+from delf_gmail.reading import decoded
+from support.google import GoogleServer
+from support.google.fixtures import USER
+
+
+def plain(charset: str, text: str, declared: str | None = None) -> bytes:
+    body = base64.encodebytes(text.encode(charset))
+    return (
+        f'Subject: x\r\nContent-Type: text/plain; charset="{declared or charset}"\r\n'
+        "Content-Transfer-Encoding: base64\r\n\r\n"
+    ).encode() + body
+
+
+@pytest.fixture
+async def read(google: GoogleServer, connect: Any) -> Any:
+    gmail = connect(Gmail)
+
+    async def one(raw: bytes) -> Any:
+        return await gmail.read(google.gmail.deliver(USER, raw).id)
+
+    yield one
+    await gmail.aclose()
+
+
+@pytest.mark.parametrize(
+    ("charset", "text"),
+    [
+        ("utf-8", "Zażółć 😀"), ("iso-8859-1", "Grüße"), ("windows-1252", "“quoted” €"),
+        ("koi8-r", "Привет"), ("gb18030", "你好世界"), ("shift_jis", "こんにちは"),
+        ("iso-2022-jp", "こんにちは"), ("euc-kr", "안녕하세요"), ("utf-16", "Grüße"), ("utf-7", "Grüße"),
+    ],
+)  # fmt: skip
+async def test_charsets(read: Any, charset: str, text: str) -> None:
+    assert (await read(plain(charset, text)))["text"] == text
+
+
+@pytest.mark.parametrize(
+    "declared", ["nonsense", "utf-8", "x" * 500, "idna", "base64", "rot13", "../../x"]
+)
+async def test_charsets_that_are_wrong(read: Any, declared: str) -> None:
+    assert "Gr" in (await read(plain("iso-8859-1", "Grüße", declared)))["text"]
+
+
+async def test_raw_bytes_in_headers(read: Any) -> None:
+    raw = b"From: B\xf6b <bob@example.com>\r\nSubject: Gr\xfc\xdfe \xff\r\nTo: \xff\r\n\r\nx"
+    assert "bob@example.com" in (await read(raw))["sender"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("=?UTF-8?B?R3LDvMOfZQ==?= Bob", "Grüße Bob"),
+        ("=?iso-8859-1?q?Gr=FC=DFe?=", "Grüße"),
+        ("=?nonsense?q?Hello?=", "Hello"),
+        ("=?utf-8?b?!!!!?=", None),
+        ("=?utf-8?q?=GG=?=", None),
+        ("=?" * 1000, None),
+    ],
+)
+def test_encoded_words(value: str, text: str | None) -> None:
+    assert decoded(value) == text or text is None
+
+
+async def test_deep_nesting(read: Any) -> None:
+    depth = 80
+    raw = b"Subject: x\r\n"
+    for number in range(depth):
+        raw += (
+            f'Content-Type: multipart/mixed; boundary="b{number}"\r\n\r\n--b{number}\r\n'.encode()
+        )
+    raw += b"Content-Type: text/plain\r\n\r\nthe core\r\n"
+    for number in reversed(range(depth)):
+        raw += f"--b{number}--\r\n".encode()
+    got = await read(raw)
+    assert got["subject"] == "x"
+    assert got["text"] in ("", "the core")
+
+
+async def test_ten_thousand_parts(read: Any) -> None:
+    raw = b'Subject: x\r\nContent-Type: multipart/mixed; boundary="b"\r\n\r\n'
+    raw += b"--b\r\nContent-Type: text/plain\r\n\r\nx\r\n" * 10_000 + b"--b--\r\n"
+    assert (await read(raw))["text"].count("x") == 10_000
+
+
+async def test_names_of_files_stay_in_their_folder(read: Any) -> None:
+    raw = b'Content-Type: multipart/mixed; boundary="b"\r\n\r\n'
+    for name in (
+        "../../etc/passwd",
+        "C:\\\\x\\\\evil.exe",
+        "a\x00b.txt",
+        "..",
+        "=?utf-8?q?=2E=2E=2Fx?=",
+    ):
+        raw += f'--b\r\nContent-Type: application/x; name="{name}"\r\nContent-Disposition: attachment; filename="{name}"\r\n\r\nx\r\n'.encode()
+    names = [file["name"] for file in (await read(raw + b"--b--\r\n"))["attachments"]]
+    assert names[:2] == ["passwd", "evil.exe"]
+    assert not any(
+        "/" in name or "\\" in name or "\0" in name or name.strip(".") == "" for name in names
+    )
+
+
+async def test_an_invitation_is_a_file(google: GoogleServer, connect: Any, read: Any) -> None:
+    raw = (
+        b'Subject: x\r\nContent-Type: multipart/alternative; boundary="b"\r\n\r\n'
+        b"--b\r\nContent-Type: text/plain\r\n\r\nCome\r\n"
+        b"--b\r\nContent-Type: text/calendar; method=REQUEST\r\n\r\nBEGIN:VCALENDAR\r\n--b--\r\n"
+    )
+    got = await read(raw)
+    assert (got["text"], [file["name"] for file in got["attachments"]]) == ("Come", ["invite.ics"])
+    gmail = connect(Gmail)
+    assert (await gmail.attachment(got["id"], "invite.ics"))["data"].startswith(b"BEGIN")
+    await gmail.aclose()
+
+
+async def test_a_forwarded_message(read: Any) -> None:
+    raw = (
+        b'Subject: Fwd\r\nContent-Type: multipart/mixed; boundary="b"\r\n\r\n'
+        b"--b\r\nContent-Type: text/plain\r\n\r\nSee below\r\n"
+        b"--b\r\nContent-Type: message/rfc822\r\n\r\nSubject: Inner\r\n\r\nInner text\r\n--b--\r\n"
+    )
+    assert (await read(raw))["text"] == "See below\n\nInner text"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"\r\n", b"no header at all", b"\xff\xfe\x00", b"Content-Type: multipart/mixed\r\n\r\nx"],
+)
+async def test_what_is_hardly_a_message(read: Any, raw: bytes) -> None:
+    got = await read(raw)
+    assert isinstance(got["text"], str)
+
+
+async def test_large_attachments(google: GoogleServer, connect: Any) -> None:
+    gmail = connect(Gmail)
+    data = bytes(range(256)) * 20_000
+    raw = (
+        (
+            b'Subject: x\r\nContent-Type: multipart/mixed; boundary="b"\r\n\r\n'
+            b"--b\r\nContent-Type: text/plain\r\n\r\nsmall\r\n--b\r\nContent-Type: application/zip\r\n"
+            b"Content-Disposition: attachment; filename=big.zip\r\nContent-Transfer-Encoding: base64\r\n\r\n"
+        )
+        + base64.encodebytes(data)
+        + b"--b--\r\n"
+    )
+    message = google.gmail.deliver(USER, raw)
+    got = await gmail.read(message.id)  # what is not asked for is not fetched
+    assert max(item.received for item in google.seen) < 5000
+    assert got["attachments"][0]["size"] == len(data)
+    assert (await gmail.attachment(message.id, "big.zip"))["data"] == data
+    await gmail.aclose()
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<" * 100_000, "<div>" * 50_000 + "x", "<a href='" * 10_000, "&#" * 50_000, "<!--" * 10_000,
+        "<p " + "a=b " * 50_000 + ">x", "<![CDATA[" * 5000, "<script>" + "x" * 100_000, "<td>" * 50_000,
+    ],
+)  # fmt: skip
+def test_hostile_html_takes_no_time(html: str) -> None:
+    assert isinstance(text_of(html), str)
