@@ -182,6 +182,7 @@ async def _finish(run: TaskRun, text: str, error: DelfError | None, started: flo
     duration_ms = (time.perf_counter() - started) * 1000
     text = run.log.redactor.text(text)
     if error is not None:
+        error.__cause__ = error.__cause__ or run.gate.failure_behind(error)
         run.log.redactor.error(error)
     if isinstance(error, _NO_END):
         await _leave(run, error)
