@@ -26,4 +26,5 @@ def test_functions_are_short() -> None:
 
 
 def _lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    return (node.end_lineno or node.lineno) - node.lineno + 1
+    """Those of its body: a long list of parameters is no work."""
+    return (node.end_lineno or node.lineno) - node.body[0].lineno + 1

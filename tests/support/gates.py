@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from delf.engine.approvals.callback import CallbackChannel
-from delf.engine.approvals.channels import NamedChannel
+from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.policy import Approvals, TaskApprovals
 from delf.engine.calls.gate import Gate

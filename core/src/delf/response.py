@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delf.errors import DelfError
+from delf.errors import ConfigurationError, DelfError
 
 if TYPE_CHECKING:
+    from delf.engine.runtime import FinishedTask
     from delf.engine.views.trace import Trace
     from delf.events import Event, TaskFinished
 
@@ -43,9 +44,18 @@ class Response:
         Raises:
             DelfError: What the task failed with.
         """
-        if self.exception is not None:
-            raise self.exception
+        if not self.status:
+            raise self.exception or DelfError(self.error or "the task failed")
         return self
+
+    def raise_if_never_begun(self) -> None:
+        """Raise what was configured wrongly, such as a missing key, if no model was asked.
+
+        Raises:
+            ConfigurationError: What the task failed with.
+        """
+        if isinstance(self.exception, ConfigurationError) and not self.trace.model_calls:
+            raise self.exception
 
     def to_dict(self) -> dict[str, Any]:
         """The response as JSON-ready data."""
@@ -59,8 +69,38 @@ class Response:
             "trace": self.trace.to_dict(),
         }
 
+    def __bool__(self) -> bool:
+        return self.status
+
     def __str__(self) -> str:
-        return self.text
+        """The answer; of a task that failed, why, and what it had printed."""
+        if self.status:
+            return self.text
+        failure = self.exception if self.exception is not None else self.error
+        printed = f"\nprinted before it failed:\n{self.text}" if self.text.strip() else ""
+        return f"failed: {failure}{printed}"
+
+
+def response_of(finished: FinishedTask) -> Response:
+    """The response of a task that this process has worked.
+
+    Args:
+        finished: Its result, and the log that it left.
+    """
+    from delf.engine.views.trace import Trace
+
+    result, run = finished.result, finished.run
+    trace = Trace(run.log.events)
+    return Response(
+        text=result.text,
+        status=result.error is None,
+        error=None if result.error is None else result.error.message,
+        cost_usd=trace.total_cost_usd,
+        duration_ms=round(result.duration_ms),
+        trace=trace,
+        files=dict(run.output.files),
+        exception=result.error,
+    )
 
 
 def past_response(events: Sequence[Event], end: TaskFinished) -> Response:

@@ -138,9 +138,17 @@ class ModelSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class JournalSpec(Spec):
-    """A journal; the factory is called with its options as keywords."""
+    """A journal; the factory is called with its options as keywords.
+
+    Args:
+        durable: It outlives the process. Of the installed ones, commands use one that does.
+        shared: Other processes see what is in it, and can answer through it.
+    """
 
     kind: ClassVar[str] = "journal"
+
+    durable: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

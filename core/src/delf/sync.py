@@ -1,15 +1,22 @@
-"""The only place where synchronous code waits for asynchronous code."""
+"""The only place where synchronous code waits for asynchronous code, and where an agent lives."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from delf.errors import AgentStateError
 
+if TYPE_CHECKING:
+    from delf.engine.runtime import Runtime
+
 T = TypeVar("T")
+Work = Callable[["Runtime"], Coroutine[Any, Any, T]]
+"""Something to do with the started runtime."""
 
 
 class LoopThread:
@@ -112,3 +119,193 @@ def _wait_for_clean_up(loop: asyncio.AbstractEventLoop, seconds: float = 5.0) ->
             await asyncio.wait(tasks, timeout=seconds)
 
     asyncio.run_coroutine_threadsafe(others(), loop).result(seconds + 1)
+
+
+class RuntimeHome:
+    """Starts the runtime when it is first needed, and brings every caller to its loop.
+
+    The loop is that of the first ``await``, or one in a thread of its own when synchronous
+    code came first. The runtime is stopped when that loop ends; the next caller's takes its
+    place. A forked process begins with none.
+
+    Args:
+        make: Makes a started runtime.
+        name: The name of a thread that is started.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[Runtime]], name: str) -> None:
+        self._make = make
+        self._name = name
+        self._lock = threading.RLock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: LoopThread | None = None
+        self._runtime: asyncio.Future[Runtime] | None = None
+        self._ending: AsyncGenerator[None] | None = None
+        self._stopped = False
+        self._pid = os.getpid()
+
+    @property
+    def runtime(self) -> Runtime | None:
+        """The runtime, if it is there; from any thread."""
+        starting = self._runtime
+        if starting is None or not starting.done() or starting.cancelled():
+            return None
+        return None if starting.exception() is not None else starting.result()
+
+    @property
+    def state(self) -> str:
+        """``new``, ``starting``, ``running`` or ``stopped``; from any thread."""
+        if self.runtime is not None:
+            return "running"
+        if self._runtime is not None and not self._runtime.done():
+            return "starting"
+        return "stopped" if self._stopped else "new"
+
+    @property
+    def bound(self) -> bool:
+        """Whether it has a loop that lives."""
+        with self._lock:
+            return self._loop is not None and not self._loop.is_closed()
+
+    def start(self) -> None:
+        """Have the runtime started, from synchronous code."""
+        self.call(_nothing)
+
+    async def astart(self) -> None:
+        """Have the runtime started."""
+        await self.call_async(_nothing)
+
+    def call(self, work: Work[T]) -> T:
+        """Do something and wait for it, from synchronous code.
+
+        Raises:
+            AgentStateError: When called from the runtime's own loop, which would never end.
+        """
+        return call(self._do(work), self._bind(current=False))
+
+    async def call_async(self, work: Work[T]) -> T:
+        """Do something and await it."""
+        return await call_async(self._do(work), self._bind(current=True))
+
+    def post(self, work: Work[T]) -> Future[T]:
+        """Let something be done, from any thread."""
+        loop = self._bind(current=running_loop() is not None)
+        return asyncio.run_coroutine_threadsafe(self._do_alone(work), loop)
+
+    def stop(self) -> None:
+        """Stop the runtime, from synchronous code. Safe to call twice."""
+        loop, thread = self._unbind()
+        if loop is None:
+            return
+        if loop.is_closed():
+            self._abandon_runtime()
+        elif not loop.is_running():
+            loop.run_until_complete(self._stop_runtime())
+        elif running_loop() is loop:
+            loop.create_task(self._stop_runtime())
+        else:
+            call(self._stop_runtime(), loop)
+        if thread is not None:
+            thread.stop()
+
+    async def astop(self) -> None:
+        """Stop the runtime. Safe to call twice."""
+        loop, thread = self._unbind()
+        if loop is not None and not loop.is_closed():
+            await call_async(self._stop_runtime(), loop)
+        if thread is not None:
+            thread.stop()
+
+    async def _do_alone(self, work: Work[T]) -> T:
+        """Do something whose caller may have gone: nobody need look at how it failed."""
+        task = asyncio.current_task()
+        if task is not None:
+            task.add_done_callback(_look_at)
+        return await self._do(work)
+
+    async def _do(self, work: Work[T]) -> T:
+        return await work(await self._started())
+
+    def _bind(self, *, current: bool) -> asyncio.AbstractEventLoop:
+        """The loop to work on.
+
+        Args:
+            current: Whether the caller awaits, so that its own loop can be chosen.
+        """
+        if self._pid != os.getpid():
+            self._leave_to_parent()
+        with self._lock:
+            if self._loop is not None and not self._loop.is_closed():
+                return self._loop
+            self._abandon_runtime()
+            self._runtime = self._ending = None
+            if current:
+                self._loop = asyncio.get_running_loop()
+            else:
+                self._thread = LoopThread(self._name)
+                self._loop = self._thread.loop
+            return self._loop
+
+    def _leave_to_parent(self) -> None:
+        """A forked process has neither the parent's threads nor who holds its locks."""
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._loop = self._thread = self._runtime = None
+
+    def _unbind(self) -> tuple[asyncio.AbstractEventLoop | None, LoopThread | None]:
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+            self._stopped = True
+            return loop, thread
+
+    async def _started(self) -> Runtime:
+        if self._runtime is None:
+            self._ending = _at_end_of_loop(self._stop_runtime)
+            await anext(self._ending)
+            self._runtime = asyncio.ensure_future(self._make())
+        starting = self._runtime
+        try:
+            return await asyncio.shield(starting)
+        except Exception:
+            if self._runtime is starting:
+                self._runtime = None
+            raise
+
+    async def _stop_runtime(self) -> None:
+        starting, self._runtime = self._runtime, None
+        if starting is None:
+            return
+        if not starting.done():
+            starting.cancel()
+        await asyncio.wait({starting})
+        if not starting.cancelled() and starting.exception() is None:
+            await starting.result().stop()
+
+    def _abandon_runtime(self) -> None:
+        """Free what is left of a runtime whose loop was closed under it."""
+        runtime, self._runtime = self.runtime, None
+        if runtime is None:
+            return
+        thread = LoopThread(self._name)
+        try:
+            call(runtime.abandon(), thread.loop)
+        finally:
+            thread.stop()
+
+
+async def _at_end_of_loop(stop: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
+    """Have something done before the running loop is closed, which ends its generators first."""
+    try:
+        yield
+    finally:
+        await stop()
+
+
+def _look_at(done: asyncio.Task[Any]) -> None:
+    if not done.cancelled():
+        done.exception()
+
+
+async def _nothing(_: Runtime) -> None:
+    """What is left to do when only the start is wanted."""

@@ -223,8 +223,8 @@ class TestTurns:
         assert [message.content for message in chat.by_role("user")] == ["do it", "do more"]
 
     def test_a_chat_must_be_one(self, make_agent):
-        with pytest.raises(ConfigurationError, match="chat is a bool"):
-            make_agent(True)
+        with pytest.raises(ConfigurationError, match="chat is a int"):
+            make_agent(7)
 
 
 async def given_up(messages):

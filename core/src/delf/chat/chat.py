@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
 
 from delf.chat.checks import check_count, check_name
 from delf.chat.history import Transform, make_message
 from delf.chat.memory import MemoryConversations
-from delf.chat.place import Surroundings, ask_alone, open_journal
 from delf.chat.summary import Ask, fold
 from delf.chat.turn import ChatTurns
 from delf.errors import (
@@ -20,6 +20,7 @@ from delf.errors import (
     ConversationCompressionError,
     DelfError,
     PluginError,
+    did_you_mean,
 )
 from delf.llm import LLMConfig, as_llm_config
 from delf.protocols.conversation import (
@@ -29,6 +30,7 @@ from delf.protocols.conversation import (
     ConversationStore,
     SupportsRetention,
 )
+from delf.surroundings import Surroundings
 from delf.sync import LoopThread, call, finish
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ class Chat:
         self.history_transform = history_transform
         self._conversation = check_name("conversation_id", conversation_id)
         self._lock = threading.Lock()
-        self._surroundings = Surroundings()
+        self._around: Surroundings | None = None
         self._journal: SupportsConversations | None = None
         self._store: ConversationStore | None = None if persist else MemoryConversations()
         self._thread: LoopThread | None = None
@@ -109,6 +111,30 @@ class Chat:
         self._seen: ConversationState | None = None
         self._changes = 0
         self._summarising: set[str] = set()
+
+    @classmethod
+    def of(cls, given: Any) -> Self:
+        """A chat as ``Agent(chat=…)`` and ``delf.toml`` may give it.
+
+        Args:
+            given: A chat itself, True for one in memory, or its options.
+
+        Raises:
+            ConfigurationError: For anything else, and for an option that there is not.
+        """
+        if isinstance(given, cls):
+            return given
+        if given is not True and not isinstance(given, Mapping):
+            raise ConfigurationError(f"chat is a {type(given).__name__}", hint="give a Chat")
+        options: dict[str, Any] = {} if given is True else dict(cast("Mapping[str, Any]", given))
+        known = list(inspect.signature(cls).parameters)
+        for name in options:
+            if name not in known:
+                raise ConfigurationError(
+                    f"chat: unknown option {name!r}{did_you_mean(name, known)}",
+                    hint=f"its options: {', '.join(known)}",
+                )
+        return cls(**options)
 
     # -- conversations ------------------------------------------------------------------
 
@@ -270,7 +296,7 @@ class Chat:
         """Summarise all but the newest ``keep`` messages now."""
 
         async def ask(question: str) -> str:
-            return await ask_alone(self._surroundings, self.summarizer_llm, question)
+            return await self._surroundings().ask(self.summarizer_llm, question)
 
         try:
             return await self.fold(self._conversation, ask)
@@ -294,7 +320,12 @@ class Chat:
     def attach(self, surroundings: Surroundings) -> None:
         """Use an agent's plugins, options, environment, models and budget."""
         with self._lock:
-            self._surroundings = surroundings
+            self._around = surroundings
+
+    def _surroundings(self) -> Surroundings:
+        if self._around is None:
+            self._around = Surroundings.of()
+        return self._around
 
     def here(self, conversation_id: str | None = None) -> ChatTurns:
         """A conversation as a task continues it; the present one when no id is given."""
@@ -311,7 +342,7 @@ class Chat:
         """
         with self._lock:
             if self._store is None:
-                self._journal = open_journal(self._surroundings, self.path)
+                self._journal = self._surroundings().open_conversations(self.path)
                 self._store = self._journal.conversations(self.namespace)
             return self._store
 

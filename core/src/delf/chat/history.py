@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast, get_args
 
-from delf.engine.approvals.callback import in_own_thread
+from delf.engine.approvals.channels import in_own_thread
 from delf.errors import ConfigurationError, DelfError
 from delf.messages import Message, Role, TextPart, user
 from delf.protocols.conversation import ChatMessage

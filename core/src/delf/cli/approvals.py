@@ -185,11 +185,11 @@ def _answer(
 
 def _with(ctx: click.Context, work: Callable[[Any], Awaitable[T]]) -> T:
     """Work with the journal, then close it."""
-    from delf.cli.journal import open_inbox
+    from delf.plugins.journals import shared_journal
 
     state = state_of(ctx)
     project = state.load_project()
-    journal = open_inbox(project, state.discover(project.environ))
+    journal = shared_journal(project, state.discover(project.environ))
 
     async def main() -> T:
         try:

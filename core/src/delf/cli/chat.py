@@ -139,14 +139,14 @@ def _make_chat(setup: Setup, *, needed: bool) -> Chat:
     from delf.cli.errors import say
     from delf.cli.lines import is_typed
     from delf.cli.slash import new_conversation
-    from delf.errors import PluginError
-    from delf.specs import JournalSpec
+    from delf.errors import DelfError
+    from delf.plugins.journals import need_durable_journal
 
     persist = needed or not setup.keeps_nothing
     if persist and not needed:
         try:
-            setup.host.spec(JournalSpec, "sql")
-        except PluginError as error:
+            need_durable_journal(setup.host, "a conversation that is kept")
+        except DelfError as error:
             persist = False
             if is_typed():
                 say("warning", f"the conversation is not kept: {error.message}")

@@ -66,16 +66,12 @@ def _with(
     """Work with the journal in which `delf chat` keeps its conversations, then close it."""
     import asyncio
 
-    from delf.chat.place import Surroundings, open_journal
+    from delf.surroundings import Surroundings
 
     state = state_of(ctx)
     project = state.load_project(overrides)
-    surroundings = Surroundings(
-        host=state.discover(project.environ),
-        plugin_options=project.plugin_options,
-        environ=project.environ,
-    )
-    journal = open_journal(surroundings, None)
+    around = Surroundings.of(project, state.discover(project.environ))
+    journal = around.open_conversations()
 
     async def main() -> T:
         try:

@@ -70,12 +70,12 @@ resume.params += [option for option in run_command.params if option.name not in 
 
 async def _find(state: State, options: Options, text: str) -> tuple[str, TaskStarted | None]:
     """A task's id, and how it began."""
-    from delf.cli.journal import open_journal
     from delf.events import TaskStarted
+    from delf.plugins.journals import project_journal
     from delf.protocols.journal import SupportsShortIds
 
     project = state.load_project(options.overrides, {"journal": options.flags["journal"]})
-    journal = open_journal(project, state.discover(project.environ))
+    journal = project_journal(project, state.discover(project.environ))
     try:
         name = await journal.resolve(text) if isinstance(journal, SupportsShortIds) else text
         events = await journal.read(name)

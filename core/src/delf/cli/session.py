@@ -14,10 +14,9 @@ import click
 from delf.agent import Agent
 from delf.cli import errors, output
 from delf.cli.interrupt import run_until_done
-from delf.cli.journal import default_journal
 from delf.cli.progress import LiveStatus, Narrator
 from delf.cli.state import State
-from delf.config.connections import make_connection, plugin_warnings
+from delf.config.connections import plugin_warnings
 from delf.engine.views.story import short_name
 from delf.errors import DelfError, JournalUnavailableError
 from delf.events import Event
@@ -186,15 +185,19 @@ class Setup:
         if "timeout" not in config.model_fields_set:
             waits = config.approval_timeout if config.wait_approvals else 0.0
             more = {"timeout": TIMEOUT + waits, **more}
-        if not self.journal_was_chosen:
-            more = {"journal": default_journal(self.host), **more}
         if self.options.conversation is not None:
             from delf.chat import Chat
 
             more = {"chat": Chat(persist=True, conversation_id=self.options.conversation), **more}
-        tools = _tools(self.host, self.project, self.options)
         # What happens is told by the command, which knows the terminal, and not by the agent.
-        return Agent(tools=tools, host=self.host, project=self.project, verbose=False, **more)
+        return Agent.from_project(
+            self.project,
+            connections=self.options.connections or None,
+            tools=_tools(self.project, self.options),
+            host=self.host,
+            verbose=False,
+            **more,
+        )
 
     async def start(self, agent: Agent, *, must_keep: bool = False) -> Agent:
         """The agent, started; one without a journal if the default one cannot be written.
@@ -223,9 +226,8 @@ class Setup:
         return agent
 
 
-def _tools(host: PluginHost, project: Project, options: Options) -> list[Any]:
-    names = dict.fromkeys(options.connections or project.connections)
-    tools: list[Any] = [make_connection(host, project, name) for name in names]
+def _tools(project: Project, options: Options) -> list[Any]:
+    tools: list[Any] = []
     if options.tool_files:
         from delf.cli.toolfile import load_tools
 

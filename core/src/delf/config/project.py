@@ -211,6 +211,23 @@ def load_project(
     )
 
 
+def project_at(path: str | os.PathLike[str]) -> Project:
+    """The project of a directory or of a ``delf.toml``.
+
+    Args:
+        path: Either.
+
+    Raises:
+        ConfigurationError: When it is neither, or the file is wrong.
+    """
+    given = Path(path).expanduser()
+    if given.is_file():
+        return load_project(given.absolute().parent, file=given)
+    if not given.is_dir():
+        raise ConfigurationError(f"{given} does not exist", hint="name a folder or a delf.toml")
+    return load_project(given)
+
+
 _Setting = tuple[tuple[str, ...], Any, str]
 """Path, value and origin."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import (
@@ -149,6 +149,9 @@ class AgentConfig(BaseModel):
     keep_tasks: int = Field(default=1000, ge=0, description="Finished tasks kept for poll().")
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one task.")
     journal: str = Field(default="memory", description="Where events are kept.")
+    chat: bool | dict[str, Any] | None = Field(
+        default=None, description="Let tasks continue a conversation: true, or its options."
+    )
     output_dir: str | None = Field(default=None, description="Where output files go.")
 
     @field_validator("allowed_libs", "files", "approvals", mode="before")
@@ -191,6 +194,43 @@ class AgentConfig(BaseModel):
     def quick_llm(self) -> LLMConfig:
         """The model for small questions."""
         return self.light_llm or self.main_llm
+
+    @property
+    def models(self) -> dict[str, LLMConfig]:
+        """The models by their role: ``llm`` alone, or ``heavy``, ``light`` and ``vision``."""
+        if self.heavy_llm is None and self.vision_llm is None:
+            return {"llm": self.main_llm}
+        roles = {"heavy": self.main_llm, "light": self.light_llm, "vision": self.vision_llm}
+        return {role: model for role, model in roles.items() if model is not None}
+
+    @property
+    def model_words(self) -> str:
+        """The models in words; without keys, headers and logins."""
+        words = {role: _words(model) for role, model in self.models.items()}
+        return words.get("llm") or ", ".join(f"{role} {text}" for role, text in words.items())
+
+    def facts(self) -> dict[str, Any]:
+        """What people ask about an agent, as JSON-ready data; no key."""
+        names = (
+            "strategy",
+            "journal",
+            "approval_mode",
+            "timeout",
+            "retry_count",
+            "rerun_count",
+            "max_tasks",
+            "min_isolation",
+        )
+        models = {role: model.model for role, model in self.models.items()}
+        own = {name: getattr(self, name) for name in names}
+        return {"llm": self.model_words, "models": models, **own}
+
+
+def _words(model: LLMConfig) -> str:
+    """A model with its address and settings; without key, headers, and login."""
+    text = model.model if model.address is None else f"{model.model} at {model.address}"
+    settings: Sequence[str] = [f"{name}={value!r}" for name, value in model.settings.items()]
+    return f"{text} ({', '.join(settings)})" if settings else text
 
 
 def make_config(

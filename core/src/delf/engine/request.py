@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from delf.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from delf.config.schema import AgentConfig
+    from delf.engine.clock import TaskClock
     from delf.engine.journal.log import Listener
     from delf.engine.loop.conversation import Conversation
     from delf.events import Event
@@ -23,6 +26,17 @@ def new_task_id() -> str:
     return f"task_{secrets.token_hex(8)}"
 
 
+def check_task(task: object) -> None:
+    """Refuse what is no task before a model is asked about it.
+
+    Raises:
+        ConfigurationError: When it is empty, or no text.
+    """
+    if not isinstance(task, str) or not task.strip():
+        given = "empty" if isinstance(task, str) else f"{type(task).__name__}, not text"
+        raise ConfigurationError(f"the task is {given}", hint="say what to do, in plain words")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChildOptions:
     """What a child task has of its own.
@@ -31,6 +45,7 @@ class ChildOptions:
         parent: The task whose call has it done.
         depth: How many tasks are above it.
         config: Its configuration.
+        clock: The parent's time.
         tools: Its connections; the agent's when None.
         files: Its input files; the agent's when None.
     """
@@ -38,6 +53,7 @@ class ChildOptions:
     parent: str
     depth: int
     config: AgentConfig
+    clock: TaskClock
     tools: Sequence[ConnectionLike] | None = None
     files: Sequence[str] | None = None
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from delf.config.schema import AgentConfig
-from delf.engine.approvals.callback import CallbackChannel
-from delf.engine.approvals.channels import NamedChannel
+from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.inbox import Inbox, open_journal
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.policy import Approvals
@@ -20,6 +19,7 @@ from delf.engine.builtins.llm import LLM
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
+from delf.engine.clock import TaskClock
 from delf.engine.codegen.prompt import TaskContext
 from delf.engine.files.connection import Files
 from delf.engine.files.formats import Formats
@@ -296,12 +296,13 @@ class Runtime:
     async def _work(self, order: TaskOrder) -> FinishedTask:
         slot = Slot(self._places)
         self._parts.ledger.begin(order.task_id, order.past)
-        run = await self._prepare(order, slot)
+        clock = TaskClock(order.timeout, None if order.child is None else order.child.clock)
+        run = await self._prepare(order, slot, clock)
         strategy = cast("Strategy", self._host.resolve(self._strategy_spec())())
         async with slot.taken():
             self._working += 1
             try:
-                result = await run_task(run, strategy, order.timeout, self._parts.agent_id)
+                result = await run_task(run, strategy, clock, self._parts.agent_id)
             finally:
                 self._working -= 1
         self._parts.ledger.end(order.task_id)
@@ -350,7 +351,7 @@ class Runtime:
     def _strategy_spec(self) -> StrategySpec:
         return self._host.spec(StrategySpec, self._config.strategy)
 
-    async def _prepare(self, order: TaskOrder, slot: Slot) -> TaskRun:
+    async def _prepare(self, order: TaskOrder, slot: Slot, clock: TaskClock) -> TaskRun:
         config, set_up, inputs = await self._surroundings(order.child)
         replay = Replay(order.past, PATIENCE_SECONDS)
         redactor, listeners = self._redactor, [*self._feeds, *order.listeners]
@@ -368,10 +369,10 @@ class Runtime:
         )
         llm = LLM(asker, config, paths_by_name(inputs))
         tools = await set_up.tools.with_builtins([llm])
-        approvals = self._approvals.for_task(order, log, slot)
+        approvals = self._approvals.for_task(order, log, slot, clock)
         folder = OutputFolder(config.output_dir, written_before(order.past))
         output = OutputFiles(folder, self._formats, log)
-        children = self._children(order, config, log, slot, inputs, output)
+        children = self._children(order, config, log, slot, clock, inputs, output)
         gate = Gate(
             tools,
             approvals,
@@ -416,6 +417,7 @@ class Runtime:
         config: AgentConfig,
         log: TaskLog,
         slot: Slot,
+        clock: TaskClock,
         inputs: Sequence[InputFile],
         output: OutputFiles,
     ) -> ChildTasks:
@@ -425,6 +427,7 @@ class Runtime:
             config=config,
             log=log,
             slot=slot,
+            clock=clock,
             folder=self._parts.folder,
             input_files={file.name: Path(file.path) for file in inputs},
             output_files=lambda: {name: Path(path) for name, path in output.files.items()},

@@ -37,6 +37,10 @@ class ApprovalRequest:
             ended: ``Approved`` makes it again, ``Settled`` says that it did happen.
         code: The script, if a script as a whole is to be approved.
         actions: Its actions that need approval; once approved, these pass while it runs.
+        script: The number of the script that asks; 0 where none does.
+        because: Why there is another script than the first.
+        changes: What the task has changed so far, a line each.
+        made_before: The number of a call of this task that did the very same, if there is one.
         fit: Checks other arguments, so that a channel can ask again: gives them as they would
             be used, or raises :class:`delf.errors.ToolRefusedError`. None for a script.
     """
@@ -55,6 +59,10 @@ class ApprovalRequest:
     unsettled: bool = False
     code: str | None = None
     actions: tuple[str, ...] = ()
+    script: int = 0
+    because: str | None = None
+    changes: tuple[str, ...] = ()
+    made_before: int | None = None
     fit: Fit | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -14,6 +14,8 @@ def delf_journals() -> Iterable[JournalSpec]:
         name="sql",
         summary="Events in a database: a SQLite file of the user's, or PostgreSQL.",
         factory="delf_journal_sql.journal:SqlJournal",
+        durable=True,
+        shared=True,
     )
 
 

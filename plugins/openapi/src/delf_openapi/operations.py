@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, cast
 
+from delf.tools.names import argument_name, clean, method_name, snake, unique
 from delf_openapi.bodies import Body, read_body
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError, pointer_of
-from delf_openapi.names import argument_name, clean, method_name, unique
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 MAX_OPERATIONS: Final = 20_000
@@ -109,7 +109,7 @@ def find_operations(document: Document, warnings: list[str]) -> tuple[list[Spot]
             continue
         declared = operation.get("operationId")
         identity = declared if isinstance(declared, str) and declared else None
-        base = method_name(identity, method, path)
+        base = method_name(_words(identity, method, path))
         name = base
         if name in taken:
             # The number goes on where the last clash left it, or many clashes would be slow.
@@ -157,6 +157,14 @@ def _walk(
                 else:
                     what = f"{place}/additionalOperations/{clean(str(method), 40)}"
                     warnings.append(f"{what}: not an operation")
+
+
+def _words(operation_id: str | None, method: str, path: str) -> str:
+    """What an operation is called: as it says, or by what it does to what."""
+    if operation_id and any(c.isalpha() for c in snake(operation_id)):
+        return operation_id
+    parts = [f"by_{p[1:-1]}" if p[:1] == "{" else p for p in path.split("/") if p]
+    return f"{method} {' '.join(parts)}"
 
 
 def read_operation(document: Document, spot: Spot) -> Operation:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 from urllib.parse import quote
 
-from delf_openapi.bodies import Body, is_binary, kind_of, merge_object
+from delf.tools.shapes import is_binary, merge_object
+from delf_openapi.bodies import Body, kind_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_openapi.plain import Misfit, without_bytes

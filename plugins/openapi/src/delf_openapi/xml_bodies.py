@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 from xml.etree import ElementTree as ET
 
-from delf_openapi.bodies import merge_object
+from delf.tools.shapes import merge_object
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_openapi.plain import Misfit, without_bytes

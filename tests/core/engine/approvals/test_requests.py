@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from delf.engine.approvals.callback import CallbackChannel
-from delf.engine.approvals.channels import NamedChannel
+from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.decision import Answer
 from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.pending import PendingRequests

@@ -349,7 +349,7 @@ async def test_channels_are_asked_in_order_and_a_failing_one_is_passed_over(capl
     "error", [SystemExit(3), StopIteration(), KeyboardInterrupt(), ValueError("x")]
 )
 async def test_a_callback_that_fails_in_its_thread_is_a_no(error, caplog):
-    from delf.engine.approvals.callback import CallbackChannel
+    from delf.engine.approvals.channels import CallbackChannel
 
     def decide(request):
         raise error

@@ -1,16 +1,29 @@
-"""The channels that are asked about a request, in their order."""
+"""The channels that are asked about a request, in their order; ``on_confirm`` is one of them."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import copy
+import inspect
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from delf.engine.approvals.decision import Answer
 from delf.engine.request import TaskOrder
 from delf.engine.secrets.redaction import Redactor
-from delf.protocols.approval import ApprovalChannel, ApprovalRequest, Decision
+from delf.protocols.approval import (
+    ApprovalChannel,
+    ApprovalRequest,
+    Approved,
+    Decision,
+    Edited,
+    Rejected,
+    Settled,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -40,14 +53,15 @@ async def ask_channels(
 
     Args:
         channels: Who is asked, in order.
-        request: The request.
+        request: The request; each channel gets a copy, so that none can change the call.
         order: The task.
         redactor: Keeps secrets out of the log when a channel fails.
     """
     for named in channels:
         if named.needs_presence and not order.attended:
             continue
-        decision = await _ask_channel(named, request, redactor)
+        shown = replace(request, arguments=copy_of(request.arguments))
+        decision = await _ask_channel(named, shown, redactor)
         if decision is not None:
             return Answer(decision, named.name)
     return None
@@ -65,3 +79,77 @@ async def _ask_channel(
             raise  # it does not wait any more; a channel can raise the same by itself
         redactor.log_failure(_log, f"the approval channel {named.name!r} failed", error)
         return None
+
+
+def copy_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments for somebody else to read; what cannot be copied cannot be changed by accident."""
+    copied: dict[str, Any] = {}
+    for name, value in arguments.items():
+        try:
+            copied[name] = copy.deepcopy(value)
+        except Exception:  # an object of the author's own may raise anything
+            copied[name] = repr(value)
+    return copied
+
+
+class CallbackChannel:
+    """``on_confirm`` as a channel.
+
+    Args:
+        callback: Plain or async; gets the request and returns True, False, None (leave it
+            to the next channel) or a decision. A plain one runs in a thread of its own.
+    """
+
+    def __init__(self, callback: Callable[[ApprovalRequest], Any]) -> None:
+        self._callback = callback
+
+    async def decide(self, request: ApprovalRequest) -> Decision | None:
+        """Ask the callback."""
+        if inspect.iscoroutinefunction(self._callback):
+            answer = await self._callback(request)
+        else:
+            answer = await in_own_thread(lambda: self._callback(request))
+            if inspect.isawaitable(answer):
+                answer = await answer
+        match answer:
+            case None:
+                return None
+            case True:
+                return Approved()
+            case False:
+                return Rejected(reason="rejected by on_confirm")
+            case Approved() | Edited() | Rejected() | Settled():
+                return answer
+            case _:
+                return Rejected(
+                    reason=f"on_confirm returned {type(answer).__name__}; "
+                    "it must return True, False or None"
+                )
+
+
+async def in_own_thread(function: Callable[[], Any], name: str = "delf-approval") -> Any:
+    """Run something that may take long, as a person does, in a thread that no other work needs."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def finish(result: Any, error: BaseException | None) -> None:
+        if not future.done():
+            future.set_result(result) if error is None else future.set_exception(error)
+
+    def run() -> None:
+        result: Any = None
+        failure: BaseException | None = None
+        try:
+            result = function()
+        except BaseException as error:
+            failure = error if _can_be_passed(error) else RuntimeError(repr(error))
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+            loop.call_soon_threadsafe(finish, result, failure)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return await future
+
+
+def _can_be_passed(error: BaseException) -> bool:
+    """Whether an exception may leave a future: others would end the event loop or hang it."""
+    return isinstance(error, Exception) and not isinstance(error, StopIteration)

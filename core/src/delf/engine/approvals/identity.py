@@ -21,6 +21,8 @@ _SIMPLE: Final = frozenset(
     {str, int, float, bool, type(None), complex, bytes, decimal.Decimal, uuid.UUID}
     | {dt.datetime, dt.date, dt.time, dt.timedelta, type(pathlib.Path())}
 )
+NOBODY_BY: Final = "nobody"
+"""Who decided where nobody could be asked."""
 _type_of: Callable[[Any], Any] = type
 _COLLECTIONS: Final = frozenset({list, tuple, set, frozenset})
 
@@ -166,6 +168,24 @@ def remembered_calls(past: Sequence[Event]) -> Remembered:
             if request is not None:
                 remembered.add(request, event.like)
     return remembered
+
+
+def refused_calls(past: Sequence[Event]) -> dict[str, str]:
+    """The calls that a person refused, with the reason, as the journal of a resumed task tells."""
+    asked = {e.request_id: e for e in past if isinstance(e, ApprovalRequested) and not e.unsettled}
+    return {
+        memory_key(asked[e.request_id]): e.reason or "rejected"
+        for e in past
+        if isinstance(e, ApprovalDecided)
+        and e.decision == "rejected"
+        and is_refusal(e.by)
+        and e.request_id in asked
+    }
+
+
+def is_refusal(by: str) -> bool:
+    """Whether a no came from somebody: neither from the mode nor because nobody was there."""
+    return by != NOBODY_BY and not by.startswith("mode ")
 
 
 def check_patterns(request: ApprovalRequest | ApprovalRequested, like: Mapping[str, str]) -> None:

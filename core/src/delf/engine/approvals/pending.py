@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from delf.engine.approvals.channels import copy_of
 from delf.engine.approvals.decision import Answer, check_fits
 from delf.errors import DelfError, UnknownRequestError
 from delf.protocols.approval import ApprovalRequest
@@ -33,12 +34,16 @@ class PendingRequest:
             "task": request.task,
             "action": request.action,
             "effect": request.effect,
-            "arguments": dict(request.arguments),
+            "arguments": copy_of(request.arguments),
             "description": request.description,
             "code": request.code,
             "actions": list(request.actions),
             "reason": request.reason,
             "preview": request.preview,
+            "script": request.script,
+            "because": request.because,
+            "changes": list(request.changes),
+            "made_before": request.made_before,
             "message": request.message,
             "unsettled": request.unsettled,
             "since": self.since,

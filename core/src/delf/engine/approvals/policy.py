@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from delf.engine.approvals.channels import NamedChannel, ask_channels
+from delf.engine.approvals.channels import NamedChannel, ask_channels, copy_of
 from delf.engine.approvals.decision import (
     SCRIPT_HINT,
     Answer,
@@ -20,14 +20,24 @@ from delf.engine.approvals.decision import (
     why_not,
     with_secrets,
 )
-from delf.engine.approvals.identity import Remembered, call_digest, memory_key, remembered_calls
+from delf.engine.approvals.identity import (
+    NOBODY_BY,
+    Remembered,
+    call_digest,
+    is_refusal,
+    memory_key,
+    refused_calls,
+    remembered_calls,
+)
 from delf.engine.approvals.inbox import Inbox
 from delf.engine.approvals.pending import PendingRequests
+from delf.engine.clock import TaskClock
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.recording import PastCall
 from delf.engine.request import TaskOrder
 from delf.engine.slots import Slot
 from delf.engine.toolset import BoundAction
+from delf.engine.views.changes import situation
 from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import (
     ApprovalRequest,
@@ -52,6 +62,8 @@ SCRIPT: Final = "script"
 """The action of a request for a whole script."""
 Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
 """A request and its decision, as far as a journal has them."""
+_QUIET_SECONDS: Final = 0.1
+_MOST_QUIET_SECONDS: Final = 5.0
 _EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "irreversible")
 
 
@@ -86,9 +98,11 @@ class Approvals:
         self.inbox = inbox
         self.wait = wait
 
-    def for_task(self, order: TaskOrder, log: TaskLog, slot: Slot) -> TaskApprovals:
+    def for_task(
+        self, order: TaskOrder, log: TaskLog, slot: Slot, clock: TaskClock | None = None
+    ) -> TaskApprovals:
         """The same for one task, with its own memory beside the session's."""
-        return TaskApprovals(self, order, log, slot)
+        return TaskApprovals(self, order, log, slot, clock or TaskClock(order.timeout))
 
 
 class TaskApprovals:
@@ -102,16 +116,24 @@ class TaskApprovals:
         order: The task.
         log: Where requests and decisions are recorded.
         slot: The task's place among those that run, given up while a person decides.
+        clock: The task's time, which stands still meanwhile.
     """
 
-    def __init__(self, shared: Approvals, order: TaskOrder, log: TaskLog, slot: Slot) -> None:
+    def __init__(
+        self, shared: Approvals, order: TaskOrder, log: TaskLog, slot: Slot, clock: TaskClock
+    ) -> None:
         self._shared = shared
         self._order = order
         self._log = log
         self._slot = slot
+        self._clock = clock
         self._remembered = remembered_calls(order.past)
+        self._refused = refused_calls(order.past)
         self._plans: dict[int, frozenset[str]] = {}
         self._granted: frozenset[str] = frozenset()
+        self._came_at = 0.0
+
+    # -- scripts ------------------------------------------------------------------------
 
     async def decide_script(
         self,
@@ -132,30 +154,30 @@ class TaskApprovals:
         Returns:
             Why it must not run; None when it may.
         """
-        safe = self._log.redactor.text
-        request = ApprovalRequest(
-            request_id=f"req_{secrets.token_hex(8)}",
-            task_id=self._log.task_id,
-            task=safe(self._order.task),
+        request = self._request(
             action=SCRIPT,
             permission=SCRIPT,
             effect=_EFFECTS[max(_EFFECTS.index(bound.action.effect) for bound in actions)],
             arguments={},
-            description=None,
             digest=call_digest(SCRIPT, {"code": code}),
-            code=safe(code),
+            code=self._log.redactor.text(code),
             actions=tuple(bound.name for bound in actions),
         )
-        match await self._settle(request, 0, _question_about(request, past)):
-            case Approved():
-                self._plans[attempt] = frozenset(request.actions)
-                return None
-            case refusal:
-                return why_not(refusal)
+        decision = self._known(request, {}, {}) if past[1] is None else None
+        if decision is None:
+            decision = await self._decide(request, 0, _question_about(request, past))
+        if isinstance(decision, Approved):
+            self._plans[attempt] = frozenset(request.actions)
+            return None
+        return why_not(decision)
 
     def begin_script(self, attempt: int) -> None:
         """A script is about to run: what was approved with it passes, and nothing else."""
         self._granted = self._plans.get(attempt, frozenset())
+
+    def script_ended(self) -> None:
+        """What was approved with a script is not approved any more."""
+        self._granted = frozenset()
 
     async def place_regained(self) -> None:
         """Wait until the task, for which a person was asked, has its place again.
@@ -164,9 +186,7 @@ class TaskApprovals:
         """
         await self._slot.regained()
 
-    def script_ended(self) -> None:
-        """What was approved with a script is not approved any more."""
-        self._granted = frozenset()
+    # -- calls --------------------------------------------------------------------------
 
     async def decide(
         self,
@@ -179,6 +199,7 @@ class TaskApprovals:
         past: PastCall | None = None,
         unsettled: bool = False,
         judged: Asks | Allowed | None = None,
+        alone: bool = False,
     ) -> Decision:
         """The decision about a call.
 
@@ -192,18 +213,16 @@ class TaskApprovals:
                 and a request there is the request that waits.
             unsettled: The question is whether to make a call again that was begun.
             judged: What its connection says about it.
+            alone: Whether the script does nothing else before the call is answered.
         """
         if bound.name in self._granted and not unsettled:
             return Approved(reason="approved with its script")
         safe = self._log.redactor.text
-        request = ApprovalRequest(
-            request_id=f"req_{secrets.token_hex(8)}",
-            task_id=self._log.task_id,
-            task=safe(self._order.task),
+        request = self._request(
             action=bound.name,
             permission=bound.action.permission,
             effect=bound.action.effect,
-            arguments=self._log.redactor.value(arguments),
+            arguments=copy_of(self._log.redactor.value(arguments)),
             description=None if description is None else safe(description),
             digest=digest,
             reason=safe(judged.reason) if isinstance(judged, Asks) else None,
@@ -212,22 +231,59 @@ class TaskApprovals:
             fit=bound.action.validate,
         )
         question = (None, None) if past is None else past.question_of(unsettled=unsettled)
+        if question == (None, None):
+            known = self._known(request, arguments, bound.action.defaults)
+            if known is not None:
+                return known
+            if not alone and self._said_by_mode(request) is None:
+                await self._script_is_quiet()
         lapsed = past is not None and past.lapsed
-        defaults = bound.action.defaults
-        if question[1] is None and self._is_remembered(request, arguments, defaults):
+        return await self._decide(request, call_id, question, arguments, lapsed=lapsed)
+
+    def _request(self, **fields: Any) -> ApprovalRequest:
+        stands = situation(self._log.events, fields["digest"])
+        common: dict[str, Any] = {
+            "request_id": f"req_{secrets.token_hex(8)}",
+            "task_id": self._log.task_id,
+            "task": self._log.redactor.text(self._order.task),
+            "description": None,
+            "script": stands.script,
+            "because": stands.because,
+            "changes": stands.changes,
+            "made_before": stands.made_before,
+        }
+        return ApprovalRequest(**{**common, **fields})
+
+    def _known(
+        self, request: ApprovalRequest, arguments: Mapping[str, Any], defaults: Mapping[str, Any]
+    ) -> Decision | None:
+        """What was decided before about the same call, or one that it is like."""
+        if request.unsettled:
+            return None
+        refused = self._refused.get(memory_key(request))
+        if refused is not None:
+            return Rejected(reason=f"{refused} (refused before in this task, and not asked again)")
+        known = (self._remembered, self._shared.session)
+        if any(calls.covers(request, arguments, defaults) for calls in known):
             return Approved(reason="remembered")
-        return await self._settle(request, call_id, question, arguments, lapsed=lapsed)
+        return None
 
-    def _is_remembered(
-        self,
-        request: ApprovalRequest,
-        arguments: Mapping[str, Any] | None = None,
-        defaults: Mapping[str, Any] | None = None,
-    ) -> bool:
-        both = () if request.unsettled else (self._remembered, self._shared.session)
-        return any(calls.covers(request, arguments, defaults or {}) for calls in both)
+    async def _script_is_quiet(self) -> None:
+        """Wait until the script makes no further call for a moment.
 
-    async def _settle(
+        One that makes many at once may end, or give them up, before anybody could answer: then
+        nobody is asked.
+        """
+        loop = asyncio.get_running_loop()
+        self._came_at = now = loop.time()
+        latest = now + _MOST_QUIET_SECONDS
+        while (quiet_at := min(self._came_at + _QUIET_SECONDS, latest)) > now:
+            await asyncio.sleep(quiet_at - now)
+            now = loop.time()
+
+    # -- one request ----------------------------------------------------------------------
+
+    async def _decide(
         self,
         request: ApprovalRequest,
         call_id: int,
@@ -248,16 +304,15 @@ class TaskApprovals:
         asked, decided = past
         if decided is not None:
             return with_secrets(recorded(decided), request, arguments)
-        if request.code is not None and self._is_remembered(request):
-            return Approved(reason="remembered")
         async with self._watched_inbox(request):
             if asked is not None:
                 request = replace(request, request_id=asked.request_id)
             told = self._tell(request, call_id, None if lapsed else asked)
-            said = _said_by_mode(self._shared.mode, request)
+            said = self._said_by_mode(request)
             if said is None:
-                async with self._slot.given_up():
-                    return await self._ask(request, arguments, told, again=asked is not None)
+                with self._clock.stopped():
+                    async with self._slot.given_up():
+                        return await self._ask(request, arguments, told, again=asked is not None)
             try:
                 await told
             except asyncio.CancelledError as error:
@@ -265,11 +320,20 @@ class TaskApprovals:
                 raise
             return await self._take(request, said, arguments)
 
+    def _said_by_mode(self, request: ApprovalRequest) -> Answer | None:
+        """The answer to a request about which nobody is asked; None where somebody is."""
+        mode = self._shared.mode
+        if mode == "approve_all" and not request.unsettled:
+            return Answer(Approved(), "mode approve_all")
+        if mode == "strict":
+            reason = "every action that needs approval is denied"
+            return Answer(Rejected(reason=reason), "mode strict")
+        return None
+
     @asynccontextmanager
     async def _watched_inbox(self, request: ApprovalRequest) -> AsyncGenerator[None]:
-        inbox, mode = self._shared.inbox, self._shared.mode
-        asks = mode == "interactive" or (mode == "approve_all" and request.unsettled)
-        if inbox is None or not asks:
+        inbox = self._shared.inbox
+        if inbox is None or self._said_by_mode(request) is not None:
             yield
             return
         async with inbox.watched():
@@ -358,7 +422,7 @@ class TaskApprovals:
                 if said is not None:
                     return said
                 if not (self._order.patient or self._shared.wait):
-                    return Answer(Rejected(reason=NOBODY), "nobody")
+                    return Answer(Rejected(reason=NOBODY), NOBODY_BY)
                 return await asyncio.shield(answer)
         except TimeoutError:
             return Answer(Expired(after_seconds=self._shared.timeout), "clock")
@@ -393,17 +457,9 @@ class TaskApprovals:
         if isinstance(decision, Approved) and decision.remember != "no":
             everywhere = decision.remember == "session"
             (self._shared.session if everywhere else self._remembered).add(request, decision.like)
+        elif isinstance(decision, Rejected) and is_refusal(said.by) and not request.unsettled:
+            self._refused[memory_key(request)] = decision.reason
         return decision
-
-
-def _said_by_mode(mode: ApprovalMode, request: ApprovalRequest) -> Answer | None:
-    """The answer to a request about which nobody is asked; None where somebody is."""
-    if mode == "approve_all" and not request.unsettled:
-        return Answer(Approved(), "mode approve_all")
-    if mode == "strict":
-        reason = "every action that needs approval is denied"
-        return Answer(Rejected(reason=reason), "mode strict")
-    return None
 
 
 def _question_about(request: ApprovalRequest, past: Question) -> Question:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from delf.config.schema import AgentConfig
 from delf.engine.calls.records import Call
+from delf.engine.clock import TaskClock
 from delf.engine.journal.log import TaskLog
 from delf.engine.request import ChildOptions, TaskOrder
 from delf.engine.slots import Slot
@@ -43,6 +44,7 @@ class ChildTasks:
         config: The parent's configuration.
         log: The parent's log.
         slot: The parent's place among the tasks that run, given up while a child works.
+        clock: The parent's time.
         folder: The project's folder.
         input_files: The parent's input files, by name.
         output_files: Gives the parent's output files, by name.
@@ -53,6 +55,7 @@ class ChildTasks:
     config: AgentConfig
     log: TaskLog
     slot: Slot
+    clock: TaskClock
     folder: Path
     input_files: Mapping[str, Path]
     output_files: Callable[[], Mapping[str, Path]]
@@ -144,6 +147,7 @@ class ChildTasks:
                 parent=self.log.task_id,
                 depth=self.depth + 1,
                 config=self.config.model_copy(update=changes),
+                clock=self.clock,
                 tools=None if child.tools is None else [as_connection(t) for t in child.tools],
                 files=None if child.files is None else [str(path) for path in child.files],
             ),

@@ -165,6 +165,7 @@ class Gate:
         try:
             named, description = bound.bind(request.args, request.kwargs)
             call = self._check(number, bound, named, description)
+            call.alone = request.alone
         except ToolRefusedError as error:
             said = request.kwargs.get("desc")
             return await self._refuse(number, name, "ToolArgumentError", error, said)
@@ -349,6 +350,7 @@ class Gate:
                 past=past,
                 unsettled=unsettled,
                 judged=judged,
+                alone=call.alone,
             )
         except asyncio.CancelledError as error:
             await self._records.cancel(call, "cancelled before it was decided", error)
@@ -356,7 +358,8 @@ class Gate:
 
     async def _reject(self, call: Call, reason: str) -> Raised:
         message = f"{call.bound.name} was rejected: {reason}"
-        await self._records.end(call, "rejected", error=message, raised="ApprovalRejected")
+        kind, digest = "ApprovalRejected", call.digest
+        await self._records.end(call, "rejected", error=message, raised=kind, digest=digest)
         return Raised("ApprovalRejected", message)
 
     async def _make(self, call: Call) -> CallAnswer:

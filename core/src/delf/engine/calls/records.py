@@ -27,6 +27,7 @@ class Call:
         arguments: Its validated arguments.
         description: The script's ``desc=``.
         digest: What identifies it.
+        alone: The script does nothing else before it is answered.
         begun: The journal has its beginning, perhaps from an earlier life of the task.
         ended: Its end was recorded, or is being recorded.
     """
@@ -36,6 +37,7 @@ class Call:
     arguments: dict[str, Any]
     description: str | None
     digest: str
+    alone: bool = False
     begun: bool = False
     ended: bool = False
 

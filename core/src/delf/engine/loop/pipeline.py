@@ -12,6 +12,7 @@ import logging
 import time
 from dataclasses import dataclass
 
+from delf.engine.clock import TaskClock
 from delf.engine.endings import to_its_end
 from delf.engine.loop.context import load_context
 from delf.engine.loop.conversation import keep_turn
@@ -51,7 +52,7 @@ class TaskResult:
         return not isinstance(self.error, _NO_END)
 
 
-async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str) -> TaskResult:
+async def run_task(run: TaskRun, strategy: Strategy, clock: TaskClock, origin: str) -> TaskResult:
     """Work a task to its end within a time.
 
     Whatever happens, the gate is closed and the sandbox is gone afterwards.
@@ -59,7 +60,7 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
     Args:
         run: The task.
         strategy: How it becomes tool calls.
-        timeout: Seconds.
+        clock: Its time.
         origin: The agent's id.
 
     Raises:
@@ -70,10 +71,10 @@ async def run_task(run: TaskRun, strategy: Strategy, timeout: float, origin: str
     work: asyncio.Future[str] | None = None
     try:
         await _begin(run, origin)
-        work = asyncio.ensure_future(_work(run, strategy, timeout * _SHARE))
+        work = asyncio.ensure_future(_work(run, strategy, clock.seconds * _SHARE))
         work.add_done_callback(_look_at)
-        await asyncio.wait({work}, timeout=timeout)
-        text, error = await _settle(run, work, timeout)
+        await clock.wait(work)
+        text, error = await _settle(run, work, clock.seconds)
         if error is None:
             await learn(run, text)
     except asyncio.CancelledError:

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 from delf.engine.models.forecast import Estimate, Forecast
 from delf.errors import BudgetExceededError
@@ -53,6 +53,26 @@ class Ledger:
     def is_exhausted(self) -> bool:
         """Whether nothing may be spent any more."""
         return self.remaining_usd == 0.0
+
+    def report(self) -> dict[str, Any]:
+        """Money and tokens as JSON-ready data."""
+        return {
+            "budget": {
+                "limit_usd": self.budget_usd,
+                "spent_usd": self.cost_usd,
+                "reserved_usd": self.reserved_usd,
+                "remaining_usd": self.remaining_usd,
+                "is_exhausted": self.is_exhausted,
+            },
+            "usage": {
+                "input_tokens": self.usage.input_tokens,
+                "cached_tokens": self.usage.cached_tokens,
+                "output_tokens": self.usage.output_tokens,
+                "total_tokens": self.usage.total_tokens,
+            },
+            "total_cost_usd": self.cost_usd,
+            "unpriced_calls": self.unpriced_calls,
+        }
 
     def check(self, expected_usd: float = 0.0) -> None:
         """Whether another model call may be made.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import reprlib
+import sys
 from typing import Any, Final
 
 from delf import events as ev
+from delf.terminal import visible
 
 _WIDEST: Final = 50
 
@@ -76,3 +78,16 @@ def cut(text: str, limit: int) -> str:
     """A text in one line of at most so many characters."""
     line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def tell(event: ev.Event) -> None:
+    """Say on stderr what happened: the listener of ``verbose``."""
+    if isinstance(event, ev.TaskStarted):
+        text: str | None = f"task {event.task_id}: {event.task}"
+    elif isinstance(event, ev.Warned):
+        text = f"  warning: {event.message}"
+    else:
+        text = story(event)
+    if text:
+        sys.stderr.write(visible(text) + "\n")
+        sys.stderr.flush()

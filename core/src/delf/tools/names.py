@@ -1,4 +1,4 @@
-"""Python names and clean text out of whatever a specification holds."""
+"""Python names and clean text out of whatever a service says of itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SYMBOLS: Final = {
 
 
 def clean(text: object, limit: int = 120) -> str:
-    """Text of a specification as one short line that cannot pretend to be anything else."""
+    """Text of a service as one short line that cannot pretend to be anything else."""
     if not isinstance(text, str):
         return ""
     text = text[: limit * 8]
@@ -62,13 +62,13 @@ def snake(text: str) -> str:
 
 
 @lru_cache(4096)
-def method_name(operation_id: str | None, method: str, path: str) -> str:
-    """A readable name for an operation, not unique yet."""
-    name = snake(operation_id) if operation_id else ""
-    if not name or not any(c.isalpha() for c in name):
-        parts = [f"by_{p[1:-1]}" if p[:1] == "{" else p for p in path.split("/") if p]
-        name = snake(f"{method} {' '.join(parts)}")
-    return _callable(name, "call")
+def method_name(name: str) -> str:
+    """A readable name for a method, not unique yet.
+
+    Args:
+        name: What a service calls it.
+    """
+    return _callable(snake(name), "call")
 
 
 def _callable(name: str, prefix: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final, Literal, cast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol, cast
 
-from delf_openapi.bodies import is_binary, merge_object
-from delf_openapi.document import Document
-from delf_openapi.failures import SpecError
-from delf_openapi.names import snake
+from delf.errors import DelfError
+from delf.tools.names import snake
 
 Mode = Literal["in", "out"]
 
@@ -18,13 +18,31 @@ _MAX_LITERAL_CHARS: Final = 160
 _MAX_CHOICES: Final = 5
 _PROPERTIES: Final = (14, 8, 5, 4)
 _DEPTH: Final = 3
+_MAX_MERGE: Final = 40
+_MAX_MERGED: Final = 400
 # Schemas that choose among each other can be gone through in more ways than there is time for.
 _MAX_VISITS: Final = 4000
 _STRUCTURE: Final = frozenset({"type", "properties", "items", "enum", "const", "allOf", "anyOf"})
 
 
+class Document(Protocol):
+    """Where the schemas stand that refer to each other."""
+
+    def absolute(self, ref: str) -> str:
+        """A reference in the form that means the same everywhere."""
+        ...
+
+    def resolve(self, node: Any) -> dict[str, Any]:
+        """A schema with its references followed: a mapping without ``$ref``.
+
+        Raises:
+            DelfError: When a reference leads nowhere.
+        """
+        ...
+
+
 class Shapes:
-    """Writes the types of one specification.
+    """Writes the types of one document.
 
     Args:
         document: Follows references.
@@ -47,7 +65,7 @@ class Shapes:
             limit: The most characters.
 
         Raises:
-            SpecError: When a reference leads nowhere.
+            DelfError: When a reference leads nowhere.
         """
         found = ""
         for depth in range(_DEPTH, -1, -1):
@@ -252,8 +270,98 @@ def _outline(text: str) -> str:
 
 
 def safe_text(shapes: Shapes, schema: Any, mode: Mode, limit: int) -> str:
-    """A type, or Any where the specification is broken at that place."""
+    """A type, or Any where the document is broken at that place."""
     try:
         return shapes.text(schema, mode, limit)
-    except (SpecError, RecursionError, TypeError, ValueError):
+    except (DelfError, RecursionError, TypeError, ValueError):
         return "Any"
+
+
+def is_binary(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema says bytes."""
+    if schema.get("format") == "binary":
+        return True
+    kind = schema.get("type")
+    return (
+        "contentMediaType" in schema
+        and "contentEncoding" not in schema
+        and (kind is None or kind == "string")
+    )
+
+
+@dataclass(slots=True)
+class Merged:
+    """An object schema with its ``allOf`` merged.
+
+    Args:
+        properties: By name.
+        required: The names that must be there.
+        additional: Whether further properties are declared to be welcome.
+        nullable: Whether None is a value, too.
+    """
+
+    properties: dict[str, Any]
+    required: set[str]
+    additional: bool
+    nullable: bool
+
+
+def merge_object(
+    document: Document, schema: Any, depth: int = 0, visits: list[int] | None = None
+) -> Merged | None:
+    """A schema as one object; None when it is another type, or a choice of objects.
+
+    Raises:
+        DelfError: When a reference leads nowhere.
+    """
+    # Schemas may hold themselves, or double with each level.
+    visits = [0] if visits is None else visits
+    visits[0] += 1
+    if depth > _MAX_MERGE or visits[0] > _MAX_MERGED:
+        return None
+    found = document.resolve(schema)
+    kind = found.get("type")
+    nullable = found.get("nullable") is True
+    if isinstance(kind, list):
+        kinds = cast("list[Any]", kind)
+        nullable = nullable or "null" in kinds
+        kind = next((k for k in kinds if k != "null"), None) if len(kinds) <= 2 else "several"
+    if kind not in (None, "object"):
+        return None
+    properties: Any = found.get("properties")
+    additional: Any = found.get("additionalProperties")
+    result = Merged(
+        dict(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else {},
+        _names(found),
+        additional is True or (isinstance(additional, dict) and "not" not in additional),
+        nullable,
+    )
+    sure = kind == "object" or bool(result.properties)
+    parts: Any = found.get("allOf")
+    for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
+        merged = merge_object(document, part, depth + 1, visits)
+        if merged is None:
+            if kind is None and not result.properties:
+                return None
+            continue
+        sure = sure or bool(merged.properties)
+        for name, value in merged.properties.items():
+            own = result.properties.get(name)
+            result.properties[name] = value if own is None else {"allOf": [own, value]}
+        result.required |= merged.required
+        result.additional = result.additional or merged.additional
+    for word in ("anyOf", "oneOf"):
+        choices: Any = found.get(word)
+        listed = cast("list[Any]", choices) if isinstance(choices, list) else []
+        if not all(_only_requires(choice) for choice in listed):
+            return None
+    if found.get("additionalProperties") is False:
+        result.additional = False
+    return result if sure or result.additional else None
+
+
+def _only_requires(choice: Any) -> bool:
+    """Whether an alternative says no more than which properties belong together."""
+    if not isinstance(choice, dict):
+        return False
+    return not (set(cast("dict[str, Any]", choice)) - {"required", "title", "description", "not"})

@@ -9,16 +9,20 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from delf.engine.request import TaskOrder
-from delf.errors import UnknownTaskError
+from delf.errors import ConfigurationError, UnknownTaskError
 from delf.messages import ModelDelta
 from delf.response import Response
 
 if TYPE_CHECKING:
     from delf.engine.views.snapshot import StreamSnapshot
     from delf.events import Event
+
+
+Granularity = Literal["event", "token"]
+_GRANULARITIES: Final[tuple[str, ...]] = get_args(Granularity)
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,19 @@ class BackgroundTasks:
 
 def _over(task: BackgroundTask) -> bool:
     return task.outcome.done()
+
+
+def wants_tokens(granularity: str) -> bool:
+    """Whether a stream shall have the pieces of the model's answers.
+
+    Raises:
+        ConfigurationError: When it is no granularity.
+    """
+    if granularity not in _GRANULARITIES:
+        raise ConfigurationError(
+            f"granularity is {granularity!r}", hint=f"one of: {', '.join(_GRANULARITIES)}"
+        )
+    return granularity == "token"
 
 
 class EventStream:

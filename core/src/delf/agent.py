@@ -1,0 +1,600 @@
+"""``Agent``: tools, a model, and tasks in plain words."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sys
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Never, Self
+
+from delf.background import BackgroundTasks, EventStream, Granularity, wants_tokens
+from delf.config.schema import AgentConfig, make_config
+from delf.engine.approvals.decision import Answer
+from delf.engine.approvals.pending import PendingRequests
+from delf.engine.models.usage import Ledger
+from delf.engine.request import OnDelta, TaskOrder, check_task
+from delf.errors import AgentConfirmationError, ConfigurationError, PluginError
+from delf.events import TaskFinished, TaskStarted
+from delf.llm import LLMConfig
+from delf.messages import ModelDelta, Usage
+from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
+from delf.protocols.command import SupportsAgent
+from delf.response import Response, past_response, response_of
+from delf.sync import RuntimeHome
+from delf.terminal import visible
+from delf.tools.function import as_connection
+from delf.types import ApprovalMode, ConfirmMode, Isolation
+
+if TYPE_CHECKING:
+    from delf.chat import Chat
+    from delf.config.project import Project
+    from delf.engine.journal.log import Listener
+    from delf.engine.runtime import Runtime
+    from delf.engine.views.snapshot import StreamSnapshot
+    from delf.events import Event
+    from delf.plugins.host import PluginHost
+    from delf.protocols.memory import MemoryStore
+
+
+class Agent:
+    """Does tasks by letting a model write scripts that call tools.
+
+    It starts when it is first used and works on one event loop: that of the first
+    ``await``, or one in a thread of its own when first used from synchronous code. Calls
+    from other threads and loops are passed on to it.
+
+    What is not explained here is a field of :class:`delf.config.schema.AgentConfig`, with its
+    default: ``docs/configuration.md`` has them all. None means not given.
+
+    Args:
+        tools: Connections, ``@tool`` functions, or plain functions.
+        chat: A conversation to continue; True for one in memory, or the options of a ``Chat``.
+        memory: Facts from before, recalled for each task: a store, or the name of one.
+        on_confirm: Asked about calls that need approval; returns True, False, or None to
+            leave it to the next channel. Plain or async.
+        host: Plugins; those installed when omitted.
+        project: Where options that are not given come from, those of plugins and the
+            environment; :meth:`from_project` finds one.
+
+    Raises:
+        ConfigurationError: For an option that is unknown or does not fit.
+        ModelConfigurationError: When no model is given.
+        ToolDefinitionError: For something in ``tools`` that is no tool.
+    """
+
+    def __init__(
+        self,
+        *,
+        tools: Sequence[Any] | None = None,
+        llm: str | LLMConfig | None = None,
+        light_llm: str | LLMConfig | None = None,
+        heavy_llm: str | LLMConfig | None = None,
+        vision_llm: str | LLMConfig | None = None,
+        chat: Chat | Mapping[str, Any] | bool | None = None,
+        memory: MemoryStore | str | None = None,
+        system_prompt: str | None = None,
+        on_confirm: Callable[[Any], Any] | None = None,
+        providers: Mapping[str, str] | None = None,
+        verbose: bool | None = None,
+        prefilter_mode: str | None = None,
+        embedder: str | None = None,
+        memory_namespace: str | None = None,
+        memory_top_k: int | None = None,
+        memory_threshold: float | None = None,
+        learn: bool | Literal["ask"] | None = None,
+        retry_count: int | None = None,
+        rerun_count: int | None = None,
+        sandbox: str | None = None,
+        sandbox_config: Mapping[str, Any] | None = None,
+        min_isolation: Isolation | None = None,
+        files: Sequence[str] | None = None,
+        allowed_libs: Sequence[str] | None = None,
+        budget_usd: float | None = None,
+        allow_unpriced: bool | None = None,
+        strategy: str | None = None,
+        approval_mode: ApprovalMode | None = None,
+        confirm_mode: ConfirmMode | None = None,
+        wait_approvals: bool | None = None,
+        approvals: Sequence[str] | None = None,
+        approval_timeout: float | None = None,
+        timeout: float | None = None,
+        stream: bool | None = None,
+        max_tasks: int | None = None,
+        max_depth: int | None = None,
+        keep_tasks: int | None = None,
+        record: str | None = None,
+        journal: str | None = None,
+        output_dir: str | None = None,
+        host: PluginHost | None = None,
+        project: Project | None = None,
+        **unknown: Never,
+    ) -> None:
+        store = None if isinstance(memory, str) else memory
+        memory = memory if isinstance(memory, str) else None
+        fields = AgentConfig.model_fields.keys() - {"chat"}
+        given: dict[str, Any] = {
+            name: value for name, value in locals().items() if name in fields and value is not None
+        }
+        if project is not None:
+            written = project.agent
+            given = {**{n: getattr(written, n) for n in written.model_fields_set}, **given}
+            chat = written.chat if chat is None else chat
+        self.config = make_config({**given, **unknown})
+        _ = self.config.main_llm
+        if on_confirm is not None and not callable(on_confirm):
+            raise AgentConfirmationError(
+                f"on_confirm is a {type(on_confirm).__name__}", hint="give a function"
+            )
+        self.agent_id = f"agent_{secrets.token_hex(6)}"
+        self.chat: Chat | None = None
+        if chat is not None and chat is not False:
+            from delf.chat import Chat
+
+            self.chat = Chat.of(chat)
+        self.memory = store
+        self.tools = tuple(as_connection(item) for item in tools or ())
+        self._on_confirm = on_confirm
+        self._host = host
+        self._project = project
+        self._ledger = Ledger(self.config.budget_usd, allow_unpriced=self.config.allow_unpriced)
+        self._pending = PendingRequests()
+        self._tasks = BackgroundTasks(self.config.keep_tasks)
+        self._home = RuntimeHome(self._make_runtime, f"delf-{self.agent_id}")
+
+    @classmethod
+    def from_project(
+        cls,
+        path: str | os.PathLike[str] | Project = ".",
+        *,
+        connections: Collection[str] | None = None,
+        tools: Sequence[Any] = (),
+        host: PluginHost | None = None,
+        **overrides: Any,
+    ) -> Self:
+        """An agent as ``delf run`` makes it: from the nearest ``delf.toml`` and its environment.
+
+        With a journal that outlives the process where one is installed.
+
+        Args:
+            path: A directory, whose ``delf.toml`` is looked for upwards; the file; a project.
+            connections: The names of those to use; all of the file when omitted.
+            tools: Further tools.
+            host: Plugins.
+            overrides: Any other parameter of :class:`Agent`; it wins over the project.
+
+        Raises:
+            ConfigurationError: Naming file or variable, key and what is allowed.
+        """
+        from delf.config.connections import make_connection
+        from delf.config.project import Project, project_at
+        from delf.plugins.host import PluginHost
+        from delf.plugins.journals import journal_name
+
+        project = path if isinstance(path, Project) else project_at(path)
+        host = host or PluginHost.discover(environ=project.environ)
+        names = dict.fromkeys(project.connections if connections is None else connections)
+        named = [make_connection(host, project, name) for name in names]
+        overrides.setdefault("journal", journal_name(project, host))
+        return cls(tools=[*named, *tools], host=host, project=project, **overrides)
+
+    # -- life ---------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Load tools and prepare the sandbox now rather than with the first task."""
+        self._home.start()
+        return self
+
+    async def astart(self) -> Self:
+        """The same from asynchronous code."""
+        await self._home.astart()
+        return self
+
+    def stop(self) -> None:
+        """Cancel what runs; free sandboxes, connections and threads. Safe to call twice."""
+        self._home.stop()
+
+    async def astop(self) -> None:
+        """The same from asynchronous code."""
+        await self._home.astop()
+
+    @property
+    def started(self) -> bool:
+        """Whether it has begun to work and was not stopped."""
+        return self._home.bound
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await self.astart()
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.astop()
+
+    # -- tasks --------------------------------------------------------------------------
+
+    def run(
+        self, task: str, timeout: float | None = None, *, conversation_id: str | None = None
+    ) -> Response:
+        """Do a task and wait for it.
+
+        Args:
+            task: What to do, in plain words.
+            timeout: Seconds; the configuration's (60) when omitted. Past it the task is stopped,
+                and the response says Timeout.
+            conversation_id: Of the agent's chat; its present conversation when omitted.
+
+        Raises:
+            ConfigurationError: When the agent cannot start, or its model cannot be asked.
+            AgentStateError: When called from the event loop that the agent works on.
+        """
+        order = self._order(task, timeout, conversation_id)
+        return self._home.call(lambda runtime: self._run(runtime, order))
+
+    async def arun(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        listeners: Sequence[Listener] = (),
+        on_delta: OnDelta | None = None,
+        setup: Mapping[str, Any] | None = None,
+        conversation_id: str | None = None,
+    ) -> Response:
+        """Do a task; the same from asynchronous code. Cancelling it stops the task.
+
+        Args:
+            task: What to do, in plain words.
+            timeout: Seconds; the configuration's when omitted.
+            listeners: Called with each event after it was journalled.
+            on_delta: Called with pieces of the model's answers, with ``stream=True``.
+            setup: Kept in the journal for whoever resumes the task; plain data, no secrets.
+            conversation_id: As for :meth:`run`.
+        """
+        order = self._order(task, timeout, conversation_id)
+        order = replace(order, listeners=listeners, on_delta=on_delta, setup=dict(setup or {}))
+        return await self._home.call_async(lambda runtime: self._run(runtime, order))
+
+    def resume(self, task_id: str, timeout: float | None = None) -> Response:
+        """Go on with a task whose process was killed, and wait for it.
+
+        Nothing recorded is done twice. A call that was begun and has no recorded end is made
+        again if it only reads; of any other, a person is asked
+        (:attr:`ApprovalRequest.unsettled`).
+
+        Args:
+            task_id: The task, in this agent's journal.
+            timeout: Seconds from now; the configuration's when omitted.
+
+        Returns:
+            Its response, the recorded one if it is over; a failed one with ``ReplayMismatch`` where
+            the script does something else than is recorded.
+
+        Raises:
+            DelfError: When the journal does not have the task, or a process works on it.
+        """
+        return self._home.call(lambda runtime: self._resume(runtime, task_id, timeout))
+
+    async def aresume(
+        self,
+        task_id: str,
+        timeout: float | None = None,
+        *,
+        listeners: Sequence[Listener] = (),
+        on_delta: OnDelta | None = None,
+    ) -> Response:
+        """The same from asynchronous code; listeners see what is new.
+
+        Args:
+            task_id: The task.
+            timeout: Seconds from now; the configuration's when omitted.
+            listeners: Called with each event after it was journalled.
+            on_delta: Called with pieces of the model's answers, with ``stream=True``.
+        """
+        return await self._home.call_async(
+            lambda runtime: self._resume(
+                runtime, task_id, timeout, listeners=listeners, on_delta=on_delta
+            )
+        )
+
+    async def _resume(
+        self, runtime: Runtime, task_id: str, timeout: float | None, **seen: Any
+    ) -> Response:
+        past = await runtime.take_up(task_id)
+        end = next((event for event in past if isinstance(event, TaskFinished)), None)
+        if end is not None:
+            return past_response(past, end)
+        begun = next((event for event in past if isinstance(event, TaskStarted)), None)
+        kept = None if begun is None or self.chat is None else begun.conversation
+        order = replace(self._order("resumed", timeout, kept), task_id=task_id, past=past, **seen)
+        if begun is not None:
+            order = replace(order, task=begun.task, patient=not begun.attended)
+        return await self._run(runtime, order)
+
+    def submit(
+        self, task: str, timeout: float | None = None, *, conversation_id: str | None = None
+    ) -> str:
+        """Let a task be done in the background.
+
+        Requests for approval go to ``on_confirm`` and to :meth:`get_pending_approvals`; no
+        terminal is asked.
+
+        Args:
+            task: What to do, in plain words.
+            timeout: Seconds from when it begins to run; the configuration's when omitted.
+            conversation_id: As for :meth:`run`.
+
+        Returns:
+            The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
+        """
+        order = self._order(task, timeout, conversation_id, attended=False)
+        return self._tasks.add(
+            order, lambda order: self._home.post(lambda runtime: self._run(runtime, order))
+        )
+
+    async def stream(
+        self,
+        task: str,
+        granularity: Granularity = "event",
+        timeout: float | None = None,
+        *,
+        conversation_id: str | None = None,
+    ) -> AsyncGenerator[Event | ModelDelta]:
+        """Do a task and see its events as they happen; leaving the loop cancels it.
+
+        Args:
+            task: What to do, in plain words.
+            granularity: ``token`` adds the pieces of the model's answers.
+            timeout: Seconds; the configuration's when omitted.
+            conversation_id: As for :meth:`run`.
+        """
+        tokens = wants_tokens(granularity)
+        flow = EventStream()
+        order = replace(
+            self._order(task, timeout, conversation_id),
+            listeners=(flow.put,),
+            on_delta=flow.put_text if tokens else None,
+            stream=tokens or None,
+        )
+        work = asyncio.ensure_future(
+            self._home.call_async(lambda runtime: self._run(runtime, order))
+        )
+        work.add_done_callback(lambda _: flow.put(None))
+        try:
+            async for item in flow.read():
+                yield item
+            await work
+        finally:
+            work.cancel()
+
+    def _order(
+        self,
+        task: str,
+        timeout: float | None,
+        conversation_id: str | None = None,
+        *,
+        attended: bool = True,
+    ) -> TaskOrder:
+        check_task(task)
+        if self.chat is None and conversation_id is not None:
+            raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
+        conversation = None if self.chat is None else self.chat.here(conversation_id)
+        seconds = self.config.timeout if timeout is None else timeout
+        return TaskOrder(
+            task=task,
+            timeout=seconds,
+            conversation=conversation,
+            attended=attended,
+            patient=not attended,
+        )
+
+    async def _run(self, runtime: Runtime, order: TaskOrder) -> Response:
+        from delf.engine.views.story import tell
+
+        if self.config.verbose:
+            order = replace(order, listeners=(tell, *order.listeners))
+        response = response_of(await runtime.run(order))
+        response.raise_if_never_begun()
+        if self.config.verbose:
+            sys.stderr.write(visible(response.trace.summary()) + "\n")
+        return response
+
+    def run_chat(self, timeout: float | None = None, **options: Any) -> None:
+        """Do tasks that are typed on the terminal, one after another (the plugin ``chat``).
+
+        Args:
+            timeout: Seconds for one task; when omitted the agent's, or 300 if it was not set.
+            options: ``show_code=True`` writes scripts, ``verbose=True`` calls.
+        """
+        self._terminal().run_agent(self, timeout=timeout, **options)
+
+    async def arun_chat(self, timeout: float | None = None, **options: Any) -> None:
+        """The same from asynchronous code."""
+        await self._terminal().arun_agent(self, timeout=timeout, **options)
+
+    def _terminal(self) -> SupportsAgent:
+        """The command ``chat``, which can be given an agent as well as be typed."""
+        from delf.plugins.host import PluginHost
+        from delf.specs import CommandSpec
+
+        host = self._host or PluginHost.discover()
+        command = host.resolve(host.spec(CommandSpec, "chat"))
+        if not isinstance(command, SupportsAgent):
+            raise PluginError("the command 'chat' takes no agent; upgrade its package")
+        return command
+
+    # -- tasks in the background ---------------------------------------------------------
+
+    def poll(self, task_id: str) -> StreamSnapshot:
+        """How a submitted task stands now; from any thread.
+
+        Raises:
+            UnknownTaskError: When no task has this id.
+        """
+        return self._tasks.get(task_id).look()
+
+    def wait(self, task_id: str, timeout: float | None = None) -> Response:
+        """Wait for a submitted task, at most so many seconds; the task goes on after them.
+
+        Raises:
+            TimeoutError: When it is not over in time.
+        """
+        return self._tasks.wait(task_id, timeout)
+
+    def cancel(self, task_id: str) -> bool:
+        """Stop a submitted task; False when it was over already."""
+        return self._tasks.cancel(task_id)
+
+    # -- approvals -----------------------------------------------------------------------
+
+    def get_pending_approvals(self) -> list[dict[str, Any]]:
+        """Every call that waits for a decision, oldest first; from any thread."""
+        return self._pending.list()
+
+    def approve(
+        self, request_id: str, response: str = "Approved", *, remember: Remember = "no"
+    ) -> bool:
+        """Let a call be made, or a script run.
+
+        Args:
+            request_id: From :meth:`get_pending_approvals`.
+            response: A note for the journal.
+            remember: Let the same call pass without asking, for this ``task`` or ``session``.
+
+        Raises:
+            UnknownRequestError: When the request does not wait (any more).
+        """
+        self._pending.answer(request_id, Answer(Approved(remember=remember, reason=response)))
+        return True
+
+    def reject(self, request_id: str, reason: str = "Rejected") -> bool:
+        """Refuse a call; the script, and the model if it goes on, read the reason."""
+        self._pending.answer(request_id, Answer(Rejected(reason=reason)))
+        return True
+
+    def edit(self, request_id: str, arguments: Mapping[str, Any]) -> bool:
+        """Let a call be made with other arguments, which are checked again.
+
+        Raises:
+            UnknownRequestError: When the request does not wait (any more).
+            DelfError: When it is for a script or a call that was begun; it goes on waiting.
+        """
+        self._pending.answer(request_id, Answer(Edited(arguments=dict(arguments))))
+        return True
+
+    def settle(self, request_id: str, result: Any = None, note: str | None = None) -> bool:
+        """Say that an interrupted call did happen, so that it is not made again.
+
+        Args:
+            request_id: A request that is ``unsettled``, of a resumed task.
+            result: What the call returned, which the script gets.
+            note: For the journal.
+
+        Raises:
+            UnknownRequestError: When the request does not wait (any more).
+            DelfError: When it is for a new call, which goes on waiting.
+        """
+        self._pending.answer(request_id, Answer(Settled(result=result, reason=note)))
+        return True
+
+    # -- what it says of itself ----------------------------------------------------------
+
+    @property
+    def retry_count(self) -> int:
+        """How often a failed script is mended."""
+        return self.config.retry_count
+
+    @property
+    def rerun_count(self) -> int:
+        """How many further passes a script may ask for."""
+        return self.config.rerun_count
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all tasks so far."""
+        return self._ledger.usage
+
+    @property
+    def total_cost_usd(self) -> float:
+        """What all tasks so far cost since the last reset, as far as prices are known."""
+        return self._ledger.cost_usd
+
+    def reset_budget(self, limit: float | None = None) -> None:
+        """Count costs from zero again, under a new limit if one is given (USD)."""
+        self._ledger.reset(limit)
+
+    def status(self) -> dict[str, Any]:
+        """How the agent stands now, as JSON-ready data.
+
+        ``state`` is ``new``, ``starting``, ``running`` or ``stopped``; ``tasks`` counts those
+        that run and those that wait for a place; ``budget`` is None where there is no limit.
+        """
+        runtime = self._home.runtime
+        running, queued = (0, 0) if runtime is None else runtime.counts
+        return {
+            "agent_id": self.agent_id,
+            "state": self._home.state,
+            "tasks": {"running": running, "queued": queued, "kept": len(self._tasks)},
+            "pending_approvals": len(self._pending.list()),
+            "sandbox": None if runtime is None else runtime.sandbox,
+            **self._ledger.report(),
+        }
+
+    def info(self) -> dict[str, Any]:
+        """What the agent is made of, with its :meth:`status`, as JSON-ready data."""
+        tools = [item.name for item in self.tools]
+        return {**self.status(), **self.config.facts(), "tools": tools}
+
+    def get_llm_config_string(self) -> str:
+        """The models in words: ``gpt-5.5``, or ``heavy gpt-5.5, light gpt-5.5-mini``."""
+        return self.config.model_words
+
+    def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
+        """The agent's tools as data; with ``verbose`` their descriptions and parameters."""
+        described: list[dict[str, Any]] = []
+        for item in self.tools:
+            look = getattr(item, "inspect", None)
+            described.append(look(verbose=verbose) if look is not None else {"tool": item.name})
+        return {"agent": self.agent_id, "tools": described, "total": len(described)}
+
+    def __repr__(self) -> str:
+        names = ", ".join(item.name for item in self.tools) or "no tools"
+        return f"<{type(self).__name__} {self.agent_id}: {names}>"
+
+    async def _make_runtime(self) -> Runtime:
+        from delf.engine.runtime import Runtime, RuntimeParts
+        from delf.surroundings import Surroundings
+
+        around = Surroundings.of(self._project, self._host, self.config, self._ledger)
+        self._host = around.host
+        if self.chat is not None:
+            self.chat.attach(around)
+        runtime = Runtime(
+            RuntimeParts(
+                agent_id=self.agent_id,
+                config=self.config,
+                host=around.host,
+                connections=self.tools,
+                plugin_options=around.plugin_options,
+                environ=around.environ,
+                ledger=self._ledger,
+                pending=self._pending,
+                memory=self.memory,
+                on_confirm=self._on_confirm,
+                pricing_files=around.pricing_files,
+                attached=() if self.chat is None else (self.chat,),
+                folder=around.folder,
+            )
+        )
+        try:
+            await runtime.start()
+        except BaseException:
+            await runtime.stop()
+            raise
+        return runtime

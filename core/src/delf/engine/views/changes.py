@@ -1,0 +1,130 @@
+"""What a task has changed in the world so far, and which of its scripts runs: folds over events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from delf import events as ev
+from delf.engine.journal.recording import NEVER_MADE
+
+_MAX_LINE: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A call that changed something, or may have.
+
+    Args:
+        call_id: Its number in the task.
+        script: The script that made it; 0 for the strategy itself.
+        action: What was called.
+        arguments: With what.
+        digest: What identifies it.
+        certain: Whether it is known to have happened. One that was begun, and whose end is not
+            recorded or was given up, may have.
+    """
+
+    call_id: int
+    script: int
+    action: str
+    arguments: Mapping[str, Any]
+    digest: str
+    certain: bool
+
+    def __str__(self) -> str:
+        told = told_call(self.action, self.arguments)
+        return told if self.certain else f"{told} (begun; may be done or not)"
+
+
+def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Change]:
+    """The calls of a task that changed something, or may have, in the order of their begin.
+
+    Args:
+        events: The task's events.
+        script: Only what this script did.
+    """
+    begun: dict[int, tuple[int, ev.CallStarted]] = {}
+    ends: dict[int, ev.CallFinished] = {}
+    running = 0
+    for event in events:
+        match event:
+            case ev.ScriptGenerated():
+                running = event.attempt
+            case ev.ScriptFinished():
+                running = 0
+            case ev.CallStarted() if event.effect != "read":
+                begun[event.call_id] = running, event
+                ends.pop(event.call_id, None)
+            case ev.CallFinished():
+                ends[event.call_id] = event
+            case _:
+                pass
+    found: list[Change] = []
+    for number, (attempt, call) in begun.items():
+        end = ends.get(number)
+        certain = end is not None and end.status == "ok"
+        given_up = end is None or (end.status == "cancelled" and end.raised != NEVER_MADE)
+        if (certain or given_up) and script in (None, attempt):
+            found.append(
+                Change(
+                    call_id=number,
+                    script=attempt,
+                    action=call.action,
+                    arguments=call.arguments,
+                    digest=call.digest,
+                    certain=certain,
+                )
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """Where a task stands when a person is asked.
+
+    Args:
+        script: The number of the script that asks; 0 where a strategy asks without one.
+        because: Why there is another script than the first.
+        changes: What the task has changed so far.
+        made_before: The number of the call that did just what is asked now, if there is one.
+    """
+
+    script: int = 0
+    because: str | None = None
+    changes: tuple[str, ...] = ()
+    made_before: int | None = None
+
+
+def situation(events: Iterable[ev.Event], digest: str) -> Situation:
+    """Where a task stands after its events.
+
+    Args:
+        events: The task's events until then.
+        digest: What identifies the call that is asked about.
+    """
+    events = tuple(events)
+    script, because, why = 0, None, None
+    for event in events:
+        match event:
+            case ev.RetryScheduled():
+                why = f"the one before failed: {event.error}"
+            case ev.RerunRequested():
+                why = f"the one before left this to do: {event.remaining}"
+            case ev.ScriptGenerated():
+                script, because = event.attempt, why if event.attempt > 1 else None
+            case _:
+                pass
+    changes = changes_of(events)
+    made = next((c.call_id for c in reversed(changes) if c.digest == digest), None)
+    return Situation(
+        script=script, because=because, changes=tuple(map(str, changes)), made_before=made
+    )
+
+
+def told_call(action: str, arguments: Mapping[str, Any]) -> str:
+    """A call as a line of text, cut where it is long."""
+    given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    text = " ".join(f"{action}({given})".split())
+    return text if len(text) <= _MAX_LINE else f"{text[:_MAX_LINE]}…"

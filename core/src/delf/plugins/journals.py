@@ -1,0 +1,122 @@
+"""Which journal is meant, and the one way to make it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from delf.environment import using_environ
+from delf.errors import ConfigurationError, OptionalDependencyError
+from delf.plugins.catalog import FIRST_PARTY, package_of
+from delf.plugins.factories import make
+from delf.protocols.journal import SupportsInbox
+from delf.specs import JournalSpec
+
+if TYPE_CHECKING:
+    from delf.config.project import Project
+    from delf.plugins.host import PluginHost
+    from delf.protocols.journal import Journal
+
+_FIELD: Final = "journal"
+_SHORT_LIVED: Final = "memory"
+
+
+def durable_journal(host: PluginHost) -> str | None:
+    """The installed journal that outlives its process: of several, one that processes share.
+
+    Args:
+        host: Knows what is installed.
+    """
+    found = [spec for spec in host.specs(JournalSpec) if spec.durable]
+    found.sort(key=lambda spec: (not spec.shared, spec.name))
+    return found[0].name if found else None
+
+
+def need_durable_journal(host: PluginHost, purpose: str) -> str:
+    """The same where there is no doing without.
+
+    Args:
+        host: Knows what is installed.
+        purpose: What needs it, for the message.
+
+    Raises:
+        OptionalDependencyError: When none is installed, with a package that brings one.
+        PluginError: When one is installed and cannot be used, with the reason.
+    """
+    name = durable_journal(host)
+    if name is not None:
+        return name
+    for known in FIRST_PARTY["journal"]:
+        package = package_of("journal", known)
+        if package is not None and any(r.distribution == package for r in host.records()):
+            host.spec(JournalSpec, known)  # raises: it is there, and says why it is of no use
+    raise OptionalDependencyError(
+        f"{purpose} needs a journal that outlives the process",
+        package=_package(),
+    )
+
+
+def _package() -> str:
+    """A package that brings a journal that lasts, for advice."""
+    return package_of("journal", FIRST_PARTY["journal"][0]) or ""
+
+
+def journal_name(project: Project, host: PluginHost) -> str:
+    """The journal that is used in a project: the configured one, else one that outlives it.
+
+    Nothing else of the configuration is looked at.
+
+    Args:
+        project: The configuration.
+        host: Knows what is installed.
+    """
+    values = project.agent_values
+    if not values.has((_FIELD,)):
+        return durable_journal(host) or _SHORT_LIVED
+    others = {path[0] for path, _ in values.leaves()} - {_FIELD}
+    return str(values.resolve(project.environ, without=others)[_FIELD])
+
+
+def make_journal(
+    host: PluginHost,
+    name: str,
+    options: Mapping[str, Mapping[str, Any]],
+    environ: Mapping[str, str],
+    **more: Any,
+) -> Journal:
+    """A journal, not yet open.
+
+    Args:
+        host: Where its plugin is.
+        name: Its name.
+        options: Options by plugin.
+        environ: Where settings are looked up.
+        more: Options that win, as ``url``.
+
+    Raises:
+        PluginError: When there is none of this name.
+        ConfigurationError: For options that do not fit.
+    """
+    with using_environ(environ):
+        return make(host, host.spec(JournalSpec, name), options, **more)
+
+
+def project_journal(project: Project, host: PluginHost) -> Journal:
+    """The journal that is used in a project, not yet open."""
+    name = journal_name(project, host)
+    return make_journal(host, name, project.plugin_options, project.environ)
+
+
+def shared_journal(project: Project, host: PluginHost) -> Any:
+    """The same, if other processes can speak through it.
+
+    Raises:
+        ConfigurationError: When they cannot.
+    """
+    journal = project_journal(project, host)
+    if not isinstance(journal, SupportsInbox):
+        raise ConfigurationError(
+            f"the journal {journal_name(project, host)!r} is not for several processes",
+            hint=f"install {_package()}, and name its journal",
+        )
+    return journal

@@ -1,0 +1,27 @@
+"""A command of the ``delf`` program that a program can open, too."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+
+@runtime_checkable
+class SupportsAgent(Protocol):
+    """A ``click.Command`` that can be given an agent, as ``agent.run_chat()`` gives itself."""
+
+    def run_agent(self, agent: Any, *, timeout: float | None = None, **options: Any) -> None:
+        """Let a person work with an agent, until they leave.
+
+        Args:
+            agent: A :class:`delf.Agent`.
+            timeout: Seconds for one task.
+            options: The command's own.
+
+        Raises:
+            AgentStateError: When called from inside an event loop.
+        """
+        ...
+
+    async def arun_agent(self, agent: Any, *, timeout: float | None = None, **options: Any) -> None:
+        """The same from asynchronous code."""
+        ...

@@ -1,0 +1,140 @@
+"""What an agent has around it: plugins, their options, the environment, models and money."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from delf.environment import current_environ
+from delf.errors import ModelConfigurationError, PluginError
+from delf.plugins.host import PluginHost
+from delf.plugins.journals import make_journal, need_durable_journal
+from delf.protocols.conversation import SupportsConversations
+from delf.specs import JournalSpec
+
+if TYPE_CHECKING:
+    from delf.config.project import Project
+    from delf.config.schema import AgentConfig
+    from delf.engine.models.usage import Ledger
+    from delf.llm import LLMConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What an agent, and a chat that belongs to it or to none, uses of its project or machine.
+
+    Args:
+        host: Plugins.
+        plugin_options: Options by plugin name.
+        environ: Where settings and keys are looked up.
+        config: The agent's configuration.
+        ledger: Counts what is spent.
+        pricing_files: Where the user's own prices may be.
+        folder: The project's.
+    """
+
+    host: PluginHost
+    plugin_options: Mapping[str, Mapping[str, Any]]
+    environ: Mapping[str, str] = field(repr=False)
+    config: AgentConfig | None = None
+    ledger: Ledger | None = None
+    pricing_files: tuple[Path, ...] = ()
+    folder: Path
+
+    @classmethod
+    def of(
+        cls,
+        project: Project | None = None,
+        host: PluginHost | None = None,
+        config: AgentConfig | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Those of a project, or of the working directory without one.
+
+        Args:
+            project: The project.
+            host: Plugins; those installed when omitted.
+            config: The agent's configuration.
+            ledger: Counts what is spent.
+        """
+        from platformdirs import user_config_path
+
+        environ = current_environ() if project is None else project.environ
+        root = Path.cwd() if project is None else project.root
+        return cls(
+            host=host or PluginHost.discover(environ=environ),
+            plugin_options={} if project is None else project.plugin_options,
+            environ=environ,
+            config=config,
+            ledger=ledger,
+            pricing_files=(root / "pricing.json", user_config_path("delf") / "pricing.json"),
+            folder=root,
+        )
+
+    def open_conversations(self, url: str | None = None) -> SupportsConversations:
+        """The journal that keeps conversations: the agent's own if it outlives the process.
+
+        Args:
+            url: A file or URL instead of the journal's own.
+
+        Raises:
+            OptionalDependencyError: When no plugin that could is installed.
+            PluginError: When it cannot be used, or keeps no conversations.
+        """
+        durable = {spec.name for spec in self.host.specs(JournalSpec) if spec.durable}
+        own = None if self.config is None else self.config.journal
+        name = own if own in durable else need_durable_journal(self.host, "a chat that persists")
+        more = {} if url is None else {"url": url}
+        journal = make_journal(self.host, str(name), self.plugin_options, self.environ, **more)
+        if not isinstance(journal, SupportsConversations):
+            raise PluginError(f"the journal {name!r} keeps no conversations; upgrade it")
+        return journal
+
+    async def ask(self, llm: LLMConfig | None, question: str) -> str:
+        """Ask a model outside of a task; the agent's budget counts.
+
+        Args:
+            llm: The model; the agent's quick one when None.
+            question: What to ask.
+
+        Raises:
+            ModelConfigurationError: When there is no model.
+            BudgetExceededError: Before anything is spent.
+            DelfError: When the model failed.
+        """
+        from delf.engine.journal.log import TaskLog
+        from delf.engine.journal.memory import MemoryJournal
+        from delf.engine.models.client import Asker, ModelPool
+        from delf.engine.models.pricing import load_pricing
+        from delf.engine.models.usage import Ledger
+        from delf.engine.request import new_task_id
+        from delf.engine.secrets.known import secrets_of_agent, secrets_of_model
+        from delf.engine.secrets.redaction import Redactor
+        from delf.messages import ModelRequest, user
+        from delf.protocols.model import ModelContext
+
+        config = self.config
+        model = llm or (config.quick_llm if config is not None else None)
+        if model is None:
+            raise ModelConfigurationError(
+                "the chat has no model to summarise with", hint="Chat(summarizer_llm=…)"
+            )
+        agents = secrets_of_agent(config, (), self.plugin_options, self.environ)
+        known = [*secrets_of_model(model), *agents]
+        redactor = Redactor(known)
+        keys = config.providers if config is not None else {}
+        pool = ModelPool(self.host, ModelContext(environ=self.environ, providers=keys))
+        asker = Asker(
+            pool=pool,
+            ledger=self.ledger or Ledger(),
+            pricing=load_pricing(self.pricing_files),
+            log=TaskLog(new_task_id(), MemoryJournal(), (), redactor),
+            redactor=redactor,
+        )
+        try:
+            request = ModelRequest(messages=(user(question),), purpose="summarize")
+            return (await asker.ask(model, request)).text
+        finally:
+            await pool.aclose()

@@ -1,0 +1,289 @@
+"""Actions from JSON schemas, for services that describe what they take in that way."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import unquote
+
+from delf.errors import (
+    DelfError,
+    OptionalDependencyError,
+    ToolDefinitionError,
+    ToolRefusedError,
+    did_you_mean,
+)
+from delf.tools.action import EFFECTS, Action
+from delf.tools.names import argument_name, clean, method_name, sentence, unique
+from delf.tools.shapes import Shapes, merge_object, safe_text
+from delf.tools.signature import Parameter
+from delf.types import Effect
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
+
+_SUMMARY: Final = 280
+_DOC: Final = 90
+_ARGUMENT: Final = 260
+_RETURNS: Final = 420
+_MESSAGE: Final = 400
+_DEFAULT: Final = 24
+_WHOLE: Final = "arguments"
+"""The one argument of an action whose schema is not a list of properties."""
+
+Send = Callable[[dict[str, Any]], Awaitable[Any]]
+"""Makes a call, with arguments under the names of the schema, as plain JSON data."""
+
+
+def action_from_schema(
+    name: str,
+    send: Send,
+    arguments: Mapping[str, Any],
+    *,
+    description: str = "",
+    result: Mapping[str, Any] | None = None,
+    effect: Effect = "irreversible",
+    permission: str | None = None,
+    tags: tuple[str, ...] = (),
+) -> Action:
+    """An action that takes what a JSON schema says.
+
+    The schema's properties become keywords, under Python names where their own are none.
+    Arguments are checked before the call is made; what comes back is passed on as it is.
+
+    Args:
+        name: What the service calls it; the action's name is made from it.
+        send: Makes the call.
+        arguments: The schema of the arguments, as an object. ``$ref`` stay within it.
+        description: What it does; its first sentences are shown to the model.
+        result: The schema of what it gives, if that is known.
+        effect: What it does to the world.
+        permission: The unit of ``allow`` and ``confirm``; the action's name when omitted.
+        tags: Words that it is sorted under.
+
+    Raises:
+        ToolDefinitionError: When the schema cannot be used.
+        OptionalDependencyError: When the package that checks arguments is not installed.
+    """
+    if effect not in EFFECTS:
+        raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
+    final = method_name(name)
+    taken = _Arguments(final, arguments)
+
+    async def call(**given: Any) -> Any:
+        return await send(taken.named(given))
+
+    returns = "Any"
+    if result is not None:
+        returns = safe_text(Shapes(_Schema(result)), result, "out", _RETURNS)
+    return Action(
+        name=final,
+        permission=permission or final,
+        effect=effect,
+        summary=clean(description, _SUMMARY) or final.replace("_", " "),
+        parameters=taken.parameters,
+        returns=returns,
+        validate=taken.validate,
+        call=call,
+        schema=taken.schema,
+        tags=tags,
+    )
+
+
+class _Arguments:
+    """What an action takes: shown, checked, and under the names of its schema.
+
+    Args:
+        action: The action's name, for messages.
+        schema: The schema of all arguments.
+    """
+
+    def __init__(self, action: str, schema: Mapping[str, Any]) -> None:
+        self._action = action
+        self._whole = dict(schema)
+        self._validator = _validator(action, self._whole)
+        document = _Schema(self._whole)
+        try:
+            merged = merge_object(document, self._whole)
+        except DelfError as error:
+            raise ToolDefinitionError(f"{action}: {error.message}") from error
+        self._names: dict[str, str] = {}
+        self._schemas: dict[str, Any] = {}
+        self._more = merged is not None and merged.additional
+        self._is_whole = merged is None
+        required = {_WHOLE} if merged is None else merged.required
+        properties = {_WHOLE: self._whole} if merged is None else merged.properties
+        parameters: list[Parameter] = []
+        shapes = Shapes(document)
+        for name in sorted(properties, key=lambda name: name not in required):
+            arg = unique(argument_name(name), self._names)
+            self._names[arg], self._schemas[arg] = name, properties[name]
+            found = _looked_at(document, properties[name])
+            parameters.append(
+                Parameter(
+                    name=arg,
+                    type_text=safe_text(shapes, properties[name], "in", _ARGUMENT),
+                    default_text=None if name in required else _default(found),
+                    doc=sentence(found.get("description"), _DOC),
+                )
+            )
+        self.parameters = tuple(parameters)
+
+    def schema(self) -> dict[str, Any]:
+        """The arguments as a JSON schema, under the names that scripts use."""
+        own = {key: self._whole[key] for key in ("$defs", "definitions") if key in self._whole}
+        return {
+            "type": "object",
+            "properties": dict(self._schemas),
+            "required": [item.name for item in self.parameters if item.required],
+            "additionalProperties": self._more,
+            **own,
+        }
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as plain data.
+
+        Raises:
+            ToolRefusedError: When they do not fit.
+        """
+        unknown = [name for name in arguments if name not in self._names]
+        if unknown and not self._more:
+            raise self._refused(
+                f"there is no argument {unknown[0]!r}{did_you_mean(unknown[0], self._names)}"
+            )
+        optional = {item.name for item in self.parameters if not item.required}
+        given: dict[str, Any] = {}
+        for name, value in arguments.items():
+            try:
+                given[name] = _plain(value)
+            except (TypeError, ValueError) as error:
+                raise self._refused(f"{name}: {error}") from None
+        # None stands for what is left out, unless it is a value of its own.
+        if any(given[name] is None for name in optional & set(given)):
+            errors = self._validator.iter_errors(self._sent(given))
+            unfit = {self._arg(error.instance_path[0]) for error in errors if error.instance_path}
+            gone = {name for name in optional & unfit if given.get(name) is None}
+            given = {name: value for name, value in given.items() if name not in gone}
+        for error in self._validator.iter_errors(self._sent(given)):
+            place = [self._arg(part) for part in error.instance_path]
+            where = f"{'.'.join(place)}: " if place else ""
+            raise self._refused(f"{where}{clean(error.message, _MESSAGE)}")
+        return given
+
+    def named(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Checked arguments under the names of the schema."""
+        return cast("dict[str, Any]", self._sent(given))
+
+    def _sent(self, given: Mapping[str, Any]) -> Any:
+        if self._is_whole:
+            return given.get(_WHOLE)
+        return {self._names.get(name, name): value for name, value in given.items()}
+
+    def _arg(self, part: str | int) -> str:
+        return next((arg for arg, name in self._names.items() if name == part), str(part))
+
+    def _refused(self, what: str) -> ToolRefusedError:
+        shown = ", ".join(map(str, self.parameters))
+        return ToolRefusedError(f"{self._action}: {what}. Expected {self._action}({shown})")
+
+
+class _Schema:
+    """A schema whose references stay within it.
+
+    Args:
+        root: The schema.
+    """
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+
+    def absolute(self, ref: str) -> str:
+        """The reference itself."""
+        return ref
+
+    def resolve(self, node: Any) -> dict[str, Any]:
+        """A schema with its references followed."""
+        for _ in range(100):
+            if not isinstance(node, Mapping):
+                return {} if node is not False else {"not": {}}
+            mapping = cast("Mapping[str, Any]", node)
+            ref = mapping.get("$ref")
+            if not isinstance(ref, str):
+                return dict(mapping)
+            target = self._at(ref)
+            rest = {key: value for key, value in mapping.items() if key != "$ref"}
+            node = {**cast("Any", target), **rest} if isinstance(target, Mapping) else target
+        raise ToolDefinitionError(f"the reference {clean(str(node))} goes in a circle")
+
+    def _at(self, ref: str) -> Any:
+        node: Any = self._root
+        if not ref.startswith("#"):
+            raise ToolDefinitionError(f"$ref {clean(ref)!r} leads out of the schema")
+        for step in unquote(ref[1:]).split("/")[1:]:
+            token = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(node, list) and token.isdigit() and int(token) < len(cast("Any", node)):
+                node = cast("list[Any]", node)[int(token)]
+            elif isinstance(node, Mapping) and token in node:
+                node = cast("Mapping[str, Any]", node)[token]
+            else:
+                raise ToolDefinitionError(f"$ref {clean(ref)!r} leads nowhere")
+        return node
+
+
+def _looked_at(document: _Schema, schema: Any) -> Mapping[str, Any]:
+    try:
+        return document.resolve(schema)
+    except ToolDefinitionError:
+        return {}
+
+
+def _default(schema: Mapping[str, Any]) -> str:
+    value: Any = schema.get("default")
+    if isinstance(value, (bool, int, float)) or (isinstance(value, str) and value.isprintable()):
+        text = repr(value)
+        return text if len(text) <= _DEFAULT and "`" not in text else "..."
+    return "..."
+
+
+def _validator(action: str, schema: dict[str, Any]) -> Validator:
+    try:
+        import jsonschema_rs
+    except ImportError as error:
+        raise OptionalDependencyError(
+            "actions from JSON schemas need a package that is not installed",
+            package="delf[jsonschema]",
+        ) from error
+    try:
+        return jsonschema_rs.validator_for(schema, retriever=_no_retrieval)
+    except (ValueError, RecursionError) as error:
+        text = clean(str(error).partition("\n")[0], _MESSAGE)
+        raise ToolDefinitionError(f"{action}: its schema cannot be used: {text}") from error
+
+
+def _no_retrieval(uri: str) -> Any:
+    raise ValueError(f"{uri} is not fetched")
+
+
+def _plain(value: Any) -> Any:
+    """A script's value as JSON has it."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in cast("list[Any]", value)]
+    if isinstance(value, Decimal):
+        value = int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is no number of JSON")
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    try:
+        return to_jsonable_python(value)
+    except PydanticSerializationError:
+        raise TypeError(f"a {type(value).__name__} cannot be sent") from None

@@ -1,0 +1,162 @@
+"""What a question says, which are asked at all, and what time they take."""
+
+import asyncio
+
+import pytest
+
+from delf import Agent, Edited, Rejected, tool
+from delf import events as ev
+from delf.engine.clock import TaskClock
+from support.gates import gate_bench
+
+
+@tool(effect="write")
+async def pay(to: str, amount: list[int]) -> str:
+    """Pay."""
+    return f"paid {to} {sum(amount)}"
+
+
+class Bench:
+    def __init__(self, host, model):
+        self.host, self.model, self.asked, self.seen = host, model, [], []
+
+    async def run(self, *scripts, decide, timeout=None, **options):
+        self.model.writes(*scripts)
+
+        async def person(request):
+            self.asked.append(request)
+            answer = decide(request)
+            return await answer if asyncio.iscoroutine(answer) else answer
+
+        options = {"llm": "scripted", "host": self.host, "on_confirm": person, **options}
+        async with Agent(tools=[pay], **options) as agent:
+            return await agent.arun("x", timeout, listeners=[self.seen.append])
+
+    def events(self, kind):
+        return [event for event in self.seen if isinstance(event, kind)]
+
+
+@pytest.fixture
+def bench(delf_host, scripted_model):
+    return Bench(delf_host, scripted_model)
+
+
+# -- a copy is shown ------------------------------------------------------------------------------
+
+
+async def test_a_callback_cannot_change_the_call_in_place():
+    def meddles(request):
+        request.arguments["amount"].append(999_799)
+        request.arguments["to"] = "eve"
+        return True
+
+    bench = await gate_bench(pay, decide=meddles)
+    assert (await bench.call("pay", "ann", [200])).value == "paid ann 200"
+    (asked,) = [event for event in bench.events if isinstance(event, ev.ApprovalRequested)]
+    assert asked.arguments == {"to": "ann", "amount": [200]}
+
+
+async def test_nor_can_a_program_that_lists_what_waits(delf_host, scripted_model):
+    scripted_model.writes("print(await pay('ann', [200]))")
+    async with Agent(tools=[pay], llm="scripted", host=delf_host) as agent:
+        task = agent.submit("x")
+        while not (waiting := agent.get_pending_approvals()):
+            await asyncio.sleep(0.01)
+        waiting[0]["arguments"]["amount"].append(999_799)
+        agent.approve(waiting[0]["request_id"])
+        response = await asyncio.to_thread(agent.wait, task)
+    assert response.text == "paid ann 200"
+
+
+# -- which are asked ------------------------------------------------------------------------------
+
+
+async def test_nobody_is_asked_about_calls_that_their_script_leaves_behind(bench):
+    script = "import asyncio\nfor n in range(500):\n    asyncio.ensure_future(pay('a', [n]))\n"
+    response = await bench.run(
+        f"{script}await asyncio.sleep(0)\nprint('done')", decide=lambda r: asyncio.sleep(60)
+    )
+    assert response.text == "done"
+    assert bench.asked == []
+    assert bench.events(ev.ApprovalRequested) == []
+
+
+async def test_what_was_refused_is_not_asked_again_by_a_later_script(bench):
+    response = await bench.run(
+        "print(await pay('ann', [1]))",
+        "try:\n    await pay('ann', [1])\nexcept ApprovalRejected as e:\n    print(e)\n"
+        "print(await pay('bob', [1]))",
+        decide=lambda r: r.arguments["to"] == "bob" or Rejected(reason="not her"),
+    )
+    assert [r.arguments["to"] for r in bench.asked] == ["ann", "bob"]
+    assert "not her (refused before in this task, and not asked again)" in response.text
+
+
+async def test_where_nobody_was_there_it_can_be_asked_again():
+    answers = [None, True]
+    bench = await gate_bench(pay, decide=lambda r: answers.pop(0))
+    assert (await bench.call("pay", "ann", [1])).kind == "ApprovalRejected"
+    assert (await bench.call("pay", "ann", [1])).value == "paid ann 1"
+
+
+# -- what it says ---------------------------------------------------------------------------------
+
+
+async def test_it_says_which_script_asks_why_and_what_was_changed_so_far(bench):
+    response = await bench.run(
+        "print(await pay('ann', [1]))\nawait pay('bob', [2])",
+        "print(await pay('ann', [1]))",
+        decide=lambda r: r.arguments["to"] == "ann",
+    )
+    assert response.status
+    first, second, third = bench.asked
+    assert (first.script, first.because, first.changes, first.made_before) == (1, None, (), None)
+    assert second.changes == ("pay(to='ann', amount=[1])",)
+    assert third.script == 2
+    assert third.because.startswith("the one before failed: ApprovalRejected: pay was rejected")
+    assert third.made_before == 1
+    assert response.trace.scripts[1]
+
+
+async def test_a_call_that_was_edited_into_one_that_was_made_says_so(bench):
+    await bench.run(
+        "await pay('ann', [200])\nawait pay('ann', [20])",
+        decide=lambda r: Edited(arguments={"to": "ann", "amount": [20]}),
+    )
+    assert bench.asked[1].made_before == 1
+
+
+# -- what time it takes ---------------------------------------------------------------------------
+
+
+async def test_the_tasks_time_stands_still_while_a_person_thinks(bench):
+    async def thinks(request):
+        await asyncio.sleep(0.4)
+        return True
+
+    response = await bench.run(
+        "for n in range(4):\n    print(await pay('ann', [n]))", decide=thinks, timeout=1.2
+    )
+    assert response.status, response.error
+    assert len(bench.asked) == 4
+    assert response.duration_ms > 1_200
+
+
+async def test_it_runs_on_otherwise(bench):
+    response = await bench.run(
+        "import asyncio\nprint(await pay('ann', [1]))\nawait asyncio.sleep(60)",
+        decide=lambda r: True,
+        timeout=0.8,
+    )
+    assert "Timeout" in response.error
+
+
+async def test_a_clock_and_that_of_its_parent_stand_still_together():
+    parent = TaskClock(0.05)
+    child = TaskClock(60, parent)
+    never = asyncio.get_running_loop().create_future()
+    waiting = asyncio.ensure_future(parent.wait(never))
+    with child.stopped():
+        await asyncio.sleep(0.15)
+        assert not waiting.done()
+    await asyncio.wait_for(waiting, 5)

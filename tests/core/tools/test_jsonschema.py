@@ -1,0 +1,215 @@
+"""Actions from JSON schemas: how they are shown, what they take, what is sent."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import uuid
+from decimal import Decimal
+
+import pytest
+
+from delf.errors import ToolDefinitionError, ToolRefusedError
+from delf.testing import Call, ConnectionContract
+from delf.tools.connection import Connection
+from delf.tools.jsonschema import action_from_schema
+
+TICKET = {
+    "type": "object",
+    "properties": {
+        "priority": {"enum": ["low", "high"], "default": "low"},
+        "title": {"type": "string", "minLength": 1, "description": "A short title. Be brief."},
+        "due-date": {"type": "string", "format": "date"},
+        "class": {"type": "integer"},
+        "owner": {"$ref": "#/$defs/person"},
+        "note": {"type": ["string", "null"]},
+    },
+    "required": ["title"],
+    "$defs": {
+        "person": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "boss": {"$ref": "#/$defs/person"}},
+            "required": ["name"],
+        }
+    },
+}
+
+
+class Sender:
+    def __init__(self, result=None):
+        self.sent = []
+        self.result = result
+
+    async def __call__(self, arguments):
+        self.sent.append(arguments)
+        return self.result
+
+
+def make(schema=TICKET, name="createTicket", **options):
+    sender = Sender()
+    return action_from_schema(name, sender, schema, **options), sender
+
+
+async def call(action, **arguments):
+    return await action.call(**action.validate(arguments))
+
+
+# -- how it is shown ------------------------------------------------------------------------
+
+
+def test_the_stub_says_what_it_takes_and_gives():
+    result = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    action, _ = make(description="Open a ticket.\n\nAnd much more.", result=result, effect="write")
+    assert action.name == "create_ticket"
+    assert action.summary == "Open a ticket. And much more."
+    assert action.effect == "write"
+    assert action.signature == (
+        "(title: str, priority: Literal['low', 'high'] = 'low', due_date: str = ..., "
+        'class_: int = ..., owner: (Person := {"name": str, "boss"?: Person}) = ..., '
+        'note: str | None = ...) -> {"id": int}'
+    )
+    assert action.parameters[0].doc == "A short title."
+
+
+def test_the_schema_has_the_names_that_scripts_use():
+    action, _ = make()
+    schema = json.loads(json.dumps(action.schema()))
+    assert set(schema["properties"]) == {p.name for p in action.parameters}
+    assert schema["required"] == ["title"]
+    assert schema["properties"]["owner"] == {"$ref": "#/$defs/person"}
+    assert "person" in schema["$defs"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("search", "search"),
+        ("files/read-all", "files_read_all"),
+        ("import", "import_"),
+        ("3d", "call_3_d"),
+        ("日本", "日本"),
+    ],
+)
+def test_names_become_python_names(name, shown):
+    assert make(name=name)[0].name == shown
+
+
+def test_without_properties_it_takes_nothing():
+    action, _ = make({"type": "object"})
+    assert action.signature == "() -> Any"
+
+
+async def test_what_is_no_list_of_properties_is_one_argument():
+    schema = {"oneOf": [{"type": "object", "required": ["a"]}, {"type": "string"}]}
+    action, sender = make(schema)
+    assert [p.name for p in action.parameters] == ["arguments"]
+    await call(action, arguments="x")
+    with pytest.raises(ToolRefusedError):
+        action.validate({"arguments": 5})
+    assert sender.sent == ["x"]
+
+
+# -- what it takes --------------------------------------------------------------------------
+
+
+async def test_arguments_go_out_under_their_own_names():
+    action, sender = make()
+    await call(action, title="Lamp", due_date=dt.date(2026, 1, 31), class_=3)
+    assert sender.sent == [{"title": "Lamp", "due-date": "2026-01-31", "class": 3}]
+
+
+async def test_values_of_scripts_become_plain_data():
+    schema = {"type": "object", "properties": {"v": {}}}
+    action, sender = make(schema)
+    ident = uuid.uuid4()
+    for value in (Decimal("1.5"), Decimal(7), (1, 2), b"\xff\xfe\xfd", ident, {"a": {1}}):
+        await call(action, v=value)
+    sent = [item["v"] for item in sender.sent]
+    assert sent == [1.5, 7, [1, 2], "//79", str(ident), {"a": [1]}]
+
+
+async def test_none_leaves_out_what_does_not_take_it():
+    action, sender = make()
+    await call(action, title="Lamp", owner=None, note=None)
+    assert sender.sent == [{"title": "Lamp", "note": None}]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "title"),
+        ({"title": ""}, "title: .* shorter than 1"),
+        ({"title": 5}, "title: 5 is not of type"),
+        ({"title": None}, "title: null is not of type"),
+        ({"title": "a", "priority": "hihg"}, 'priority: "hihg" is not one of'),
+        ({"title": "a", "class_": "x"}, 'class_: "x" is not of type'),
+        ({"title": "a", "owner": {"boss": 1}}, "owner"),
+        ({"title": "a", "titel": "b"}, "no argument 'titel'; did you mean 'title'"),
+        ({"title": float("nan")}, "nan is no number"),
+        ({"title": object()}, "a object cannot be sent"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given, says):
+    action, _ = make()
+    with pytest.raises(ToolRefusedError, match=says) as caught:
+        action.validate(given)
+    assert "Expected create_ticket(title: str" in caught.value.message
+
+
+async def test_further_properties_where_they_are_welcome():
+    schema = {"type": "object", "properties": {}, "additionalProperties": {"type": "integer"}}
+    action, sender = make(schema)
+    await call(action, anything=1)
+    with pytest.raises(ToolRefusedError):
+        action.validate({"anything": "x"})
+    assert sender.sent == [{"anything": 1}]
+
+
+def test_a_pattern_cannot_hold_the_program():
+    schema = {"type": "object", "properties": {"v": {"type": "string", "pattern": "^(a+)+$"}}}
+    action, _ = make(schema)
+    with pytest.raises(ToolRefusedError):
+        action.validate({"v": "a" * 5000 + "!"})
+
+
+# -- schemas that cannot be used ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ({"type": "strin"}, "its schema cannot be used"),
+        ({"type": "object", "properties": {"a": {"$ref": "#/$defs/no"}}}, "cannot be used"),
+        ({"$ref": "http://127.0.0.1:1/x.json"}, "cannot be used"),
+        ({"$ref": "file:///etc/passwd"}, "cannot be used"),
+    ],
+)
+def test_a_schema_that_cannot_be_used(schema, says):
+    with pytest.raises(ToolDefinitionError, match=says):
+        make(schema)
+
+
+def test_an_unknown_effect():
+    with pytest.raises(ToolDefinitionError, match="unknown effect 'writes'"):
+        make(effect="writes")
+
+
+# -- as a connection ------------------------------------------------------------------------
+
+
+class Desk(Connection):
+    """A desk whose actions come from schemas."""
+
+    async def actions(self):
+        result = {"type": "object", "properties": {"id": {"type": "integer"}}}
+        send = Sender({"id": 7})
+        options = {"description": "Open a ticket.", "result": result, "effect": "write"}
+        return [action_from_schema("createTicket", send, TICKET, **options)]
+
+
+class TestDesk(ConnectionContract):
+    calls = (Call("create_ticket", title="Lamp", owner={"name": "Ann"}),)
+
+    @pytest.fixture
+    def connection(self):
+        return Desk()
