@@ -14,9 +14,9 @@ from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.memory import MemoryJournal
-from delf.engine.request import TaskOrder
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.slots import Slot
+from delf.engine.task import TaskRequest
 from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.views.trace import Trace
 from delf.events import Event
@@ -93,7 +93,7 @@ async def gate_bench(
     if channels is None:
         channels = [NamedChannel("test", CallbackChannel(noting))]
     approvals = shared or Approvals(mode, channels, timeout, PendingRequests())
-    order = TaskOrder(task="a task", timeout=60)
+    order = TaskRequest(task="a task", timeout=60)
     slot = Slot(asyncio.Semaphore(10))
     of_task = approvals.for_task(order, log, slot)
     gate = Gate(tools, of_task, log, ToolThreads(4), max_result_bytes, redactor)

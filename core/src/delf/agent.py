@@ -15,7 +15,7 @@ from delf.config.schema import AgentConfig, make_config
 from delf.engine.approvals.decision import Answer
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.models.usage import Ledger
-from delf.engine.request import OnDelta, TaskOrder, check_task
+from delf.engine.task import TaskRequest, check_task
 from delf.errors import AgentConfirmationError, ConfigurationError, PluginError
 from delf.events import TaskFinished, TaskStarted
 from delf.llm import LLMConfig
@@ -243,7 +243,7 @@ class Agent:
         timeout: float | None = None,
         *,
         listeners: Sequence[Listener] = (),
-        on_delta: OnDelta | None = None,
+        on_delta: Callable[[str], None] | None = None,
         setup: Mapping[str, Any] | None = None,
         conversation_id: str | None = None,
     ) -> Response:
@@ -287,7 +287,7 @@ class Agent:
         timeout: float | None = None,
         *,
         listeners: Sequence[Listener] = (),
-        on_delta: OnDelta | None = None,
+        on_delta: Callable[[str], None] | None = None,
     ) -> Response:
         """The same from asynchronous code; listeners see what is new.
 
@@ -380,13 +380,13 @@ class Agent:
         conversation_id: str | None = None,
         *,
         attended: bool = True,
-    ) -> TaskOrder:
+    ) -> TaskRequest:
         check_task(task)
         if self.chat is None and conversation_id is not None:
             raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
         conversation = None if self.chat is None else self.chat.here(conversation_id)
         seconds = self.config.timeout if timeout is None else timeout
-        return TaskOrder(
+        return TaskRequest(
             task=task,
             timeout=seconds,
             conversation=conversation,
@@ -394,7 +394,7 @@ class Agent:
             patient=not attended,
         )
 
-    async def _run(self, runtime: Runtime, order: TaskOrder) -> Response:
+    async def _run(self, runtime: Runtime, order: TaskRequest) -> Response:
         from delf.engine.views.story import tell
 
         if self.config.verbose:

@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from delf.engine.request import TaskOrder
+from delf.engine.task import TaskRequest
 from delf.errors import ConfigurationError, UnknownTaskError
 from delf.messages import ModelDelta
 from delf.response import Response
@@ -36,7 +36,7 @@ class BackgroundTask:
         accepted_at: Unix time in seconds.
     """
 
-    order: TaskOrder
+    order: TaskRequest
     events: list[Event]
     outcome: Future[Response]
     accepted_at: float = field(default_factory=time.time)
@@ -80,7 +80,7 @@ class BackgroundTasks:
         self._lock = threading.Lock()
         self._tasks: OrderedDict[str, BackgroundTask] = OrderedDict()
 
-    def add(self, order: TaskOrder, start: Callable[[TaskOrder], Future[Response]]) -> str:
+    def add(self, order: TaskRequest, start: Callable[[TaskRequest], Future[Response]]) -> str:
         """Take a task in and start it.
 
         Args:

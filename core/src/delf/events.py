@@ -19,19 +19,6 @@ from delf.values import from_jsonable, to_jsonable_or_repr
 
 EVENT_VERSION: Final = 1
 
-Step = Literal[
-    "recall",
-    "setup",
-    "select",
-    "context",
-    "generate",
-    "preview",
-    "execute",
-    "rerun",
-    "retry",
-    "compose",
-    "learn",
-]
 CallStatus = Literal["ok", "error", "refused", "rejected", "cancelled"]
 ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled"]
 Remember = Literal["no", "task", "session"]
@@ -75,9 +62,13 @@ class TaskResumed(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted(_Event):
-    """A step of the loop began; ``attempt`` counts passes through generation from 1."""
+    """A step of the loop began; ``attempt`` counts passes through generation from 1.
 
-    step: Step
+    The loop's own: ``recall``, ``setup``, ``select``, ``context``, ``preview``, ``execute``,
+    ``rerun``, ``retry``, ``learn``; ``codegen`` adds ``generate``, and other strategies add theirs.
+    """
+
+    step: str
     attempt: int = 1
 
 
@@ -85,7 +76,7 @@ class StepStarted(_Event):
 class StepFinished(_Event):
     """A step of the loop ended."""
 
-    step: Step
+    step: str
     duration_ms: float
     attempt: int = 1
 

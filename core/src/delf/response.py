@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from delf.errors import ConfigurationError, DelfError
 
 if TYPE_CHECKING:
-    from delf.engine.runtime import FinishedTask
+    from delf.engine.task import TaskOutcome
     from delf.engine.views.trace import Trace
     from delf.events import Event, TaskFinished
 
@@ -81,25 +81,20 @@ class Response:
         return f"failed: {failure}{printed}"
 
 
-def response_of(finished: FinishedTask) -> Response:
-    """The response of a task that this process has worked.
-
-    Args:
-        finished: Its result, and the log that it left.
-    """
+def response_of(outcome: TaskOutcome) -> Response:
+    """The response of a task that this process has worked."""
     from delf.engine.views.trace import Trace
 
-    result, run = finished.result, finished.run
-    trace = Trace(run.log.events)
+    trace = Trace(outcome.events)
     return Response(
-        text=result.text,
-        status=result.error is None,
-        error=None if result.error is None else result.error.message,
+        text=outcome.text,
+        status=outcome.error is None,
+        error=None if outcome.error is None else outcome.error.message,
         cost_usd=trace.total_cost_usd,
-        duration_ms=round(result.duration_ms),
+        duration_ms=round(outcome.duration_ms),
         trace=trace,
-        files=dict(run.output.files),
-        exception=result.error,
+        files=dict(outcome.files),
+        exception=outcome.error,
     )
 
 

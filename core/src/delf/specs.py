@@ -109,11 +109,13 @@ class PrefilterSpec(Spec):
 
     Args:
         modes: The values of ``prefilter_mode`` that it implements.
+        asks: Whether it asks a model; ``auto`` prefers one that does not.
     """
 
     kind: ClassVar[str] = "prefilter"
 
     modes: tuple[str, ...]
+    asks: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

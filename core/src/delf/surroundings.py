@@ -106,12 +106,12 @@ class Surroundings:
         """
         from delf.engine.journal.log import TaskLog
         from delf.engine.journal.memory import MemoryJournal
-        from delf.engine.models.client import Asker, ModelPool
+        from delf.engine.models.client import ModelClient, ModelPool
         from delf.engine.models.pricing import load_pricing
         from delf.engine.models.usage import Ledger
-        from delf.engine.request import new_task_id
         from delf.engine.secrets.known import secrets_of_agent, secrets_of_model
         from delf.engine.secrets.redaction import Redactor
+        from delf.engine.task import new_task_id
         from delf.messages import ModelRequest, user
         from delf.protocols.model import ModelContext
 
@@ -126,7 +126,7 @@ class Surroundings:
         redactor = Redactor(known)
         keys = config.providers if config is not None else {}
         pool = ModelPool(self.host, ModelContext(environ=self.environ, providers=keys))
-        asker = Asker(
+        asker = ModelClient(
             pool=pool,
             ledger=self.ledger or Ledger(),
             pricing=load_pricing(self.pricing_files),

@@ -9,7 +9,7 @@ from delf.config.schema import AgentConfig
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.memory import MemoryJournal
 from delf.engine.loop.prefilters import Prefilters
-from delf.engine.models.client import Asker, ModelPool
+from delf.engine.models.client import ModelClient, ModelPool
 from delf.engine.models.pricing import Pricing, load_pricing
 from delf.engine.models.usage import Ledger
 from delf.engine.sandboxes import choose_sandbox, make_limits
@@ -216,6 +216,15 @@ def test_when_tools_are_filtered(host, mode, actions, served):
     assert (None if choice is None else chosen.made(choice)) == served
 
 
+def test_auto_prefers_a_prefilter_that_asks_no_model(host):
+    for name, asks in (("search", True), ("semantic", False)):
+        spec = PrefilterSpec(name=name, summary="s", factory="x:y", modes=(name,), asks=asks)
+        host.provide(spec, lambda name=name: name)
+    chosen = prefilters(host, "auto")
+    assert chosen.choose(9) is None
+    assert chosen.choose(500).mode == "semantic"
+
+
 def test_without_a_plugin_auto_filters_nothing_and_a_wish_is_an_error(host):
     assert prefilters(host, "auto").choose(100) is None
     with pytest.raises(PluginError, match="no plugin serves prefilter_mode 'semantic'"):
@@ -258,7 +267,7 @@ def pool(host):
 
 def asker(pool, ledger=None, **options):
     log = TaskLog("t", MemoryJournal(), [])
-    return Asker(
+    return ModelClient(
         pool=pool,
         ledger=ledger or Ledger(),
         pricing=options.pop("pricing", Pricing()),

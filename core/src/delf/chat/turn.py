@@ -6,9 +6,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from delf.chat.history import for_model, make_message, transformed
-from delf.engine.loop.conversation import History, Summarise, Warn
 from delf.errors import DelfError
-from delf.protocols.conversation import ConversationState
+from delf.protocols.conversation import ConversationState, History, Summarise, Warn
 
 if TYPE_CHECKING:
     from delf.chat.chat import Chat
@@ -18,7 +17,7 @@ _LOOKED_AT: Final = 200
 
 
 class ChatTurns:
-    """Implements :class:`delf.engine.loop.conversation.Conversation`.
+    """Implements :class:`delf.protocols.conversation.Conversation`.
 
     Args:
         chat: How much of it is shown, and what is summarised.

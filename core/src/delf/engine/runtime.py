@@ -20,29 +20,29 @@ from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.clock import TaskClock
-from delf.engine.codegen.prompt import TaskContext
 from delf.engine.files.connection import Files
 from delf.engine.files.formats import Formats
 from delf.engine.files.inputs import InputFile, find_inputs, input_files, paths_by_name
+from delf.engine.host import TaskHost
 from delf.engine.journal.claims import Claims
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
 from delf.engine.libraries import applying
 from delf.engine.loop.memory import AgentMemory
-from delf.engine.loop.pipeline import TaskResult, run_task
+from delf.engine.loop.pipeline import TaskPipeline
 from delf.engine.loop.prefilters import Prefilters
 from delf.engine.loop.setup import SetUp
-from delf.engine.models.client import Asker, ModelPool
+from delf.engine.models.client import ModelClient, ModelPool
 from delf.engine.models.pricing import Pricing, load_pricing
 from delf.engine.models.usage import Ledger
 from delf.engine.output import OutputFiles, OutputFolder, check_output_folder, written_before
-from delf.engine.request import ChildOptions, TaskOrder
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
+from delf.engine.scripts import ScriptRunner
 from delf.engine.secrets.known import secrets_of_agent, secrets_of_settings
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.slots import Slot
-from delf.engine.task import TaskRun
+from delf.engine.task import ChildOptions, TaskContext, TaskOutcome, TaskRequest, TaskState
 from delf.engine.toolset import load_toolset
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
@@ -55,8 +55,7 @@ from delf.protocols.context import PluginContext
 from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
-from delf.protocols.sandbox import SessionSpec
-from delf.protocols.strategy import Strategy
+from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
 from delf.sandbox.policy import allowed_modules
 from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult
@@ -100,14 +99,6 @@ class RuntimeParts:
     folder: Path = field(default_factory=Path.cwd)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FinishedTask:
-    """A task's result with the log that it left."""
-
-    result: TaskResult
-    run: TaskRun
-
-
 class Runtime:
     """Connections, sandbox, models, journal and threads of a started agent.
 
@@ -132,7 +123,7 @@ class Runtime:
             self._redactor,
         )
         self._threads = ToolThreads(_TOOL_THREADS)
-        self._running: set[asyncio.Task[FinishedTask]] = set()
+        self._running: set[asyncio.Task[TaskOutcome]] = set()
         self._claims = Claims()
         self._places = asyncio.Semaphore(parts.config.max_tasks)
         self._background: set[asyncio.Future[None]] = set()
@@ -243,10 +234,10 @@ class Runtime:
 
     async def _warm_up(self) -> None:
         """Prepare sandboxes and the model while the first task looks for its context."""
-        warm_up = getattr(self._sandbox.backend, "warm_up", None)
+        backend = self._sandbox.backend
         try:
-            if warm_up is not None:
-                await warm_up(self._spec)
+            if isinstance(backend, SupportsWarmUp):
+                await backend.warm_up(self._spec)
             await self._models.warm_up(self._config.main_llm)
         except DelfError as error:
             told = self._redactor.text(str(error))
@@ -268,7 +259,7 @@ class Runtime:
         names = [name for name in self._config.approvals if chosen or name in installed]
         return channels + [NamedChannel(name, self._make(ApprovalSpec, name)) for name in names]
 
-    async def run(self, order: TaskOrder) -> FinishedTask:
+    async def run(self, request: TaskRequest) -> TaskOutcome:
         """Work one task to its end; many may be worked at once.
 
         Raises:
@@ -276,11 +267,11 @@ class Runtime:
         """
         if self._stopped:
             raise AgentStateError("the agent was stopped")
-        work = asyncio.ensure_future(self._work(order))
+        work = asyncio.ensure_future(self._work(request))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
-        self._claims.begin(order.task_id)
-        work.add_done_callback(lambda work: self._leave(work, order.task_id))
+        self._claims.begin(request.task_id)
+        work.add_done_callback(lambda work: self._leave(work, request.task_id))
         try:
             return await work
         except asyncio.CancelledError:
@@ -289,43 +280,41 @@ class Runtime:
                 raise AgentStateError("the agent was stopped") from None
             raise
 
-    def _leave(self, work: asyncio.Task[FinishedTask], task_id: str) -> None:
-        over = not work.cancelled() and work.exception() is None and work.result().result.is_over
+    def _leave(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:
+        over = not work.cancelled() and work.exception() is None and work.result().is_over
         self._claims.leave(self._journal, task_id, over=over)
 
-    async def _work(self, order: TaskOrder) -> FinishedTask:
+    async def _work(self, request: TaskRequest) -> TaskOutcome:
         slot = Slot(self._places)
-        self._parts.ledger.begin(order.task_id, order.past)
-        clock = TaskClock(order.timeout, None if order.child is None else order.child.clock)
-        run = await self._prepare(order, slot, clock)
-        strategy = cast("Strategy", self._host.resolve(self._strategy_spec())())
+        self._parts.ledger.begin(request.task_id, request.past)
+        pipeline = await self._prepare(request, slot)
         async with slot.taken():
             self._working += 1
             try:
-                result = await run_task(run, strategy, clock, self._parts.agent_id)
+                outcome = await pipeline.run(self._parts.agent_id)
             finally:
                 self._working -= 1
-        self._parts.ledger.end(order.task_id)
-        return FinishedTask(result=result, run=run)
+        self._parts.ledger.end(request.task_id)
+        return outcome
 
-    async def run_child(self, order: TaskOrder) -> ChildResult:
+    async def run_child(self, request: TaskRequest) -> ChildResult:
         """Work a child task to its end. Implements :class:`delf.engine.calls.children.RunsTasks`.
 
         Raises:
             DelfError: When it has no end, and can be resumed.
         """
-        end = next((event for event in order.past if isinstance(event, TaskFinished)), None)
+        end = next((event for event in request.past if isinstance(event, TaskFinished)), None)
         if end is not None:
-            self._parts.ledger.begin(order.task_id, order.past)
-            self._parts.ledger.end(order.task_id)
+            self._parts.ledger.begin(request.task_id, request.past)
+            self._parts.ledger.end(request.task_id)
         else:
-            finished = await self.run(order)
-            events = finished.run.log.events
+            outcome = await self.run(request)
+            events = outcome.events
             end = next((event for event in events if isinstance(event, TaskFinished)), None)
             if end is None:
-                raise finished.result.error or AgentStateError("the child task has no end")
+                raise outcome.error or AgentStateError("the child task has no end")
         return ChildResult(
-            task_id=order.task_id,
+            task_id=request.task_id,
             text=end.text,
             status=end.status,
             error=end.error,
@@ -348,82 +337,36 @@ class Runtime:
         """
         return await self._claims.take_up(self._journal, task_id)
 
-    def _strategy_spec(self) -> StrategySpec:
-        return self._host.spec(StrategySpec, self._config.strategy)
-
-    async def _prepare(self, order: TaskOrder, slot: Slot, clock: TaskClock) -> TaskRun:
-        config, set_up, inputs = await self._surroundings(order.child)
-        replay = Replay(order.past, PATIENCE_SECONDS)
-        redactor, listeners = self._redactor, [*self._feeds, *order.listeners]
-        log = TaskLog(order.task_id, self._journal, listeners, redactor, replay)
-        asker = Asker(
-            pool=self._models,
-            ledger=self._parts.ledger,
-            pricing=self._pricing,
-            log=log,
-            system_prompt=config.system_prompt,
-            stream=config.stream if order.stream is None else order.stream,
-            on_delta=order.on_delta,
-            redactor=redactor,
-            replay=replay,
-        )
-        llm = LLM(asker, config, paths_by_name(inputs))
+    async def _prepare(self, request: TaskRequest, slot: Slot) -> TaskPipeline:
+        """Put together what works a task."""
+        config, set_up, inputs = await self._surroundings(request.child)
+        redactor = self._redactor
+        replay = Replay(request.past, PATIENCE_SECONDS)
+        clock = TaskClock(request.timeout, None if request.child is None else request.child.clock)
+        listeners = [*self._feeds, *request.listeners]
+        log = TaskLog(request.task_id, self._journal, listeners, redactor, replay)
+        models = self._model_client(request, config, log, replay)
+        llm = LLM(models, config, paths_by_name(inputs))
         tools = await set_up.tools.with_builtins([llm])
-        approvals = self._approvals.for_task(order, log, slot, clock)
-        folder = OutputFolder(config.output_dir, written_before(order.past))
-        output = OutputFiles(folder, self._formats, log)
-        children = self._children(order, config, log, slot, clock, inputs, output)
-        gate = Gate(
-            tools,
-            approvals,
-            log,
-            self._threads,
-            self._limits.frame_bytes - 1024,
-            redactor,
-            replay,
-            children,
-        )
-        return TaskRun(
-            task=order.task,
+        task = TaskState(
+            request=request,
             config=config,
             log=log,
-            tools=tools,
-            gate=gate,
-            approvals=approvals,
-            asker=asker,
-            sandbox=self._sandbox,
-            session_spec=replace(
-                self._spec,
-                tools=tools.names_for_sandbox(),
-                files=tuple(file.path for file in inputs),
-            ),
-            output=output,
-            in_background=self._in_background,
-            prepare_tools=set_up,
-            memory=None if order.child is not None else self._memory,
-            prefilters=self._prefilters,
-            seed=replay.seed or secrets.token_hex(16),
-            setup=order.setup,
-            attended=order.attended,
-            parent=None if order.child is None else order.child.parent,
             replay=replay,
-            conversation=order.conversation,
+            models=models,
+            tools=tools,
+            prefilters=self._prefilters,
+            memory=None if request.child is not None else self._memory,
             context=TaskContext(files=[file.line for file in inputs]),
+            seed=replay.seed or secrets.token_hex(16),
         )
-
-    def _children(
-        self,
-        order: TaskOrder,
-        config: AgentConfig,
-        log: TaskLog,
-        slot: Slot,
-        clock: TaskClock,
-        inputs: Sequence[InputFile],
-        output: OutputFiles,
-    ) -> ChildTasks:
-        return ChildTasks(
+        approvals = self._approvals.for_task(request, log, slot, clock)
+        most = self._limits.frame_bytes - 1024
+        folder = OutputFolder(config.output_dir, written_before(request.past))
+        output = OutputFiles(folder, self._formats, log)
+        children = ChildTasks(
             runtime=self,
-            order=order,
+            request=request,
             config=config,
             log=log,
             slot=slot,
@@ -431,6 +374,38 @@ class Runtime:
             folder=self._parts.folder,
             input_files={file.name: Path(file.path) for file in inputs},
             output_files=lambda: {name: Path(path) for name, path in output.files.items()},
+        )
+        gate = Gate(tools, approvals, log, self._threads, most, redactor, replay, children)
+        files = tuple(file.path for file in inputs)
+        scripts = ScriptRunner(
+            task,
+            gate,
+            approvals,
+            self._sandbox,
+            replace(self._spec, tools=tools.names_for_sandbox(), files=files),
+            output,
+            self._in_background,
+        )
+        strategy = self._host.resolve(self._host.spec(StrategySpec, config.strategy))()
+        warning = self._sandbox.warning
+        host = TaskHost(task, gate, approvals, scripts)
+        return TaskPipeline(
+            task, host, strategy, set_up, clock, () if warning is None else (warning,)
+        )
+
+    def _model_client(
+        self, request: TaskRequest, config: AgentConfig, log: TaskLog, replay: Replay
+    ) -> ModelClient:
+        return ModelClient(
+            pool=self._models,
+            ledger=self._parts.ledger,
+            pricing=self._pricing,
+            log=log,
+            system_prompt=config.system_prompt,
+            stream=config.stream if request.stream is None else request.stream,
+            on_delta=request.on_delta,
+            redactor=self._redactor,
+            replay=replay,
         )
 
     async def _surroundings(

@@ -76,3 +76,45 @@ class SupportsRecording(Protocol):
     def record(self, model: Model, path: str, /) -> Model:
         """The model, with every exchange added to a file that the factory's models replay."""
         ...
+
+
+class ModelSession(Protocol):
+    """An open connection to a model that keeps what was said in it."""
+
+    def send(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        """Say something new; the answer in pieces as they come, then once as a whole.
+
+        Args:
+            request: Its messages are those that were not said in this session before; the rules
+                are among the first.
+
+        Raises:
+            DelfError: When the session is broken. The task goes on without it.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connection. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class SupportsSessions(Protocol):
+    """A model whose conversations can stay open, so that no turn sends it all again."""
+
+    async def connect(self) -> ModelSession:
+        """A new session.
+
+        Raises:
+            DelfError: When none can be had now.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsModelWarmUp(Protocol):
+    """A model that can prepare for its first request while the task looks for its context."""
+
+    async def warm_up(self) -> None:
+        """Prepare. What fails here is told by the request that needs it."""
+        ...

@@ -107,7 +107,7 @@ class Returned:
     """
 
     value: Any
-    encoded: bytes | None = None
+    encoded: bytes | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +255,16 @@ class LimitReached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crashed:
-    """The sandbox died or broke the protocol; the session is of no more use."""
+    """The sandbox died or broke the protocol; the session is of no more use.
+
+    Args:
+        message: How.
+        by_script: Whether the script itself ended it, as by an exit. Then it is not run again in
+            another sandbox, which is done after other deaths.
+    """
 
     message: str
+    by_script: bool = False
 
 
 Outcome = Done | Failed | Rerun | LimitReached | Crashed
@@ -363,6 +370,7 @@ class SupportsMeasures(Protocol):
         ...
 
 
+@runtime_checkable
 class SupportsWarmUp(Protocol):
     """A backend that can prepare sessions before they are asked for."""
 

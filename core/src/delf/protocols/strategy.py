@@ -2,35 +2,201 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from delf.messages import Message, ModelReply
-    from delf.protocols.sandbox import CallAnswer, CallRequest, Outcome
+    from delf.errors import DelfError
+    from delf.messages import Message, ModelDelta, ModelReply, ModelTool
+    from delf.protocols.sandbox import CallAnswer, Outcome
+    from delf.types import Effect
+
+OnDelta = Callable[["ModelDelta"], None]
+"""Sees a piece of a model's answer as it comes. Of a recorded answer, the pieces are whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDescription:
+    """A tool that the model is shown.
+
+    Args:
+        name: What calls it: ``connection.method``, or the bare name of a function.
+        summary: One paragraph about it.
+        effect: What a call does to the world.
+        asks: Whether a person is asked before each call.
+        schema: Its arguments as a JSON Schema.
+    """
+
+    name: str
+    summary: str
+    effect: Effect
+    asks: bool
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptResult:
+    """What became of a script.
+
+    Args:
+        outcome: How it ended.
+        printed: What it printed, without secrets.
+        variables_alive: Whether the next script finds its variables.
+        changes: Its calls that changed something, or may have, as lines of text.
+        refused: Why the task cannot go on, when the script failed because the budget was used up.
+    """
+
+    outcome: Outcome
+    printed: str = ""
+    variables_alive: bool = True
+    changes: Sequence[str] = ()
+    refused: DelfError | None = None
+
+
+class ModelChat(Protocol):
+    """A conversation of several turns with the main model.
+
+    The model's open session carries it where the model has one; else, and after a session broke,
+    each turn sends what was said before.
+    """
+
+    async def send(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ModelTool] = (),
+        on_delta: OnDelta | None = None,
+    ) -> ModelReply:
+        """Say something new, and wait for the answer.
+
+        Args:
+            messages: What was not said before.
+            tools: What the model may call in its answer; see :attr:`StrategyHost.takes_tools`.
+            on_delta: Sees the answer's pieces as they come.
+        """
+        ...
 
 
 class StrategyHost(Protocol):
-    """What a strategy may do for a task; every call passes the same gate as a script's."""
+    """All that a strategy may do for its task.
 
-    async def begin(self) -> tuple[Message, ...]:
-        """The conversation's start: rules and tools, then context and task."""
+    Whatever goes through it is counted, approved and journalled. A resumed task runs its strategy
+    from the beginning: what the journal holds is answered from there, and not done again. So a
+    strategy does the same again when it gets the same answers.
+    """
+
+    @property
+    def task(self) -> str:
+        """What the user wants, in plain words."""
         ...
 
-    async def ask(self, messages: Sequence[Message]) -> ModelReply:
-        """Ask the main model; counted in cost and budget."""
+    @property
+    def tools(self) -> Sequence[ToolDescription]:
+        """The tools that the model is shown."""
         ...
 
-    async def call(self, request: CallRequest) -> CallAnswer:
-        """Make a tool call through the gate."""
+    @property
+    def retry_count(self) -> int:
+        """How often what failed may be tried once more."""
         ...
 
-    async def execute(self, code: str) -> Outcome:
-        """Run a script in the task's sandbox."""
+    @property
+    def rerun_count(self) -> int:
+        """How often a script may ask for another pass."""
         ...
 
-    def printed(self, text: str) -> None:
-        """Add to the task's output."""
+    def begin(self, rules: str | None = None) -> tuple[Message, ...]:
+        """The conversation's start: rules and tools, what was said before, context and task.
+
+        Args:
+            rules: What the model is told about its work, with the tools; how to write scripts
+                when omitted.
+        """
+        ...
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the main model can be given tools, and asks for calls of them."""
+        ...
+
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ModelTool] = (),
+        on_delta: OnDelta | None = None,
+    ) -> ModelReply:
+        """Ask the main model once; counted in cost and budget.
+
+        Args:
+            messages: The whole conversation.
+            tools: What the model may call in its answer, where it takes tools.
+            on_delta: Sees the answer's pieces as they come.
+
+        Raises:
+            BudgetExceededError: Before anything is spent.
+            DelfError: When the model failed for good.
+        """
+        ...
+
+    def chat(self) -> AbstractAsyncContextManager[ModelChat]:
+        """A conversation of several turns, in one session of the model where it has those."""
+        ...
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], description: str | None = None
+    ) -> CallAnswer:
+        """Make a tool call. Not while a script runs.
+
+        Args:
+            name: The tool, as in :class:`ToolDescription`.
+            arguments: By name.
+            description: A few words that say why, for people.
+
+        Returns:
+            The result, or why there is none, as a value.
+        """
+        ...
+
+    async def call_all(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[CallAnswer]:
+        """Make several calls at once.
+
+        Args:
+            calls: Tools with their arguments.
+
+        Returns:
+            Their answers, in the order of the calls.
+        """
+        ...
+
+    async def execute(self, code: str) -> ScriptResult:
+        """Run a script in the task's sandbox, whose variables stay for the next one.
+
+        Raises:
+            SandboxUnavailableError: When no sandbox can be had.
+        """
+        ...
+
+    @property
+    def said(self) -> str:
+        """The answer so far: what was said, and what scripts printed, without secrets.
+
+        What a script printed that failed counts until another one runs.
+        """
+        ...
+
+    def say(self, text: str) -> None:
+        """Add to the answer; people see it at once."""
+        ...
+
+    def step(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Let people see what goes on, and how long it takes."""
+        ...
+
+    async def retrying(self, reason: str) -> None:
+        """Record that something failed and is tried once more."""
         ...
 
 

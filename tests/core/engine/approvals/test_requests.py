@@ -11,8 +11,8 @@ from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.policy import NOBODY, Approvals
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.memory import MemoryJournal
-from delf.engine.request import TaskOrder
 from delf.engine.slots import Slot
+from delf.engine.task import TaskRequest
 from delf.engine.toolset import load_toolset
 from delf.errors import DelfError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested
@@ -38,7 +38,7 @@ class Bench:
         self.slot = Slot(options.pop("places", None) or asyncio.Semaphore(5))
         timeout = options.pop("timeout", 5.0)
         shared = Approvals("interactive", channels, timeout, self.pending, **options)
-        order = TaskOrder(task="a task", timeout=60)
+        order = TaskRequest(task="a task", timeout=60)
         self.approvals = shared.for_task(order, self.log, self.slot)
         (self.bound,) = tools.actions
 

@@ -6,22 +6,21 @@ import os
 import pytest
 
 from delf import Connection, action
-from delf.engine.codegen.preview import confirmed_actions
 from delf.engine.codegen.prompt import (
-    TaskContext,
     first_messages,
     no_code_messages,
     rerun_messages,
     retry_messages,
-    system_message,
-    told_call,
+    script_rules,
 )
+from delf.engine.codegen.strategy import compose
 from delf.engine.codegen.stubs import render_stubs
-from delf.engine.loop.compose import compose
 from delf.engine.output import OutputFolder
+from delf.engine.scripts import named_actions, told_call
+from delf.engine.task import TaskContext
 from delf.engine.toolset import check_connection_names, load_toolset
 from delf.errors import ConnectionConfigurationError, ToolDefinitionError
-from delf.messages import user
+from delf.messages import system, user
 from delf.protocols.sandbox import Failed, LimitReached, Rerun
 from delf.tools.action import Action, action_from_function
 from delf.tools.function import tool
@@ -90,17 +89,17 @@ async def test_stubs_survive_quotes_and_long_words_in_descriptions():
 
 async def test_one_tool_takes_at_most_600_tokens():
     stubs = render_stubs((await load_toolset([add])).actions)
-    messages = first_messages("What is 1 + 2?", TaskContext(), stubs, ())
+    messages = first_messages("What is 1 + 2?", TaskContext(), script_rules(stubs))
     assert sum(len(text_of(m)) for m in messages) / 4 <= 600
 
 
 async def test_the_beginning_is_the_same_byte_for_byte():
     stubs = render_stubs((await load_toolset([Shop(), add])).actions)
     again = render_stubs((await load_toolset([Shop(), add])).actions)
-    one = first_messages("a", TaskContext(), stubs, ("pandas",))
+    one = first_messages("a", TaskContext(), script_rules(stubs, ("pandas",)))
     rich = TaskContext(facts=["f"], history=[user("before")], live={"sql": "tables"}, files=["/a"])
-    two = first_messages("b", rich, again, ("pandas",))
-    assert one[0] == two[0] == system_message(stubs, ("pandas",))
+    two = first_messages("b", rich, script_rules(again, ("pandas",)))
+    assert one[0] == two[0] == system(script_rules(stubs, ("pandas",)))
     assert [m.role for m in two] == ["system", "user", "user"]
     for follow in (
         retry_messages("code", Failed(kind="E", message="m"), "", fresh=False),
@@ -114,11 +113,11 @@ async def test_the_beginning_is_the_same_byte_for_byte():
 
 def test_what_belongs_to_the_task_comes_after_the_rules():
     context = TaskContext(facts=["likes tea"], live={"sql": "users(id)"}, files=["/in.csv"])
-    text = text_of(first_messages("the task", context, "", ())[-1])
+    text = text_of(first_messages("the task", context, "")[-1])
     assert [
         text.index(part) for part in ("likes tea", "users(id)", "/in.csv", "the task")
     ] == sorted(text.index(part) for part in ("likes tea", "users(id)", "/in.csv", "the task"))
-    assert "There are none" in text_of(system_message(""))
+    assert "There are none" in script_rules("")
 
 
 def test_a_failure_is_told_with_line_variables_and_what_was_printed():
@@ -191,11 +190,12 @@ async def test_names_in_allow_are_checked_once_the_actions_are_known():
 
 async def test_a_part_of_the_tools():
     tools = await load_toolset([Shop(), add])
-    part = tools.only(frozenset({"shop.find", "add", "other"}))
-    assert [bound.name for bound in part] == ["shop.find", "add"]
-    assert len(tools) == 3
-    assert [entry.name for entry in tools.catalog()] == ["shop.find", "shop.close", "add"]
-    assert [c.name for c in tools.connections] == ["shop", "add"]
+    part = tools.showing(frozenset({"shop.find", "add", "other"}))
+    assert [bound.name for bound in part.shown] == ["shop.find", "add"]
+    assert [bound.name for bound in part.left_out] == ["shop.close"]
+    assert len(part) == len(tools) == 3
+    assert [entry.name for entry in part.catalog()] == ["shop.find", "shop.close", "add"]
+    assert [c.name for c in part.connections] == ["shop", "add"]
 
 
 # -- preview --------------------------------------------------------------------------------
@@ -213,7 +213,8 @@ async def test_a_part_of_the_tools():
     ],
 )
 async def test_actions_that_ask_are_named(code, names):
-    assert confirmed_actions(code, await load_toolset([Shop(), add])) == names
+    named = named_actions(code, await load_toolset([Shop(), add]))
+    assert tuple(bound.name for bound in named) == names
 
 
 # -- compose --------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from delf.engine.codegen.strategy import CodegenStrategy
 from delf.errors import DelfError
-from delf.protocols.sandbox import CallRequest
+from delf.messages import user
 from delf.testing import StrategyContract, script
 
 
@@ -15,6 +15,10 @@ class Suite(StrategyContract):
     kind = CodegenStrategy
     replies = (script("print(await add(1, b=2))"),)
     unapproved = (script("try:\n    await forget('Ann')\nexcept ApprovalRejected: print('no')"),)
+    writing = (
+        script("print(await keep('Ann'))\nrerun('Ann is kept', 'keep Bob')"),
+        script("print(await keep('Bob'))"),
+    )
 
     @pytest.fixture
     def strategy(self):
@@ -25,12 +29,78 @@ class TestGood(Suite):
     pass
 
 
+class ByCall:
+    """A tool, and the value of its argument, for each line of an answer; else the answer."""
+
+    async def solve(self, host):
+        rules = " ".join(["Name a tool and a value:", *(tool.name for tool in host.tools)])
+        async with host.chat() as chat:
+            reply = await chat.send(host.begin(rules))
+            while ":" in reply.text:
+                said = [line.split(": ") for line in reply.text.splitlines()]
+                results = [await self.call(host, name, value) for name, value in said]
+                host.say(f"{results}\n")
+                reply = await chat.send([user(f"{results}")])
+        host.say(reply.text)
+        return host.said
+
+    async def call(self, host, name, value):
+        keys = {"add": {"a": 1, "b": 2}}.get(name, {"name": value})
+        answer = await host.call(name, keys, f"{name} it")
+        return getattr(answer, "value", answer)
+
+
+class TestGoodByCall(Suite):
+    kind = ByCall
+    replies = ("add: 1 2", "The sum is in the results.")
+    unapproved = ("forget: Ann", "That was all.")
+    writing = ("keep: Ann\nkeep: Bob", "Both are kept.")
+
+
+class TestGoodByCallsTogether(TestGoodByCall):
+    class kind(ByCall):
+        async def solve(self, host):
+            while ":" in (text := (await host.ask(host.begin())).text):
+                said = [line.split(": ") for line in text.splitlines()]
+                keys = {"add": {"a": 1, "b": 2}}
+                calls = [(name, keys.get(name, {"name": value})) for name, value in said]
+                host.say(str(await host.call_all(calls)))
+            return host.said
+
+
+class TestRemembersByItself(Suite):
+    """What it did before the kill is lost with it: it does something else than is recorded."""
+
+    breaks = ("test_a_killed_task_goes_on_from_every_point",)
+    writing = ("keep: Ann", "keep: Bob", "Both are kept.")
+    replies, unapproved = TestGoodByCall.replies, TestGoodByCall.unapproved
+
+    class kind(ByCall):
+        times = 0
+
+        async def call(self, host, name, value):
+            type(self).times += 1
+            return await super().call(host, name, f"{value}{'!' * (self.times > 2)}")
+
+
+class TestDoesNothing(Suite):
+    breaks = (
+        "test_a_person_is_asked_once",
+        "test_a_task_can_be_cancelled_while_a_call_is_made",
+        "test_what_is_asked_counts_against_the_budget",
+    )
+
+    class kind:
+        async def solve(self, host):
+            return "3"
+
+
 class TestGuesses(Suite):
     breaks = ("test_answers_with_what_the_tools_gave",)
 
     class kind:
         async def solve(self, host):
-            await host.ask(await host.begin())
+            await host.ask(host.begin())
             return "3"
 
 
@@ -39,9 +109,8 @@ class TestGoesPastTheGate(Suite):
 
     class kind:
         async def solve(self, host):
-            await host.ask(await host.begin())
-            call = CallRequest(call_id=1, connection="add", method="", args=(1, 2), kwargs={})
-            return str((await host.call(call)).value)
+            await host.ask(host.begin())
+            return str((await host.call("add", {"a": 1, "b": 2})).value)
 
 
 class TestHidesFailures(Suite):

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from delf.engine.approvals.decision import Answer
-from delf.engine.request import TaskOrder
 from delf.engine.secrets.redaction import Redactor
+from delf.engine.task import TaskRequest
 from delf.protocols.approval import (
     ApprovalChannel,
     ApprovalRequest,
@@ -46,7 +46,7 @@ class NamedChannel:
 async def ask_channels(
     channels: Sequence[NamedChannel],
     request: ApprovalRequest,
-    order: TaskOrder,
+    order: TaskRequest,
     redactor: Redactor,
 ) -> Answer | None:
     """What the first channel says that says anything.

@@ -34,8 +34,8 @@ from delf.engine.approvals.pending import PendingRequests
 from delf.engine.clock import TaskClock
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.recording import PastCall
-from delf.engine.request import TaskOrder
 from delf.engine.slots import Slot
+from delf.engine.task import TaskRequest
 from delf.engine.toolset import BoundAction
 from delf.engine.views.changes import situation
 from delf.events import ApprovalDecided, ApprovalRequested
@@ -99,7 +99,7 @@ class Approvals:
         self.wait = wait
 
     def for_task(
-        self, order: TaskOrder, log: TaskLog, slot: Slot, clock: TaskClock | None = None
+        self, order: TaskRequest, log: TaskLog, slot: Slot, clock: TaskClock | None = None
     ) -> TaskApprovals:
         """The same for one task, with its own memory beside the session's."""
         return TaskApprovals(self, order, log, slot, clock or TaskClock(order.timeout))
@@ -120,7 +120,7 @@ class TaskApprovals:
     """
 
     def __init__(
-        self, shared: Approvals, order: TaskOrder, log: TaskLog, slot: Slot, clock: TaskClock
+        self, shared: Approvals, order: TaskRequest, log: TaskLog, slot: Slot, clock: TaskClock
     ) -> None:
         self._shared = shared
         self._order = order

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from delf.config.schema import AgentConfig
 from delf.engine.builtins.attachments import Attachments
-from delf.engine.models.client import Asker
+from delf.engine.models.client import ModelClient
 from delf.errors import ToolException
 from delf.messages import ModelRequest, user
 from delf.tools.action import Action, action, actions_of
@@ -29,7 +29,7 @@ class LLM(Connection):
 
     def __init__(
         self,
-        asker: Asker | None = None,
+        asker: ModelClient | None = None,
         config: AgentConfig | None = None,
         files: Mapping[str, str] | None = None,
     ) -> None:

@@ -13,8 +13,8 @@ from delf.config.schema import AgentConfig
 from delf.engine.calls.records import Call
 from delf.engine.clock import TaskClock
 from delf.engine.journal.log import TaskLog
-from delf.engine.request import ChildOptions, TaskOrder
 from delf.engine.slots import Slot
+from delf.engine.task import ChildOptions, TaskRequest
 from delf.errors import ToolExecutionError, UnknownTaskError
 from delf.events import ChildFinished, ChildStarted, Event
 from delf.llm import as_llm_config
@@ -25,7 +25,7 @@ from delf.tools.function import as_connection
 class RunsTasks(Protocol):
     """The runtime, as child tasks need it."""
 
-    async def run_child(self, order: TaskOrder) -> ChildResult:
+    async def run_child(self, request: TaskRequest) -> ChildResult:
         """Work a task to its end."""
         ...
 
@@ -40,7 +40,7 @@ class ChildTasks:
 
     Args:
         runtime: Runs them.
-        order: The parent.
+        request: The parent.
         config: The parent's configuration.
         log: The parent's log.
         slot: The parent's place among the tasks that run, given up while a child works.
@@ -51,7 +51,7 @@ class ChildTasks:
     """
 
     runtime: RunsTasks
-    order: TaskOrder
+    request: TaskRequest
     config: AgentConfig
     log: TaskLog
     slot: Slot
@@ -63,7 +63,7 @@ class ChildTasks:
     @property
     def depth(self) -> int:
         """How many tasks are above the parent."""
-        return 0 if self.order.child is None else self.order.child.depth
+        return 0 if self.request.child is None else self.request.child.depth
 
     def begun(self, call_id: int) -> list[ChildStarted]:
         """The children that a call has begun, as the journal tells."""
@@ -84,7 +84,7 @@ class ChildTasks:
 
         return CallContext(
             task_id=self.log.task_id,
-            task=self.order.task,
+            task=self.request.task,
             call_id=call.number,
             connection=call.bound.connection.name,
             folder=self.folder,
@@ -103,27 +103,27 @@ class ChildTasks:
                 f"the task is {self.depth} tasks deep, and has no child task any more",
                 hint="max_depth allows more",
             )
-        order = self._order(child)
+        request = self._request(child)
         again = next((event for event in begun if event.task == child.task), None)
         if again is None:
             await self.log.record(
-                ChildStarted, call_id=call_id, child_id=order.task_id, task=child.task
+                ChildStarted, call_id=call_id, child_id=request.task_id, task=child.task
             )
         else:
             begun.remove(again)
-            order = await self._resumed(order, again.child_id)
+            request = await self._resumed(request, again.child_id)
         started = time.perf_counter()
         try:
             async with self.slot.given_up():
-                result = await self.runtime.run_child(order)
+                result = await self.runtime.run_child(request)
         except asyncio.CancelledError:
-            end = self._end(call_id, order.task_id, started, error="the task was cancelled")
+            end = self._end(call_id, request.task_id, started, error="the task was cancelled")
             self.log.record_soon(ChildFinished, **end)
             raise
-        if again is None or not self._has_end(order.task_id):
+        if again is None or not self._has_end(request.task_id):
             end = self._end(
                 call_id,
-                order.task_id,
+                request.task_id,
                 started,
                 status=result.status,
                 error=result.error,
@@ -132,17 +132,17 @@ class ChildTasks:
             await self.log.record(ChildFinished, **end)
         return result
 
-    def _order(self, child: ChildTask) -> TaskOrder:
+    def _request(self, child: ChildTask) -> TaskRequest:
         changes: dict[str, Any] = {}
         if child.llm is not None:
             changes |= {"llm": as_llm_config(child.llm), "light_llm": None, "heavy_llm": None}
         if child.system_prompt is not None:
             changes["system_prompt"] = child.system_prompt
-        return TaskOrder(
+        return TaskRequest(
             task=child.task,
-            timeout=self.order.timeout if child.timeout is None else child.timeout,
-            attended=self.order.attended,
-            patient=self.order.patient,
+            timeout=self.request.timeout if child.timeout is None else child.timeout,
+            attended=self.request.attended,
+            patient=self.request.patient,
             child=ChildOptions(
                 parent=self.log.task_id,
                 depth=self.depth + 1,
@@ -153,13 +153,13 @@ class ChildTasks:
             ),
         )
 
-    async def _resumed(self, order: TaskOrder, child_id: str) -> TaskOrder:
-        """The order for a child that was begun before its parent was resumed."""
+    async def _resumed(self, request: TaskRequest, child_id: str) -> TaskRequest:
+        """The request for a child that was begun before its parent was resumed."""
         try:
             past = await self.runtime.take_up(child_id)
         except UnknownTaskError:  # it was about to begin
             past = ()
-        return replace(order, task_id=child_id, past=past)
+        return replace(request, task_id=child_id, past=past)
 
     def _has_end(self, child_id: str) -> bool:
         ends = (event for event in self.log.events if isinstance(event, ChildFinished))

@@ -140,6 +140,8 @@ class Gate:
         Raises:
             UnrecordedCallError: When it was begun, and its end could not be recorded: what it did
                 is not known to a resumed task, so no call is made after it.
+            ReplayMismatch: When it is not what the journal of a resumed task holds.
+            RecordedLimit: When the script comes to where a limit was its recorded end.
         """
         task = asyncio.current_task()
         if task is None:
@@ -147,7 +149,7 @@ class Gate:
         self._at_work.add(task)
         try:
             return await self._take(request)
-        except UnrecordedCallError:
+        except (UnrecordedCallError, ReplayMismatch):
             self._closed = True
             raise
         finally:
@@ -171,12 +173,7 @@ class Gate:
             return await self._refuse(number, name, "ToolArgumentError", error, said)
         past = None
         if self._replay.active:
-            try:
-                past = await self._replay.call(call.digest, alone=request.alone)
-            except ReplayMismatch as mismatch:
-                self._closed = True
-                self._replay.fail(mismatch)
-                return Raised("ToolError", mismatch.message)
+            past = await self._replay.call(call.digest, alone=request.alone)
         if past is not None and past.finished is not None:
             return past.answer()
         if past is not None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
+from delf.engine.task import TaskContext
 from delf.messages import Message, assistant, system, user
 from delf.protocols.sandbox import Failed, LimitReached, Rerun
 
@@ -31,30 +30,10 @@ context says what was found, remaining what is left."""
 _PYTHON = "3.11+"
 _MAX_PRINTED = 2000
 _MAX_DONE = 20
-_MAX_CALL = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskContext:
-    """What goes ahead of the task.
-
-    Args:
-        facts: Recalled from memory.
-        history: The conversation so far, or its end.
-        summary: What was said before that.
-        live: Facts by connection, such as database schemas.
-        files: A line about each input file: what it is, and where scripts find it.
-    """
-
-    facts: Sequence[str] = ()
-    history: Sequence[Message] = ()
-    summary: str | None = None
-    live: Mapping[str, str] = field(default_factory=dict[str, str])
-    files: Sequence[str] = ()
-
-
-def system_message(stubs: str, libraries: Sequence[str] = ()) -> Message:
-    """The part that is the same for every task with the same tools.
+def script_rules(stubs: str, libraries: Sequence[str] = ()) -> str:
+    """How to write scripts: the same for every task with the same tools.
 
     Args:
         stubs: The tools.
@@ -63,7 +42,7 @@ def system_message(stubs: str, libraries: Sequence[str] = ()) -> Message:
     extra = f" and {', '.join(libraries)}" if libraries else ""
     rules = _RULES.format(python=_PYTHON, libraries=extra)
     tools = f"```python\n{stubs}\n```" if stubs else "There are none; compute the answer."
-    return system(f"{rules}\n\nTools:\n{tools}")
+    return f"{rules}\n\nTools:\n{tools}"
 
 
 def task_message(task: str, context: TaskContext) -> Message:
@@ -80,12 +59,9 @@ def task_message(task: str, context: TaskContext) -> Message:
     return user("\n\n".join(parts))
 
 
-def first_messages(
-    task: str, context: TaskContext, stubs: str, libraries: Sequence[str]
-) -> tuple[Message, ...]:
-    """The conversation that the first script is written from."""
-    head = system_message(stubs, libraries)
-    return (head, *context.history, task_message(task, context))
+def first_messages(task: str, context: TaskContext, rules: str) -> tuple[Message, ...]:
+    """A conversation's start: rules, what was said before, and the task with its context."""
+    return (system(rules), *context.history, task_message(task, context))
 
 
 def no_code_messages(reply: str) -> tuple[Message, ...]:
@@ -138,13 +114,6 @@ def crash_messages(code: str, message: str, done: Sequence[str] = ()) -> tuple[M
     """The follow-up to a script that took its sandbox with it."""
     gone = LimitReached(limit="sandbox", message=message)
     return retry_messages(code, gone, "", fresh=True, done=done)
-
-
-def told_call(action: str, arguments: Mapping[str, Any]) -> str:
-    """A call as a line of text, cut where it is long."""
-    given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    text = " ".join(f"{action}({given})".split())
-    return text if len(text) <= _MAX_CALL else f"{text[:_MAX_CALL]}…"
 
 
 def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, ...]:

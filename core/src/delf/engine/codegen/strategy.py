@@ -1,22 +1,25 @@
-"""The strategy ``codegen``: steps 4 to 8, from a conversation to an answer.
+"""The strategy ``codegen``: the model writes a script, which calls the tools.
 
-generate → preview → execute, again with what was learned (7, rerun) or with what went
-wrong (8, retry), until the script is done or the passes are used up.
+A script that asks for another pass, or fails, is followed by another one, written with what was
+learned or with what went wrong, until one is done or the passes are used up.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import contextlib
+import json
+from typing import Any, Final, cast
 
-from delf.engine.codegen.execute import describe_outcome, execute
-from delf.engine.codegen.generate import generate
-from delf.engine.codegen.preview import preview
-from delf.engine.codegen.prompt import crash_messages, rerun_messages, retry_messages, told_call
-from delf.engine.journal.recording import NEVER_MADE
-from delf.engine.loop.compose import compose
-from delf.engine.task import TaskRun
+from delf.engine.codegen.extract import extract_code
+from delf.engine.codegen.prompt import (
+    crash_messages,
+    no_code_messages,
+    rerun_messages,
+    retry_messages,
+)
 from delf.errors import (
     ApprovalRejectedError,
+    CodeGenerationError,
     DelfError,
     SandboxExecutionError,
     SandboxLimitError,
@@ -24,15 +27,9 @@ from delf.errors import (
     ToolExecutionError,
     ToolRefusedError,
 )
-from delf.events import (
-    CallFinished,
-    CallStarted,
-    RerunRequested,
-    RetryScheduled,
-    ScriptGenerated,
-)
 from delf.messages import Message
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome, Rerun
+from delf.protocols.strategy import ScriptResult, StrategyHost
 
 _HINT: Final = "response.trace has the scripts and calls; retry_count allows more attempts"
 _OF_KIND: Final[dict[str, type[DelfError]]] = {
@@ -47,7 +44,7 @@ _OF_KIND: Final[dict[str, type[DelfError]]] = {
 class CodegenStrategy:
     """Scripts that the model writes. Implements :class:`delf.protocols.strategy.Strategy`."""
 
-    async def solve(self, host: TaskRun) -> str:
+    async def solve(self, host: StrategyHost) -> str:
         """Write and run scripts until one is done.
 
         Raises:
@@ -55,116 +52,90 @@ class CodegenStrategy:
             CodeGenerationError: When the model wrote none.
             DelfError: When the model, the budget or the sandbox gave up.
         """
-        messages = await host.begin()
-        answer = ""
-        attempt, retries, reruns = 1, 0, 0
+        messages = host.begin()
+        retries = reruns = 0
         while True:
-            code = await generate(host, messages, attempt)
-            outcome = await preview(host, code, attempt) or await execute(host, code, attempt)
-            host.approvals.script_ended()
-            refusal = _refusal_behind(host, outcome)
-            printed = host.take_printed()
-            match outcome:
+            code = await _write(host, messages)
+            result = await host.execute(code)
+            match result.outcome:
                 case Done(value=value):
-                    return compose(answer + printed, value)
-                case Rerun():
-                    if reruns >= host.config.rerun_count:
-                        raise _give_up(host, answer + printed, _too_many_reruns(host, outcome))
+                    return compose(host.said, value)
+                case Rerun() as outcome:
+                    if reruns >= host.rerun_count:
+                        raise _too_many_reruns(host, outcome)
                     reruns, retries = reruns + 1, 0
-                    answer += printed
-                    await _record_rerun(host, outcome, reruns)
-                    messages = (*messages, *rerun_messages(code, outcome, printed))
-                case _ if refusal is not None:
-                    raise _give_up(host, answer + printed, refusal)
-                case _:
-                    if retries >= host.config.retry_count:
-                        raise _give_up(host, answer + printed, as_error(outcome))
+                    messages = (*messages, *rerun_messages(code, outcome, result.printed))
+                case outcome:
+                    if result.refused is not None:
+                        raise result.refused
+                    if retries >= host.retry_count:
+                        raise as_error(outcome)
                     retries += 1
-                    await _record_retry(host, outcome, attempt)
-                    messages = (*messages, *_what_went_wrong(host, code, attempt, outcome, printed))
-            attempt += 1
+                    await host.retrying(_reason(outcome))
+                    messages = (*messages, *_what_went_wrong(code, outcome, result))
 
 
-def _refusal_behind(run: TaskRun, outcome: Outcome) -> DelfError | None:
-    """What the budget refused to a script that failed with it; one that it caught is past."""
-    refused = list(run.asker.refused)
-    run.asker.refused.clear()
-    if not isinstance(outcome, Failed):
-        return None
-    behind = (error for error in reversed(refused) if error.message in outcome.message)
-    return next(behind, None)
+async def _write(host: StrategyHost, messages: tuple[Message, ...]) -> str:
+    """Ask the main model until there is a script, as often as retries are allowed.
 
-
-def _give_up(run: TaskRun, printed: str, error: DelfError) -> DelfError:
-    """The error to raise; what was printed stays with the task, as its text."""
-    run.said.append(printed)
-    return error
-
-
-def _what_went_wrong(
-    run: TaskRun, code: str, attempt: int, outcome: Outcome, printed: str
-) -> tuple[Message, ...]:
-    done = _changes(run, attempt)
-    if isinstance(outcome, (Failed, LimitReached)):
-        return retry_messages(code, outcome, printed, fresh=not run.session_alive, done=done)
-    return crash_messages(code, describe_outcome(outcome)[1] or "it is gone", done)
-
-
-def _changes(run: TaskRun, attempt: int) -> list[str]:
-    """The calls of a script that changed something, or may have, as they are told to the model.
-
-    The log of a resumed task also holds what the scripts after it did.
+    Raises:
+        CodeGenerationError: When no answer held a script.
+        DelfError: When the model failed, or the budget is used up.
     """
-    begun: dict[int, CallStarted] = {}
-    ends: dict[int, CallFinished] = {}
-    of_script = 0
-    for event in run.log.events:
-        match event:
-            case ScriptGenerated():
-                of_script = event.attempt
-            case CallStarted() if of_script == attempt and event.effect != "read":
-                begun[event.call_id] = event
-                ends.pop(event.call_id, None)
-            case CallFinished():
-                ends[event.call_id] = event
-            case _:
-                pass
-    told = ((call, _what_became(ends.get(number))) for number, call in begun.items())
-    return [
-        told_call(call.action, call.arguments) + became
-        for call, became in told
-        if became is not None
-    ]
+    async with host.step("generate"):
+        tries = 1
+        while True:
+            reply = await host.ask(messages)
+            code = extract_code(reply.text)
+            if code is not None:
+                return code
+            if tries > host.retry_count:
+                raise CodeGenerationError(
+                    f"the model {reply.model!r} answered without a script {tries} times"
+                )
+            tries += 1
+            await host.retrying("the answer held no script")
+            messages = (*messages, *no_code_messages(reply.text))
 
 
-def _what_became(end: CallFinished | None) -> str | None:
-    """What is added to a call that changed something; None for one that did not."""
-    if end is not None and end.status == "ok":
-        return ""
-    given_up = end is None or (end.status == "cancelled" and end.raised != NEVER_MADE)
-    return " (it was given up, and may be done or not)" if given_up else None
+def compose(said: str, value: Any) -> str:
+    """The answer's text: what was printed, else the script's value.
+
+    Args:
+        said: Everything that the scripts printed.
+        value: What the last script returned or left as its last expression.
+    """
+    text = said.strip("\n")
+    if text.strip() or value is None:
+        return text
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (dict, list, tuple)):
+        with contextlib.suppress(TypeError, ValueError):  # of keys that JSON lacks
+            return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    return str(cast("object", value))
 
 
-async def _record_rerun(run: TaskRun, outcome: Rerun, number: int) -> None:
-    async with run.step("rerun", number):
-        await run.log.record(
-            RerunRequested,
-            attempt=number,
-            context=outcome.context,
-            remaining=outcome.remaining,
-            variables=outcome.variables,
-        )
+def _what_went_wrong(code: str, outcome: Outcome, result: ScriptResult) -> tuple[Message, ...]:
+    if isinstance(outcome, (Failed, LimitReached)):
+        fresh, printed = not result.variables_alive, result.printed
+        return retry_messages(code, outcome, printed, fresh=fresh, done=result.changes)
+    return crash_messages(code, _reason(outcome), result.changes)
 
 
-async def _record_retry(run: TaskRun, outcome: Outcome, attempt: int) -> None:
-    async with run.step("retry", attempt):
-        error = describe_outcome(outcome)[1] or "failed"
-        await run.log.record(RetryScheduled, attempt=attempt, error=error)
+def _reason(outcome: Outcome) -> str:
+    match outcome:
+        case Failed(kind=kind, message=message):
+            return f"{kind}: {message}"
+        case LimitReached(message=message) | Crashed(message=message):
+            return message
+        case _:
+            return "failed"
 
 
-def _too_many_reruns(run: TaskRun, outcome: Rerun) -> DelfError:
+def _too_many_reruns(host: StrategyHost, outcome: Rerun) -> DelfError:
     return SandboxExecutionError(
-        f"the script asked for another pass after {run.config.rerun_count} of them; "
+        f"the script asked for another pass after {host.rerun_count} of them; "
         f"left to do: {outcome.remaining}",
         hint="raise rerun_count, or split the task",
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from delf.engine.journal.replay import Replay
 from delf.engine.secrets.redaction import Redactor
-from delf.events import ClockRead, Event, Printed, TaskFinished
+from delf.events import ClockRead, Event, Printed, StepFinished, StepStarted, TaskFinished
 from delf.protocols.journal import Journal
 
 _log = logging.getLogger(__name__)
@@ -36,7 +37,6 @@ SAFE: Final = frozenset(
         "seq",
         "size",
         "status",
-        "step",
         "unsettled",
         "usage",
     }
@@ -109,6 +109,20 @@ class TaskLog:
                 self._waiting.append((kind, fields))
                 self._flush_soon()
             raise
+
+    @asynccontextmanager
+    async def step(self, name: str, attempt: int = 1) -> AsyncGenerator[None]:
+        """Record a step's beginning, and its end unless it failed.
+
+        Args:
+            name: What people read.
+            attempt: The pass through the loop, from 1.
+        """
+        started = time.perf_counter()
+        await self.record(StepStarted, step=name, attempt=attempt)
+        yield
+        elapsed = (time.perf_counter() - started) * 1000
+        await self.record(StepFinished, step=name, attempt=attempt, duration_ms=elapsed)
 
     def record_soon(self, kind: Callable[..., Event], **fields: Any) -> None:
         """Journal an event soon, and before any other that is recorded from now on.

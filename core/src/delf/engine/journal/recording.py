@@ -113,12 +113,13 @@ class PastCall:
 
 @dataclass(kw_only=True)
 class PastScript:
-    """What the journal tells of one script.
+    """What the journal tells of one script, or of what the strategy did between scripts.
 
     Args:
-        attempt: Its number.
+        attempt: Its number; 0 for the strategy's own calls.
         calls: Its calls in the order in which they came.
-        ends: Their answers in the order in which they were given.
+        steps: What happened to them, in order: the negative number of a call that came, the
+            number of one that was answered.
         clock: What it saw on the clock, in nanoseconds.
         printed: How many characters it printed.
         finished: Set when its end is known.
@@ -128,7 +129,7 @@ class PastScript:
 
     attempt: int
     calls: list[PastCall] = field(default_factory=list[PastCall])
-    ends: deque[int] = field(default_factory=deque[int])
+    steps: list[int] = field(default_factory=list[int])
     clock: list[int] = field(default_factory=list[int])
     printed: int = 0
     finished: ev.ScriptFinished | None = None
@@ -159,13 +160,15 @@ class Past:
         self._asked: dict[str, PastCall] = {}
         self._plans: dict[str, PastScript] = {}
         self._script_began = 0.0
-        script = PastScript(attempt=0)
+        own = script = self.scripts[0] = PastScript(attempt=0)
         for event in events:
             if _begins_script(event):
                 self._script_began = event.at
             if isinstance(event, ev.ScriptGenerated):
                 script = self.scripts[event.attempt] = PastScript(attempt=event.attempt)
             self._take(event, script)
+            if isinstance(event, ev.ScriptFinished):
+                script = own
             names = _KEYS.get(type(event))
             if names is not None:
                 key = (type(event), *(getattr(event, name) for name in names))
@@ -237,6 +240,7 @@ class Past:
             self._callers[event.call_id] = script
             self.last_call = max(self.last_call, event.call_id)
             script.calls.append(past)
+            script.steps.append(-past.call_id)
         return past
 
     def _take_request(self, event: ev.ApprovalRequested, past: PastCall) -> None:
@@ -265,9 +269,6 @@ class Past:
             self._given_up.add(event.call_id)
             return
         past.unseen = True
-        ends = self._callers[event.call_id].ends
-        if event.call_id in ends:
-            ends.remove(event.call_id)
 
     def _take_end(self, event: ev.CallFinished, script: PastScript) -> None:
         self.last_call = max(self.last_call, event.call_id)
@@ -284,8 +285,7 @@ class Past:
             past.started, past.cut_off = None, True
             return
         past.finished = event
-        if not past.was_given_up:
-            self._callers[event.call_id].ends.append(event.call_id)
+        self._callers[event.call_id].steps.append(event.call_id)
 
 
 def _begins_script(event: ev.Event) -> bool:

@@ -1,9 +1,8 @@
-"""Takes an interrupted task up again from its journal.
+"""Answers a resumed task from its journal.
 
-The loop runs once more from the start, and what the journal holds takes the place of the
-world: models are not asked again, calls are answered with their recorded results in their
-recorded order, prints and events that are there are not written twice. What goes beyond the
-journal is done as ever.
+The loop runs once more from the start, and what the journal holds takes the place of the world:
+models are not asked again, calls get their recorded results when they got them, prints and events
+that are there are not written twice. What goes beyond the journal is done as ever.
 """
 
 from __future__ import annotations
@@ -27,34 +26,48 @@ _REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter", "lear
 
 _OF_SCRIPTS: Final = (ev.FileWritten, "refused")
 
-_ANSWERED: Final = -1
-"""The turn of what comes after all recorded answers."""
+_ANSWERED: Final = 0
+"""The turn of calls without a recorded end: after all recorded answers."""
 
-_USED_UP: Final = -2
-"""The turn of what comes after all recorded answers and calls."""
+_USED_UP: Final = -1
+"""The turn of new calls: after all that is recorded."""
+
+
+class RecordedLimit(Exception):  # noqa: N818 - how a recorded script ended, and no failure
+    """A script went on to where the journal has its end, which was a limit.
+
+    Args:
+        limit: The end.
+    """
+
+    def __init__(self, limit: LimitReached) -> None:
+        super().__init__(limit.message)
+        self.limit = limit
 
 
 class _Course:
-    """A script that runs once more: which of its calls are to come, and whose turn it is.
+    """The recorded course of a script that runs once more.
 
-    Only those are woken that can go on: many calls may wait together. Answers come at once, but
-    the script itself may take its time once more, as one that sleeps does: the next call is not
-    overdue before it would have come without any answer.
+    A call that was answered is answered again when all that was recorded before its answer has
+    happened again: calls that came, and other answers. A call whose end is not known goes on
+    after all answers, and a new one after all that is recorded.
 
     Args:
-        script: What the journal tells of it; its ``ends`` are used up.
+        script: What the journal tells of it.
         patience: Seconds that the next recorded step may be overdue before it is a mismatch.
     """
 
     def __init__(self, script: PastScript, patience: float) -> None:
         self.script = script
         self._patience = patience
-        self._by_digest: defaultdict[str, deque[PastCall]] = defaultdict(deque)
+        self._unclaimed: defaultdict[str, deque[PastCall]] = defaultdict(deque)
         for call in script.calls:
-            self._by_digest[call.digest].append(call)
+            self._unclaimed[call.digest].append(call)
         self._expected = {call.call_id: call for call in script.expected}
-        self._waiting: dict[asyncio.Future[bool], None] = {}
-        self._turns: defaultdict[int, list[asyncio.Future[bool]]] = defaultdict(list)
+        self._steps = deque(step for step in script.steps if abs(step) in self._expected)
+        self._answers = sum(step > 0 for step in self._steps)
+        self._waiting: defaultdict[int, list[asyncio.Future[bool]]] = defaultdict(list)
+        self._count = 0
         self._began_at: float | None = None
         self._moved_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -62,7 +75,7 @@ class _Course:
     @property
     def is_waiting(self) -> bool:
         """Whether a call waits for its turn."""
-        return bool(self._waiting)
+        return self._count > 0
 
     @property
     def expected(self) -> Sequence[PastCall]:
@@ -73,9 +86,9 @@ class _Course:
         """The first of the recorded calls with a digest that have not come again."""
         if self._began_at is None:
             self._began_at = asyncio.get_running_loop().time()
-        if not self._by_digest.get(digest):
+        if not self._unclaimed.get(digest):
             return None
-        past = self._by_digest[digest].popleft()
+        past = self._unclaimed[digest].popleft()
         self._expected.pop(past.call_id, None)
         self._move()
         return past
@@ -90,48 +103,49 @@ class _Course:
         Raises:
             ReplayMismatch: When its turn does not come.
         """
-        if not self._is_turn(past) and (alone or not await self._wait(past)):
+        if past is None:
+            number, is_turn = _USED_UP, not self._steps
+        elif past.finished is None:
+            number, is_turn = _ANSWERED, not self._answers
+        else:
+            number = past.call_id
+            is_turn = bool(self._steps) and self._steps[0] == number
+        if not is_turn and (alone or not await self._wait(number)):
             raise self._stuck(past)
-        if past is not None and past.finished is not None:
-            self.script.ends.popleft()
+        if number > 0:
+            self._steps.popleft()
+            self._answers -= 1
             self._move()
 
-    def _is_turn(self, past: PastCall | None) -> bool:
-        if past is not None and past.finished is not None:
-            return self.script.ends[0] == past.call_id
-        return not self.script.ends and (past is not None or not self._expected)
-
-    async def _wait(self, past: PastCall | None) -> bool:
+    async def _wait(self, number: int) -> bool:
         """Whether its turn came."""
         loop = asyncio.get_running_loop()
-        turn = _USED_UP if past is None else _ANSWERED if past.finished is None else past.call_id
         waiter: asyncio.Future[bool] = loop.create_future()
-        self._waiting[waiter] = None
-        self._turns[turn].append(waiter)
+        self._waiting[number].append(waiter)
+        self._count += 1
         self._moved_at = loop.time()
         if self._timer is None:
             self._timer = loop.call_later(self._patience, self._look)
         try:
             return await waiter
         finally:
-            del self._waiting[waiter]
-            if not self._waiting:
+            self._count -= 1
+            if not self._count:
                 self._look_no_more()
 
     def _move(self) -> None:
-        """A recorded step was made."""
+        """A recorded step was made: whose turn is it now?"""
         self._moved_at = asyncio.get_running_loop().time()
-        if self.script.ends:
-            self._wake(self.script.ends[0])
-            return
-        self._wake(_ANSWERED)
-        if not self._expected:
-            self._wake(_USED_UP)
+        while self._steps and self._steps[0] < 0 and -self._steps[0] not in self._expected:
+            self._steps.popleft()
+        if not self._answers:
+            self._tell(_ANSWERED, came=True)
+        self._tell(self._steps[0] if self._steps else _USED_UP, came=True)
 
-    def _wake(self, turn: int) -> None:
-        for waiter in self._turns.pop(turn, ()):
+    def _tell(self, number: int, *, came: bool) -> None:
+        for waiter in self._waiting.pop(number, ()):
             if not waiter.done():
-                waiter.set_result(True)
+                waiter.set_result(came)
 
     def _look_no_more(self) -> None:
         if self._timer is not None:
@@ -146,15 +160,12 @@ class _Course:
             self._timer = loop.call_at(lapse, self._look)
             return
         self._timer = None
-        for waiter in self._waiting:
-            if not waiter.done():
-                waiter.set_result(False)
+        for number in list(self._waiting):
+            self._tell(number, came=False)
 
     def _due(self) -> float:
-        """When the call on which all wait comes at the latest."""
-        awaited = self._expected.get(self.script.ends[0]) if self.script.ends else None
-        if awaited is None:
-            awaited = next(iter(self._expected.values()), None)
+        """When the call on which all wait comes at the latest: the script may have to work."""
+        awaited = self._expected.get(abs(self._steps[0])) if self._steps else None
         if awaited is None or self._began_at is None:
             return self._moved_at
         return self._began_at + awaited.came_after
@@ -166,7 +177,7 @@ class _Course:
 
 
 class Replay:
-    """A task's journal, used up as the task is lived once more; empty for a new task.
+    """What the journal of a resumed task holds, used up step by step; empty for a new task.
 
     Args:
         events: The task's events.
@@ -175,10 +186,10 @@ class Replay:
 
     def __init__(self, events: Sequence[ev.Event] = (), patience: float = PATIENCE_SECONDS) -> None:
         self.events = tuple(events)
-        self._stopped: asyncio.Future[ReplayMismatch | LimitReached] | None = None
         self._patience = patience
         self._past = Past(self.events)
-        self._course: _Course | None = None
+        self._own = _Course(self._past.scripts[0], patience) if events else None
+        self._course = self._own
 
     def __bool__(self) -> bool:
         """Whether the task is a resumed one."""
@@ -208,9 +219,13 @@ class Replay:
         """The tools that were chosen, if the task came so far."""
         return next((e for e in self.events if isinstance(e, ev.ToolsSelected)), None)
 
+    def has_reply(self, purpose: Purpose) -> bool:
+        """Whether the next answer of a model is recorded."""
+        return purpose in _REPLAYED and bool(self._past.replies[purpose])
+
     def reply(self, purpose: Purpose) -> ModelReply | None:
         """The next recorded answer of a model, if there is one left."""
-        if purpose not in _REPLAYED or not self._past.replies[purpose]:
+        if not self.has_reply(purpose):
             return None
         past = self._past.replies[purpose].popleft()
         return ModelReply(
@@ -233,7 +248,7 @@ class Replay:
         return self._past.knows(kind, fields)
 
     def unknown_part(self, text: str) -> str:
-        """What of a printed text goes beyond all that the journal has of the script's prints."""
+        """What of a printed text goes beyond all that was printed here before."""
         if self._course is None:
             return text
         script = self._course.script
@@ -255,8 +270,8 @@ class Replay:
         Raises:
             ReplayMismatch: When the journal tells otherwise.
         """
-        course, self._course = self._course, None
-        if course is None or status == "crashed":
+        course, self._course = self._course, self._own
+        if course is None or course is self._own or status == "crashed":
             return
         script = course.script
         if status == "limit" and script.finished is not None and script.finished.status == "limit":
@@ -278,15 +293,11 @@ class Replay:
 
     @property
     def active(self) -> bool:
-        """Whether the script that runs is in the journal."""
+        """Whether what runs now, a script or the strategy itself, is in the journal."""
         return self._course is not None
 
     async def call(self, digest: str, *, alone: bool = False) -> PastCall | None:
-        """The recorded call behind a call of the script, when it is its turn.
-
-        An answered call returns when all answers that were given before it have been given
-        again; anything else when the whole record of the script is used up, so that nothing
-        new happens before all that happened.
+        """The recorded call behind a call, when it is its turn.
 
         Args:
             digest: What identifies the call.
@@ -298,6 +309,7 @@ class Replay:
 
         Raises:
             ReplayMismatch: When the script does something else than what is recorded.
+            RecordedLimit: When it goes on to where its recorded end was a limit.
         """
         course = self._course
         if course is None:
@@ -305,11 +317,11 @@ class Replay:
         past, finished = course.take(digest), course.script.finished
         if past is not None and past.was_given_up:
             if alone and finished is not None:
-                await self._end(finished)
-            await asyncio.get_running_loop().create_future()  # until the script gives it up again
+                raise _beyond(finished)
+            await asyncio.get_running_loop().create_future()  # until it is given up again
         await course.turn(past, alone=alone)
         if past is None and finished is not None:
-            await self._end(finished)
+            raise _beyond(finished)
         return past
 
     def unfinished(self) -> ReplayMismatch | None:
@@ -325,27 +337,13 @@ class Replay:
         finished = None if self._course is None else self._course.script.finished
         return finished is not None and finished.lost
 
-    async def _end(self, finished: ev.ScriptFinished) -> None:
-        """A script goes on where the journal has its end: if a limit was that, it is again."""
-        if finished.status != "limit":
-            raise _mismatch(f"a script that was {finished.status!r} makes a further call")
-        message = finished.error or "a limit"
-        limit = finished.limit or "recorded"
-        self._stop(LimitReached(limit=limit, message=message, line=finished.line))
-        await asyncio.get_running_loop().create_future()  # until its sandbox is gone
 
-    def fail(self, error: ReplayMismatch) -> None:
-        """End the task: its script is not the recorded one."""
-        self._stop(error)
-
-    def _stop(self, why: ReplayMismatch | LimitReached) -> None:
-        if self._stopped is not None and not self._stopped.done():
-            self._stopped.set_result(why)
-
-    def watch(self) -> asyncio.Future[ReplayMismatch | LimitReached]:
-        """Done when the script that runs turned out to be another one, or goes too far."""
-        self._stopped = asyncio.get_running_loop().create_future()
-        return self._stopped
+def _beyond(finished: ev.ScriptFinished) -> ReplayMismatch | RecordedLimit:
+    """A script makes a call beyond its recorded end: a limit, if that was its end, is its end."""
+    if finished.status != "limit":
+        return _mismatch(f"a script that was {finished.status!r} makes a further call")
+    limit, message = finished.limit or "recorded", finished.error or "a limit"
+    return RecordedLimit(LimitReached(limit=limit, message=message, line=finished.line))
 
 
 def _named(call: PastCall) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from delf.engine.approvals.identity import call_digest
-from delf.engine.task import TaskRun
+from delf.engine.approvals.policy import TaskApprovals
+from delf.engine.task import TaskState
 from delf.engine.toolset import BoundAction
 from delf.errors import DelfError, MemoryRetrievalError
 from delf.events import FactsLearned, Warned
@@ -42,56 +43,57 @@ Answer with a JSON list of at most {most} short sentences that can be understood
 there is none, which is usual."""
 
 
-async def learn(run: TaskRun, answer: str) -> None:
+async def learn(task: TaskState, approvals: TaskApprovals, answer: str) -> None:
     """Let the light model propose facts and save them; a failure is a warning.
 
     Args:
-        run: The task, which was done.
+        task: The task, which was done.
+        approvals: Who is asked what may be remembered.
         answer: What the user is told.
     """
-    mode = run.config.learn
-    if not mode or run.memory is None:
+    mode = task.config.learn
+    if not mode or task.memory is None:
         return
-    if any(isinstance(event, FactsLearned) for event in run.log.events):
+    if any(isinstance(event, FactsLearned) for event in task.log.events):
         return  # before the process died that is resumed
-    async with run.step("learn"):
+    async with task.log.step("learn"):
         try:
-            facts = await _propose(run, answer)
+            facts = await _propose(task, answer)
             if facts and mode == "ask":
-                facts = await _ask(run, facts)
+                facts = await _ask(approvals, facts)
             if facts:
-                await run.memory.save(facts)
-                await run.log.record(FactsLearned, facts=tuple(facts))
+                await task.memory.save(facts)
+                await task.log.record(FactsLearned, facts=tuple(facts))
         except TimeoutError:
-            await _warn(run, f"the model did not answer within {_MODEL_SECONDS:g} s")
+            await _warn(task, f"the model did not answer within {_MODEL_SECONDS:g} s")
         except DelfError as error:
-            await _warn(run, error.message)
+            await _warn(task, error.message)
         except Exception as error:
-            run.log.redactor.log_failure(_log, "the step learn failed", error)
-            await _warn(run, f"an unexpected {type(error).__name__}")
+            task.log.redactor.log_failure(_log, "the step learn failed", error)
+            await _warn(task, f"an unexpected {type(error).__name__}")
 
 
-async def _warn(run: TaskRun, why: str) -> None:
-    await run.log.record(Warned, message=f"nothing was learned: {why}")
+async def _warn(task: TaskState, why: str) -> None:
+    await task.log.record(Warned, message=f"nothing was learned: {why}")
 
 
-async def _propose(run: TaskRun, answer: str) -> list[str]:
-    safe = run.log.redactor.text
+async def _propose(task: TaskState, answer: str) -> list[str]:
+    safe = task.log.redactor.text
     try:
-        guidelines = await run.memory.guidelines() if run.memory is not None else None
+        guidelines = await task.memory.guidelines() if task.memory is not None else None
     except MemoryRetrievalError as error:
         raise DelfError(error.message) from error
     question = _QUESTION.format(
         guidelines="" if guidelines is None else f"\nWhat is worth it: {guidelines}\n",
-        known="\n".join(f"- {fact}" for fact in run.context.facts) or "- nothing",
-        task=safe(run.task)[:_MOST_SHOWN],
+        known="\n".join(f"- {fact}" for fact in task.context.facts) or "- nothing",
+        task=safe(task.request.task)[:_MOST_SHOWN],
         answer=safe(answer)[:_MOST_SHOWN],
         most=_MOST_FACTS,
     )
     request = ModelRequest(messages=(user(question),), purpose="learn")
     async with asyncio.timeout(_MODEL_SECONDS):
-        reply = await run.asker.ask(run.config.quick_llm, request)
-    known = set(run.context.facts)
+        reply = await task.models.ask(task.config.quick_llm, request)
+    known = set(task.context.facts)
     return [fact for fact in _facts_in(reply.text) if fact not in known]
 
 
@@ -107,7 +109,7 @@ def _facts_in(text: str) -> list[str]:
     return [fact for fact in facts if 0 < len(fact) <= _MOST_LETTERS][:_MOST_FACTS]
 
 
-async def _ask(run: TaskRun, facts: Sequence[str]) -> list[str]:
+async def _ask(approvals: TaskApprovals, facts: Sequence[str]) -> list[str]:
     """Those that a person lets pass, perhaps in other words."""
     connection = tool(name="memory", effect="write", confirm=True)(_remember)
     (action,) = await connection.actions()
@@ -115,7 +117,7 @@ async def _ask(run: TaskRun, facts: Sequence[str]) -> list[str]:
     arguments = {"facts": list(facts)}
     digest = call_digest(bound.name, arguments)
     why = "what was learned in this task"
-    match await run.approvals.decide(bound, arguments, digest, 0, why):
+    match await approvals.decide(bound, arguments, digest, 0, why):
         case Approved():
             return list(facts)
         case Edited(arguments=edited):

@@ -1,8 +1,8 @@
-"""The loop, step by step.
+"""The way of a task, step by step.
 
-1 recall → 2 select → 3 context → 4 generate → 5 preview → 6 execute → 7 rerun → 8 retry →
-9 compose → 10 learn. Steps 4 to 8 are the strategy's; each step is skipped when it has nothing to
-do. An agent's first task sets connections up before step 2.
+1 recall → 2 select → 3 context, then the strategy's own steps until it has an answer, and at last
+learn. A step is skipped when it has nothing to do. An agent's first task sets connections up before
+step 2.
 """
 
 from __future__ import annotations
@@ -10,115 +10,210 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from delf.engine.clock import TaskClock
 from delf.engine.endings import to_its_end
-from delf.engine.loop.context import load_context
+from delf.engine.host import TaskHost
 from delf.engine.loop.conversation import keep_turn
 from delf.engine.loop.learn import learn
 from delf.engine.loop.recall import recall
 from delf.engine.loop.select import select
-from delf.engine.task import TaskRun
+from delf.engine.task import TaskOutcome, TaskState
 from delf.errors import DelfError, ReplayMismatch, TaskTimeoutError, UnrecordedCallError
 from delf.events import ChildFinished, ModelReplied, TaskFinished, TaskResumed, TaskStarted, Warned
+from delf.protocols.connection import SupportsContext
 from delf.protocols.strategy import Strategy
 
 _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 1.0
 _SHARE = 0.25
 """How much of a task's time its memory and its prefilter may take, each."""
-_NO_END = (ReplayMismatch, UnrecordedCallError)
-"""What stops a task that is not over: it can be resumed where the journal fits and is written."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskResult:
-    """How a task ended.
+class TaskPipeline:
+    """Works one task to its end.
 
     Args:
-        text: The answer.
-        error: Why there is none.
-        duration_ms: From acceptance to the end.
-    """
-
-    text: str
-    error: DelfError | None
-    duration_ms: float
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the task came to its end; else it can be resumed."""
-        return not isinstance(self.error, _NO_END)
-
-
-async def run_task(run: TaskRun, strategy: Strategy, clock: TaskClock, origin: str) -> TaskResult:
-    """Work a task to its end within a time.
-
-    Whatever happens, the gate is closed and the sandbox is gone afterwards.
-
-    Args:
-        run: The task.
+        task: The task.
+        host: What its strategy works through.
         strategy: How it becomes tool calls.
-        clock: Its time.
-        origin: The agent's id.
-
-    Raises:
-        asyncio.CancelledError: When it was cancelled, once its end is in the journal: that it
-            was cancelled, or the outcome that it had when it was ending already.
+        set_up: Gets connections ready, in an agent's first task.
+        clock: The task's time.
+        warnings: What the user should know before it begins.
     """
-    started = time.perf_counter()
-    work: asyncio.Future[str] | None = None
-    try:
-        await _begin(run, origin)
-        work = asyncio.ensure_future(_work(run, strategy, clock.seconds * _SHARE))
-        work.add_done_callback(_look_at)
-        await clock.wait(work)
-        text, error = await _settle(run, work, clock.seconds)
+
+    def __init__(
+        self,
+        task: TaskState,
+        host: TaskHost,
+        strategy: Strategy,
+        set_up: Callable[[TaskState], Awaitable[None]],
+        clock: TaskClock,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        self._task = task
+        self._log = task.log
+        self._host = host
+        self._strategy = strategy
+        self._set_up = set_up
+        self._clock = clock
+        self._warnings = warnings
+        self._started = time.perf_counter()
+
+    async def run(self, origin: str) -> TaskOutcome:
+        """Work the task within its time. Afterwards no call is made, and the sandbox is gone.
+
+        Args:
+            origin: The agent's id.
+
+        Raises:
+            asyncio.CancelledError: When it was cancelled, once its end is in the journal: that
+                it was cancelled, or the outcome that it had when it was ending already.
+        """
+        self._started = time.perf_counter()
+        work: asyncio.Future[str] | None = None
+        try:
+            await self._record_start(origin)
+            work = asyncio.ensure_future(self._work())
+            work.add_done_callback(_look_at)
+            await self._clock.wait(work)
+            text, error = await self._result(work)
+            if error is None:
+                await learn(self._task, self._host.approvals, text)
+        except asyncio.CancelledError:
+            await to_its_end(self._cancel(work))
+            raise
+        return await to_its_end(self._finish(text, error), failed=self._lost_end)
+
+    async def _record_start(self, origin: str) -> None:
+        task, request = self._task, self._task.request
+        if task.replay:
+            await self._log.record(TaskResumed, origin=origin)
+        else:
+            continued = request.conversation
+            await self._log.record(
+                TaskStarted,
+                task=request.task,
+                origin=origin,
+                seed=task.seed,
+                setup=request.setup,
+                conversation=None if continued is None else continued.conversation_id,
+                attended=request.attended,
+                parent=None if request.child is None else request.child.parent,
+            )
+        for message in self._warnings:
+            await self._log.record(Warned, message=message)
+
+    async def _work(self) -> str:
+        task = self._task
+        if not task.replay:
+            task.models.ledger.check()
+        seconds = self._clock.seconds * _SHARE
+        await recall(task, seconds)
+        await self._set_up(task)
+        await select(task, seconds)
+        self._host.use(task.tools)
+        self._host.scripts.open()
+        await load_context(task)
+        return await self._strategy.solve(self._host)
+
+    async def _result(self, work: asyncio.Future[str]) -> tuple[str, DelfError | None]:
+        """The answer, or the error in its place."""
+        host = self._host
+        host.close()
+        if not work.done():
+            unfinished = self._task.replay.unfinished()
+            await self._abandon(work)
+            seconds = self._clock.seconds
+            late = TaskTimeoutError(f"Timeout: the task did not end within {seconds:g} s")
+            return host.said, unfinished or late
+        host.scripts.retire()
+        error = host.stopped or work.exception()
         if error is None:
-            await learn(run, text)
-    except asyncio.CancelledError:
-        await to_its_end(_cancel(run, work, started))
-        raise
-    return await to_its_end(
-        _finish(run, text, error, started), failed=lambda error: _lost_end(run, error)
-    )
+            return work.result(), None
+        if not isinstance(error, DelfError):
+            message = f"task {self._log.task_id} failed inside delf"
+            self._log.redactor.log_failure(_log, message, error)
+            inside = DelfError(
+                f"an unexpected {type(error).__name__} inside delf or a plugin: {error}",
+                hint="the log has the traceback; please report it",
+            )
+            inside.__cause__ = error
+            error = inside
+        return host.said, error
 
+    async def _abandon(self, work: asyncio.Future[str]) -> None:
+        """Stop what still runs: no call starts, the sandbox dies, the rest is cancelled."""
+        self._host.close()
+        work.cancel()
+        await self._host.scripts.close()
+        await asyncio.wait({work}, timeout=_GRACE_SECONDS)
 
-async def _begin(run: TaskRun, origin: str) -> None:
-    """Record that work on a task begins."""
-    if run.replay:
-        await run.log.record(TaskResumed, origin=origin)
-    else:
-        continued = None if run.conversation is None else run.conversation.conversation_id
-        await run.log.record(
-            TaskStarted,
-            task=run.task,
-            origin=origin,
-            seed=run.seed,
-            setup=run.setup,
-            conversation=continued,
-            attended=run.attended,
-            parent=run.parent,
+    async def _cancel(self, work: asyncio.Future[str] | None) -> None:
+        """End a task that was cancelled, at whatever point; that is raised, whatever fails here."""
+        try:
+            self._host.close()
+            if work is not None:
+                await self._abandon(work)
+            await self._finish("", DelfError("the task was cancelled"))
+        except Exception as error:
+            self._lost_end(error)
+
+    async def _finish(self, text: str, error: DelfError | None) -> TaskOutcome:
+        task, log = self._task, self._log
+        try:
+            await self._host.settle(_GRACE_SECONDS)
+        except UnrecordedCallError as lost:
+            error = lost
+        log.end_prints()
+        text = log.redactor.text(text)
+        if error is not None:
+            error.__cause__ = error.__cause__ or self._host.failure_behind(error)
+            log.redactor.error(error)
+        outcome = TaskOutcome(
+            text=text,
+            error=error,
+            duration_ms=(time.perf_counter() - self._started) * 1000,
+            events=log.events,
+            files=self._host.scripts.output.files,
         )
-    if run.sandbox.warning:
-        await run.log.record(Warned, message=run.sandbox.warning)
+        if not outcome.is_over:
+            await self._leave(outcome)
+            return outcome
+        await keep_turn(task, text, error)
+        paid = [e for e in log.events if isinstance(e, (ModelReplied, ChildFinished))]
+        costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
+        await log.record(
+            TaskFinished,
+            status=error is None,
+            text=text,
+            duration_ms=outcome.duration_ms,
+            error=None if error is None else error.message,
+            code=None if error is None else error.code,
+            cost_usd=None if None in costs else sum(cost or 0.0 for cost in costs),
+            files=dict(outcome.files),
+        )
+        return outcome
 
+    async def _leave(self, outcome: TaskOutcome) -> None:
+        """Leave a task without an end in the journal, and say there why, if it can be written."""
+        error = outcome.error
+        why = "not resumed" if isinstance(error, ReplayMismatch) else "stopped"
+        try:
+            try:
+                message = "" if error is None else error.message
+                await self._log.record(Warned, message=f"{why}: {message}")
+            finally:
+                await self._log.end()
+        except Exception as failure:
+            message = f"task {self._log.task_id} stopped, and its journal cannot be written"
+            self._log.redactor.log_failure(_log, message, failure)
 
-async def _cancel(run: TaskRun, work: asyncio.Future[str] | None, started: float) -> None:
-    """End a task that was cancelled, at whatever point; that is raised, whatever fails here."""
-    try:
-        run.gate.close()
-        if work is not None:
-            await _abandon(run, work)
-        await _finish(run, "", DelfError("the task was cancelled"), started)
-    except Exception as error:
-        _lost_end(run, error)
-
-
-def _lost_end(run: TaskRun, error: BaseException) -> None:
-    message = f"task {run.log.task_id} was cancelled, and its end could not be recorded"
-    run.log.redactor.log_failure(_log, message, error)
+    def _lost_end(self, error: BaseException) -> None:
+        message = f"task {self._log.task_id} was cancelled, and its end could not be recorded"
+        self._log.redactor.log_failure(_log, message, error)
 
 
 def _look_at(work: asyncio.Future[str]) -> None:
@@ -127,91 +222,17 @@ def _look_at(work: asyncio.Future[str]) -> None:
         work.exception()
 
 
-async def _work(run: TaskRun, strategy: Strategy, share: float) -> str:
-    if not run.replay:
-        run.asker.ledger.check()
-    await recall(run, share)
-    await run.prepare_tools(run)
-    await select(run, share)
-    run.open_session()
-    await load_context(run)
-    return await strategy.solve(run)
+async def load_context(task: TaskState) -> None:
+    """Step 3: ask every connection that has live facts, such as database schemas, all at once.
 
-
-async def _settle(
-    run: TaskRun, work: asyncio.Future[str], timeout: float
-) -> tuple[str, DelfError | None]:
-    """The answer, or the error in its place."""
-    run.gate.close()
-    if not work.done():
-        unfinished = run.replay.unfinished()
-        await _abandon(run, work)
-        return run.take_printed(), unfinished or TaskTimeoutError(
-            f"Timeout: the task did not end within {timeout:g} s"
-        )
-    run.retire_session()
-    error = work.exception()
-    if error is None:
-        return work.result(), None
-    if not isinstance(error, DelfError):
-        message = f"task {run.log.task_id} failed inside delf"
-        run.log.redactor.log_failure(_log, message, error)
-        inside = DelfError(
-            f"an unexpected {type(error).__name__} inside delf or a plugin: {error}",
-            hint="the log has the traceback; please report it",
-        )
-        inside.__cause__ = error
-        error = inside
-    return run.take_printed(), error
-
-
-async def _abandon(run: TaskRun, work: asyncio.Future[str]) -> None:
-    """Stop a task that still runs: no call starts, the sandbox dies, the rest is cancelled."""
-    run.gate.close()
-    work.cancel()
-    await run.close_session()
-    await asyncio.wait({work}, timeout=_GRACE_SECONDS)
-
-
-async def _finish(run: TaskRun, text: str, error: DelfError | None, started: float) -> TaskResult:
-    try:
-        await run.gate.settle(_GRACE_SECONDS)
-    except UnrecordedCallError as lost:
-        error = lost
-    await run.output.settle(_GRACE_SECONDS)
-    run.log.end_prints()
-    duration_ms = (time.perf_counter() - started) * 1000
-    text = run.log.redactor.text(text)
-    if error is not None:
-        error.__cause__ = error.__cause__ or run.gate.failure_behind(error)
-        run.log.redactor.error(error)
-    if isinstance(error, _NO_END):
-        await _leave(run, error)
-        return TaskResult(text=text, error=error, duration_ms=duration_ms)
-    await keep_turn(run, text, error)
-    paid = [e for e in run.log.events if isinstance(e, (ModelReplied, ChildFinished))]
-    costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
-    await run.log.record(
-        TaskFinished,
-        status=error is None,
-        text=text,
-        duration_ms=duration_ms,
-        error=None if error is None else error.message,
-        code=None if error is None else error.code,
-        cost_usd=None if None in costs else sum(cost or 0.0 for cost in costs),
-        files=dict(run.output.files),
-    )
-    return TaskResult(text=text, error=error, duration_ms=duration_ms)
-
-
-async def _leave(run: TaskRun, error: DelfError) -> None:
-    """Leave a task without an end in the journal, and say there why, if it can be written."""
-    why = "not resumed" if isinstance(error, ReplayMismatch) else "stopped"
-    try:
-        try:
-            await run.log.record(Warned, message=f"{why}: {error.message}")
-        finally:
-            await run.log.end()
-    except Exception as failure:
-        message = f"task {run.log.task_id} stopped, and its journal cannot be written"
-        run.log.redactor.log_failure(_log, message, failure)
+    Raises:
+        DelfError: When a connection cannot be reached: a script could not use it either.
+    """
+    sources = {c.name: c for c in task.tools.connections if isinstance(c, SupportsContext)}
+    if not sources:
+        return
+    async with task.log.step("context"):
+        asked = (source.context(task.request.task) for source in sources.values())
+        texts = await asyncio.gather(*asked)
+        live = {name: text for name, text in zip(sources, texts, strict=True) if text}
+        task.context = replace(task.context, live=live)

@@ -8,7 +8,7 @@ from typing import Final
 
 from delf.engine.builtins.find_tools import find_tools_in
 from delf.engine.loop.prefilters import SEARCH_FROM, Choice
-from delf.engine.task import TaskRun
+from delf.engine.task import TaskState
 from delf.errors import DelfError, PrefilterError
 from delf.events import ToolsSelected, Warned
 from delf.messages import ModelRequest, user
@@ -18,50 +18,50 @@ _log = logging.getLogger(__name__)
 _MOST_SECONDS: Final = 60.0
 
 
-async def select(run: TaskRun, seconds: float) -> None:
+async def select(task: TaskState, seconds: float) -> None:
     """Let a prefilter choose what is shown; without one, or when it fails, all is.
 
     Args:
-        run: The task.
+        task: The task.
         seconds: The most that it may take.
 
     Raises:
         PrefilterError: When the prefilter that was asked for by name failed.
     """
-    past = run.replay.selected()
+    past = task.replay.selected()
     chosen_by = "all"
-    catalog = run.tools.catalog()
+    catalog = task.tools.catalog()
     if past is not None:
-        await _show(run, frozenset(past.actions))
-    elif (choice := run.prefilters.choose(len(catalog))) is not None:
-        async with run.step("select"):
-            names = await _chosen(run, choice, min(seconds, _MOST_SECONDS))
+        await _show(task, frozenset(past.actions))
+    elif (choice := task.prefilters.choose(len(catalog))) is not None:
+        async with task.log.step("select"):
+            names = await _chosen(task, choice, min(seconds, _MOST_SECONDS))
         if names is not None:
-            await _show(run, names)
+            await _show(task, names)
             chosen_by = choice.spec.name
-    elif len(catalog) >= SEARCH_FROM and run.config.prefilter_mode == "auto":
+    elif len(catalog) >= SEARCH_FROM and task.config.prefilter_mode == "auto":
         message = f"all {len(catalog)} tools are shown to the model: no prefilter is installed"
-        await run.log.record(Warned, message=message)
-    shown = tuple(bound.name for bound in run.tools.shown if not bound.built_in)
-    await run.log.record(ToolsSelected, actions=shown, by=chosen_by)
+        await task.log.record(Warned, message=message)
+    shown = tuple(bound.name for bound in task.tools.shown if not bound.built_in)
+    await task.log.record(ToolsSelected, actions=shown, by=chosen_by)
 
 
-async def _show(run: TaskRun, names: frozenset[str]) -> None:
+async def _show(task: TaskState, names: frozenset[str]) -> None:
     """Show a part of the tools, and with it the way to find the others."""
-    tools = run.tools.showing(names)
+    tools = task.tools.showing(names)
     if tools.left_out:
         tools = await tools.with_builtins([find_tools_in(tools)])
-    run.use_tools(tools)
+    task.tools = tools
 
 
-async def _chosen(run: TaskRun, choice: Choice, seconds: float) -> frozenset[str] | None:
+async def _chosen(task: TaskState, choice: Choice, seconds: float) -> frozenset[str] | None:
     """The names that a prefilter chose; None where it failed and all are shown."""
-    safe = run.log.redactor
+    safe = task.log.redactor
     try:
         async with asyncio.timeout(seconds):
-            prefilter = run.prefilters.made(choice)
-            task, catalog = safe.text(run.task), run.tools.catalog()
-            return frozenset((await prefilter.select(task, catalog, _ask(run))).names)
+            prefilter = task.prefilters.made(choice)
+            words, catalog = safe.text(task.request.task), task.tools.catalog()
+            return frozenset((await prefilter.select(words, catalog, _ask(task))).names)
     except TimeoutError:
         why = f"it did not end within {seconds:g} s"
     except DelfError as error:
@@ -76,13 +76,13 @@ async def _chosen(run: TaskRun, choice: Choice, seconds: float) -> frozenset[str
             hint='prefilter_mode="auto" goes on with all tools',
         )
     message = f"all tools are shown: the prefilter {choice.spec.name!r} failed: {why}"
-    await run.log.record(Warned, message=message)
+    await task.log.record(Warned, message=message)
     return None
 
 
-def _ask(run: TaskRun) -> Ask:
+def _ask(task: TaskState) -> Ask:
     async def ask(question: str) -> str:
         request = ModelRequest(messages=(user(question),), purpose="prefilter")
-        return (await run.asker.ask(run.config.quick_llm, request)).text
+        return (await task.models.ask(task.config.quick_llm, request)).text
 
     return ask

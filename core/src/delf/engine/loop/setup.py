@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from delf.engine.task import TaskRun
+from delf.engine.task import TaskState
 from delf.engine.toolset import Toolset
 from delf.errors import DelfError
 from delf.events import Warned
@@ -32,7 +32,7 @@ class SetUp:
         self._needed = bool(self._left)
         self._turn = asyncio.Lock()
 
-    async def __call__(self, run: TaskRun) -> None:
+    async def __call__(self, task: TaskState) -> None:
         """Set up what is left to be. A failure costs a warning, never the task.
 
         When this task is cancelled meanwhile, the next that waits goes on with the rest.
@@ -42,39 +42,39 @@ class SetUp:
         if self._left:
             async with self._turn:
                 if self._left:
-                    async with run.step("setup"):
+                    async with task.log.step("setup"):
                         while self._left:
-                            await self._set_up(self._left[0], run)
+                            await self._set_up(self._left[0], task)
                             del self._left[0]
-        run.use_tools(self.tools.with_builtins_of(run.tools))  # it may date from before
+        task.tools = self.tools.with_builtins_of(task.tools)  # the task may date from before
 
-    async def _set_up(self, connection: SupportsSetup, run: TaskRun) -> None:
+    async def _set_up(self, connection: SupportsSetup, task: TaskState) -> None:
         try:
-            if not await connection.setup(_asker(run)):
+            if not await connection.setup(_asker(task)):
                 return
         except DelfError as error:
-            await _warn(run, connection, error.message)
+            await _warn(task, connection, error.message)
         except Exception as error:
             message = f"the set-up of {connection.name} failed"
-            run.log.redactor.log_failure(_log, message, error)
-            await _warn(run, connection, f"an unexpected {type(error).__name__}")
+            task.log.redactor.log_failure(_log, message, error)
+            await _warn(task, connection, f"an unexpected {type(error).__name__}")
         try:  # what was done before a failure is used, too
             self.tools = await self.tools.with_reloaded(connection)
         except DelfError as error:
-            await _warn(run, connection, error.message)
+            await _warn(task, connection, error.message)
 
 
-async def _warn(run: TaskRun, connection: ConnectionLike, reason: str) -> None:
+async def _warn(task: TaskState, connection: ConnectionLike, reason: str) -> None:
     message = f"{connection.name} is not wholly set up: {reason}"
-    await run.log.record(Warned, message=message)
+    await task.log.record(Warned, message=message)
 
 
-def _asker(run: TaskRun) -> SetupAsk:
+def _asker(task: TaskState) -> SetupAsk:
     # Neither the user's own instructions nor the stream of an answer belong to a set-up.
-    asker = replace(run.asker, system_prompt=None, stream=False, refused=[])
+    asker = replace(task.models, system_prompt=None, stream=False, refused=[])
 
     async def ask(messages: Sequence[Message], llm: str | LLMConfig | None = None) -> ModelReply:
-        config = run.config.quick_llm if llm is None else as_llm_config(llm)
+        config = task.config.quick_llm if llm is None else as_llm_config(llm)
         return await asker.ask(config, ModelRequest(messages=tuple(messages), purpose="setup"))
 
     return ask

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -12,7 +12,6 @@ from delf.engine.journal.log import TaskLog
 from delf.engine.journal.replay import Replay
 from delf.engine.models.pricing import Pricing
 from delf.engine.models.usage import Ledger
-from delf.engine.request import OnDelta
 from delf.engine.secrets.redaction import Redactor
 from delf.errors import BudgetExceededError, DelfError, PluginError
 from delf.events import ModelCalled, ModelFailed, ModelReplied
@@ -34,10 +33,14 @@ from delf.plugins.host import PluginHost
 from delf.protocols.model import (
     Model,
     ModelContext,
+    ModelSession,
+    SupportsModelWarmUp,
     SupportsPrice,
     SupportsRecording,
+    SupportsSessions,
     SupportsTools,
 )
+from delf.protocols.strategy import OnDelta
 
 _NO_TEXT: Final = frozenset({"image", "audio", "video"})
 
@@ -100,9 +103,14 @@ class ModelPool:
 
     async def warm_up(self, config: LLMConfig) -> None:
         """Let a model prepare for its first call, if it can."""
-        prepare = getattr(self.get(config), "warm_up", None)
-        if prepare is not None:
-            await prepare()
+        model = self.get(config)
+        if isinstance(model, SupportsModelWarmUp):
+            await model.warm_up()
+
+    async def connect(self, config: LLMConfig) -> ModelSession | None:
+        """A session of a model, if it has sessions. What is recorded is said without one."""
+        model = self.get(config)
+        return await model.connect() if isinstance(model, SupportsSessions) else None
 
     async def aclose(self) -> None:
         """Close every model."""
@@ -132,9 +140,8 @@ class _CleanModel:
 
     async def warm_up(self) -> None:
         """Prepare the inner model, if it can be."""
-        prepare = getattr(self._inner, "warm_up", None)
-        if prepare is not None:
-            await prepare()
+        if isinstance(self._inner, SupportsModelWarmUp):
+            await self._inner.warm_up()
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """The inner model's answer."""
@@ -170,7 +177,7 @@ def _key(config: LLMConfig) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asker:
+class ModelClient:
     """Asks models on behalf of one task.
 
     Args:
@@ -192,13 +199,30 @@ class Asker:
     log: TaskLog
     system_prompt: str | None = None
     stream: bool = False
-    on_delta: OnDelta | None = None
+    on_delta: Callable[[str], None] | None = None
     redactor: Redactor = field(default_factory=Redactor)
     replay: Replay = field(default_factory=Replay)
     refused: list[BudgetExceededError] = field(default_factory=list[BudgetExceededError])
 
-    async def ask(self, config: LLMConfig, request: ModelRequest, attempt: int = 1) -> ModelReply:
+    async def ask(
+        self,
+        config: LLMConfig,
+        request: ModelRequest,
+        attempt: int = 1,
+        *,
+        on_delta: OnDelta | None = None,
+        session: ModelSession | None = None,
+        continues: bool = False,
+    ) -> ModelReply:
         """Ask once; retries of failed requests are the model's own business.
+
+        Args:
+            config: Which model.
+            request: What it is told; with a session, what it was not told there before.
+            attempt: The pass through the loop, from 1.
+            on_delta: Sees the pieces of the answer; all of it at once when that is recorded.
+            session: Where it is asked, if not by a request of its own.
+            continues: Whether the session knows the user's own instructions already.
 
         Raises:
             BudgetExceededError: Before anything is spent.
@@ -206,21 +230,23 @@ class Asker:
         """
         past = self.replay.reply(request.purpose)
         if past is not None:
+            if on_delta is not None:
+                _show_again(past, on_delta)
             return past
-        request = self._made_ready(request)
+        request = self._made_ready(request, instruct=not continues)
         try:
             price = await self._price(config)
             forecast = self.ledger.forecast
             async with self.ledger.reserved(lambda: forecast.cost(config, request, price)):
-                return await self._ask(config, request, attempt)
+                return await self._ask(config, request, attempt, on_delta, session)
         except BudgetExceededError as error:
             self.refused.append(error)
             raise
 
-    def _made_ready(self, request: ModelRequest) -> ModelRequest:
+    def _made_ready(self, request: ModelRequest, *, instruct: bool) -> ModelRequest:
         """The request without secrets, and with the user's own instructions."""
         messages = request.messages
-        if self.system_prompt:
+        if self.system_prompt and instruct:
             place = 1 if messages[0].role == "system" else 0
             messages = (*messages[:place], system(self.system_prompt), *messages[place:])
         if self.redactor:
@@ -244,13 +270,20 @@ class Asker:
             self.ledger.refuse_unpriced(config.model)
         return price
 
-    async def _ask(self, config: LLMConfig, request: ModelRequest, attempt: int) -> ModelReply:
+    async def _ask(
+        self,
+        config: LLMConfig,
+        request: ModelRequest,
+        attempt: int,
+        on_delta: OnDelta | None,
+        session: ModelSession | None,
+    ) -> ModelReply:
         await self.log.record(
             ModelCalled, model=config.model, purpose=request.purpose, attempt=attempt
         )
         started = time.perf_counter()
         try:
-            reply = await self._complete(self.pool.get(config), request)
+            reply = await self._answer(config, request, on_delta, session)
         except DelfError as error:
             await self.log.record(
                 ModelFailed,
@@ -276,25 +309,52 @@ class Asker:
         )
         return replace(reply, cost_usd=cost)
 
-    async def _complete(self, model: Model, request: ModelRequest) -> ModelReply:
-        if not self.stream or request.purpose == "call":
-            return await model.complete(request)
+    async def _answer(
+        self,
+        config: LLMConfig,
+        request: ModelRequest,
+        on_delta: OnDelta | None,
+        session: ModelSession | None,
+    ) -> ModelReply:
+        """The model's answer; whoever wants its pieces sees them."""
+        watched = self.stream and request.purpose != "call"
+        if session is None:
+            model = self.pool.get(config)
+            if on_delta is None and not watched:
+                return await model.complete(request)
+            pieces = model.stream(request)
+        else:
+            pieces = session.send(request)
+        watch = self.on_delta if watched else None
+
+        def show(delta: ModelDelta) -> None:
+            if delta.text and on_delta is not None:
+                on_delta(delta)
+            if delta.text and watch is not None and delta.call is None:
+                watch(delta.text)
+
         final: ModelReply | None = None
         shown = self.redactor.stream()
-        async with aclosing(model.stream(request)) as pieces:
+        async with aclosing(pieces):
             async for piece in pieces:
                 if not isinstance(piece, ModelDelta):
                     final = piece
                 elif piece.call is None:
-                    self._show(shown.feed(piece.text))
-        self._show(shown.end())
+                    show(ModelDelta(shown.feed(piece.text)))
+                else:
+                    show(piece)
+        show(ModelDelta(shown.end()))
         if final is None:
             raise DelfError("the model's stream ended without its answer")
         return final
 
-    def _show(self, text: str) -> None:
-        if text and self.on_delta is not None:
-            self.on_delta(text)
+
+def _show_again(reply: ModelReply, on_delta: OnDelta) -> None:
+    """Show a recorded answer as if it came now."""
+    if reply.text:
+        on_delta(ModelDelta(reply.text))
+    for number, call in enumerate(reply.calls):
+        on_delta(ModelDelta(call.arguments, number))
 
 
 def _without_secrets(message: Message, redactor: Redactor) -> Message:

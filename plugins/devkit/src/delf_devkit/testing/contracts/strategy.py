@@ -9,45 +9,111 @@ from typing import Any, ClassVar
 import pytest
 
 from delf.errors import LLMExecutionError
+from delf.events import CallFinished, CallStarted, Event, ModelReplied, Printed
+from delf.messages import ModelReply, Usage
+from delf.protocols.approval import Approved, Settled
 from delf.response import Response
-from delf.specs import SandboxSpec, StrategySpec
+from delf.specs import JournalSpec, SandboxSpec, StrategySpec
 from delf.tools.function import Tool, tool
 from delf_devkit.testing.contracts.base import Contract, missing
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import Answer, ScriptedModel
 
-
-@tool(effect="read", confirm=False)
-def add(a: int, b: int) -> int:
-    """Add two numbers.
-
-    Args:
-        a: One.
-        b: The other.
-    """
-    return a + b
+_COST = 1.0
 
 
-@tool(effect="write", confirm=True)
-def forget(name: str) -> str:
-    """Forget a name.
+def _journal() -> Any:
+    """A journal that can be brought back to where a killed process would have left it."""
+    host = TestHost.discover(environ={})
+    kind: Any = host.resolve(host.spec(JournalSpec, "memory"))
 
-    Args:
-        name: Which.
-    """
-    return f"forgot {name}"
+    class Journal(kind):
+        async def end_after(self, events: Sequence[Event]) -> None:
+            self._tasks.clear()
+            for event in events:
+                await self.append(event)
+                self.release(event.task_id)
+
+    return Journal()
+
+
+class _World:
+    """The tools, and what they changed."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+        self.adding = asyncio.Event()
+        self.may_add = asyncio.Event()
+        self.may_add.set()
+
+    @property
+    def tools(self) -> list[Tool[..., Any]]:
+        @tool(effect="read", confirm=False)
+        async def add(a: int, b: int) -> int:
+            """Add two numbers.
+
+            Args:
+                a: One.
+                b: The other.
+            """
+            self.adding.set()
+            await self.may_add.wait()
+            return a + b
+
+        @tool(effect="write", confirm=True)
+        async def forget(name: str) -> str:
+            """Forget a name.
+
+            Args:
+                name: Which.
+            """
+            self.kept.append(f"not {name}")
+            return f"forgot {name}"
+
+        @tool(effect="write", confirm=False)
+        async def keep(name: str) -> str:
+            """Keep a name.
+
+            Args:
+                name: Which.
+            """
+            self.kept.append(name)
+            return f"kept {name}"
+
+        return [add, forget, keep]
+
+    def be_after(self, events: Sequence[Event], *, happened: bool) -> None:
+        """What was changed when the journal ended; calls without an end happened, or not."""
+        ended = {event.call_id for event in events if isinstance(event, CallFinished)}
+        self.kept = [
+            event.arguments["name"]
+            for event in events
+            if isinstance(event, CallStarted)
+            and event.effect == "write"
+            and (happened or event.call_id in ended)
+        ]
+
+    def settle(self, request: Any) -> Any:
+        """The person who looks what became of a call whose end nobody knows."""
+        name = request.arguments["name"]
+        done = request.unsettled and name in self.kept
+        return Settled(result=f"kept {name}") if done else Approved()
 
 
 class StrategyContract(Contract):
     """Give a fixture ``strategy``: what the spec's factory is; the class, usually.
 
-    The suite runs an agent with the tools ``add(a, b)`` and ``forget(name)``. ``replies`` are
-    the model's answers with which the strategy calls ``add(1, 2)`` and answers with a text
-    that holds 3; ``unapproved`` those with which it tries ``forget("Ann")``.
+    The suite runs an agent with the tools ``add(a, b)``, ``forget(name)``, which a person is
+    asked about, and ``keep(name)``. The class attributes are the model's answers:
+
+    ``replies``: with which the strategy calls ``add(1, 2)`` and answers with a text that holds 3.
+    ``unapproved``: with which it tries ``forget("Ann")``.
+    ``writing``: with which it calls ``keep("Ann")``, then ``keep("Bob")``, and answers.
     """
 
     replies: ClassVar[Sequence[Answer]] = ()
     unapproved: ClassVar[Sequence[Answer]] = ()
+    writing: ClassVar[Sequence[Answer]] = ()
 
     @pytest.fixture
     def strategy(self) -> Any:
@@ -67,6 +133,21 @@ class StrategyContract(Contract):
         assert statuses
         assert set(statuses) == {"rejected"}
 
+    async def test_a_person_is_asked_once(self, strategy: Any) -> None:
+        asked: list[str] = []
+
+        def approve(request: Any) -> bool:
+            asked.append(request.action)
+            return True
+
+        world = _World()
+        async with self._agent(
+            strategy, self.unapproved, world, on_confirm=approve, approval_mode="interactive"
+        ) as agent:
+            await self.within(agent.arun("Forget Ann.", 20))
+        assert asked == ["forget"]
+        assert world.kept == ["not Ann"]
+
     async def test_a_failing_model_fails_the_task(self, strategy: Any) -> None:
         response = await self._solve(strategy, [LLMExecutionError("the model is down")])
         assert not response.status
@@ -82,25 +163,104 @@ class StrategyContract(Contract):
         assert response.error is not None
         assert "Timeout" in response.error
 
+    async def test_a_task_can_be_cancelled_while_a_call_is_made(self, strategy: Any) -> None:
+        world, journal = _World(), _journal()
+        world.may_add.clear()
+        async with self._agent(strategy, self.replies, world, journal) as agent:
+            task = asyncio.ensure_future(agent.arun("Add 1 and 2.", 20))
+            await self.within(world.adding.wait())
+            task.cancel()
+            await self.within(asyncio.wait({task}))
+            assert task.cancelled()
+        (record,) = await journal.find()
+        events = await journal.read(record.task_id)
+        ends = [event.status for event in events if isinstance(event, CallFinished)]
+        assert ends == ["cancelled"]
+
+    async def test_what_is_asked_counts_against_the_budget(self, strategy: Any) -> None:
+        costly = [_costly(answer) for answer in self.replies]
+        world, journal = _World(), _journal()
+        async with self._agent(strategy, costly, world, journal, budget_usd=100.0) as agent:
+            response = await self.within(agent.arun("Add 1 and 2.", 20))
+            response.raise_for_status()
+        events = await journal.read(response.trace.task_id)
+        asked = sum(isinstance(event, ModelReplied) for event in events)
+        assert asked >= 1
+        assert response.cost_usd == asked * _COST
+
+    @pytest.mark.parametrize("happened", [True, False], ids=["it happened", "it did not"])
+    async def test_a_killed_task_goes_on_from_every_point(
+        self, strategy: Any, happened: bool
+    ) -> None:
+        """The journal ends at each of its events in turn; what was begun then happened, or not."""
+        world, journal = _World(), _journal()
+        model, replies = ScriptedModel(), self.writing or missing(self, "`writing`")
+        options: dict[str, Any] = {"on_confirm": world.settle, "approval_mode": "interactive"}
+        async with self._agent(strategy, replies, world, journal, model, **options) as agent:
+            whole = await self.within(agent.arun("Keep Ann and Bob.", 20))
+            whole.raise_for_status()
+            events = await journal.read(whole.trace.task_id)
+            assert sorted(world.kept) == ["Ann", "Bob"]
+            for end in range(1, len(events)):
+                past = events[:end]
+                await journal.end_after(past)
+                world.be_after(past, happened=happened)
+                said = sum(isinstance(event, ModelReplied) for event in past)
+                model.replies.clear()
+                model.says(*replies[said:])
+                response = await self.within(agent.aresume(whole.trace.task_id))
+                place = f"after event {end}, {type(past[-1]).__name__}"
+                assert response.error is None, place
+                assert response.text == whole.text, place
+                assert sorted(world.kept) == ["Ann", "Bob"], place
+                now = await journal.read(whole.trace.task_id)
+                assert _printed(now) == _printed(events), place
+
     async def _solve(
         self, strategy: Any, replies: Sequence[Answer], timeout: float = 20.0
     ) -> Response:
+        async with self._agent(strategy, replies, _World()) as agent:
+            return await self.within(agent.arun("Add 1 and 2.", timeout))
+
+    def _agent(
+        self,
+        strategy: Any,
+        replies: Sequence[Answer],
+        world: _World,
+        journal: Any = None,
+        model: ScriptedModel | None = None,
+        **options: Any,
+    ) -> Any:
         from delf import Agent
 
         host = TestHost.discover(environ={})
         if not host.specs(SandboxSpec):
             pytest.skip("needs a sandbox: pip install delf-plugin-sandbox-local")
-        model = ScriptedModel().says(*(replies or missing(self, "`replies` and `unapproved`")))
+        model = ScriptedModel() if model is None else model
+        model.says(*(replies or missing(self, "`replies` and `unapproved`")))
         host.provide(model.spec, model.factory)
         spec = StrategySpec(name="under-test", summary="The one under test.", factory="x:y")
         host.provide(spec, strategy)
-        tools: list[Tool[..., Any]] = [add, forget]
-        async with Agent(
-            tools=tools,
+        kept = _journal() if journal is None else journal
+        host.provide(JournalSpec(name="kept", summary="Kept.", factory="x:y"), lambda: kept)
+        everything: dict[str, Any] = {"approval_mode": "strict", **options}
+        return Agent(
+            tools=world.tools,
             llm="scripted",
             host=host,
             strategy="under-test",
-            approval_mode="strict",
+            journal="kept",
             retry_count=0,
-        ) as agent:
-            return await self.within(agent.arun("Add 1 and 2.", timeout))
+            **everything,
+        )
+
+
+def _costly(answer: Answer) -> Answer:
+    if not isinstance(answer, str):
+        return answer
+    usage = Usage(input_tokens=10, output_tokens=10)
+    return ModelReply(text=answer, model="scripted", usage=usage, cost_usd=_COST)
+
+
+def _printed(events: Sequence[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Printed))

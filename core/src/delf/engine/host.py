@@ -1,0 +1,366 @@
+"""``TaskHost``: all that a strategy does for its task goes through here."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from delf.engine.approvals.policy import TaskApprovals
+from delf.engine.calls.gate import Gate
+from delf.engine.codegen.prompt import first_messages, script_rules
+from delf.engine.codegen.stubs import render_stubs
+from delf.engine.scripts import ScriptRunner, changes_of, named_actions
+from delf.engine.task import TaskState
+from delf.engine.toolset import BoundAction, Toolset
+from delf.errors import BudgetExceededError, DelfError, ReplayMismatch, UnrecordedCallError
+from delf.events import RerunRequested, RetryScheduled, ScriptGenerated, Warned
+from delf.messages import Message, ModelReply, ModelRequest, ModelTool, assistant
+from delf.protocols.model import ModelSession, SupportsTools
+from delf.protocols.sandbox import (
+    GIVEN_UP,
+    CallAnswer,
+    CallRequest,
+    Done,
+    Failed,
+    Outcome,
+    Rerun,
+)
+from delf.protocols.strategy import OnDelta, ScriptResult, ToolDescription
+
+
+class TaskHost:
+    """One task's host. Implements :class:`delf.protocols.strategy.StrategyHost`.
+
+    Args:
+        task: The task.
+        gate: The way that every call takes.
+        approvals: Who decides, where a person is asked.
+        scripts: Runs scripts.
+    """
+
+    def __init__(
+        self, task: TaskState, gate: Gate, approvals: TaskApprovals, scripts: ScriptRunner
+    ) -> None:
+        self._task = task
+        self._gate = gate
+        self.approvals = approvals
+        self.scripts = scripts
+        self.stopped: DelfError | None = None
+        """Set once the task must stop without an end, whatever its strategy makes of that."""
+        self._attempt = 1
+        self._is_run = False
+        self._reruns = 0
+        self._answer: list[str] = []
+        self._last_counts = True
+        self._numbers = itertools.count(1)
+        self._open_calls = 0
+        self._running = False
+        self._closed = False
+
+    # -- what there is ------------------------------------------------------------------
+
+    @property
+    def task(self) -> str:
+        """What the user wants, in plain words."""
+        return self._task.request.task
+
+    @property
+    def tools(self) -> Sequence[ToolDescription]:
+        """The tools that the model is shown."""
+        return [_described(bound) for bound in self._task.tools.shown]
+
+    @property
+    def retry_count(self) -> int:
+        """How often something that failed may be tried once more."""
+        return self._task.config.retry_count
+
+    @property
+    def rerun_count(self) -> int:
+        """How often a script may ask for another pass."""
+        return self._task.config.rerun_count
+
+    def begin(self, rules: str | None = None) -> tuple[Message, ...]:
+        """The conversation's start: rules and tools, what was said before, context and task."""
+        if rules is None:
+            rules = script_rules(render_stubs(self._task.tools.shown), self.scripts.libraries)
+        return first_messages(self.task, self._task.context, rules)
+
+    # -- the model ----------------------------------------------------------------------
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the main model can be given tools, and asks for calls of them."""
+        model = self._task.models.pool.get(self._task.config.main_llm)
+        return isinstance(model, SupportsTools) and model.takes_tools
+
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ModelTool] = (),
+        on_delta: OnDelta | None = None,
+    ) -> ModelReply:
+        """Ask the main model once."""
+        request = ModelRequest(messages=tuple(messages), tools=tuple(tools))
+        return await self._ask(request, on_delta=on_delta)
+
+    async def _ask(self, request: ModelRequest, **how: Any) -> ModelReply:
+        config, attempt = self._task.config.main_llm, self._next_attempt()
+        return await self._task.models.ask(config, request, attempt, **how)
+
+    @asynccontextmanager
+    async def chat(self) -> AsyncGenerator[_Chat]:
+        """A conversation of several turns, in one session of the model where it has those."""
+        chat = _Chat(self._task, self._ask)
+        try:
+            yield chat
+        finally:
+            await chat.aclose()
+
+    # -- calls --------------------------------------------------------------------------
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], description: str | None = None
+    ) -> CallAnswer:
+        """Make a tool call; its end is waited for, also when this is cancelled."""
+        if self._running:
+            raise RuntimeError("a strategy makes no call of its own while its script runs")
+        request = self._request(name, arguments, description)
+        self._open_calls += 1
+        work = asyncio.ensure_future(self._gate.call(request))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            if self._closed:
+                work.cancel()
+            else:
+                self._gate.gave_up(request.call_id)
+                work.cancel(GIVEN_UP)
+            await asyncio.wait({work})
+            raise
+        except (ReplayMismatch, UnrecordedCallError) as error:
+            self.stopped = self.stopped or error
+            raise
+        finally:
+            self._open_calls -= 1
+
+    async def call_all(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[CallAnswer]:
+        """Make several calls at once."""
+        return await asyncio.gather(*(self.call(name, arguments) for name, arguments in calls))
+
+    def _request(
+        self, name: str, arguments: Mapping[str, Any], description: str | None
+    ) -> CallRequest:
+        connection, _, method = name.partition(".")
+        bound = next((bound for bound in self._task.tools if bound.name == name), None)
+        own = () if bound is None else (item.name for item in bound.action.parameters)
+        said = {} if description is None or "desc" in own else {"desc": description}
+        return CallRequest(
+            call_id=next(self._numbers),
+            connection=connection,
+            method=method,
+            args=(),
+            kwargs={**arguments, **said},
+        )
+
+    # -- scripts ------------------------------------------------------------------------
+
+    async def execute(self, code: str) -> ScriptResult:
+        """Run a script in the task's sandbox, as a whole approved if the agent asks like that."""
+        if self._running or self._open_calls:
+            raise RuntimeError("a script runs while no other does, and no call is under way")
+        attempt = self._next_attempt()
+        self._take_printed()
+        named = named_actions(code, self._task.tools)
+        names = tuple(bound.name for bound in named)
+        log = self._task.log
+        await log.record(ScriptGenerated, code=code, attempt=attempt, confirmed_actions=names)
+        self._running, self._is_run = True, True
+        try:
+            refused = await self._ask_about(code, attempt, named)
+            outcome = refused or await self.scripts.run(code, attempt)
+        finally:
+            self._running = False
+            self.approvals.script_ended()
+        self._last_counts = isinstance(outcome, (Done, Rerun))
+        if isinstance(outcome, Rerun):
+            await self._record_rerun(outcome, attempt)
+        return ScriptResult(
+            outcome=outcome,
+            printed=self._printed(),
+            variables_alive=self.scripts.alive,
+            changes=() if self._last_counts else changes_of(log.events, attempt),
+            refused=self._refusal_behind(outcome),
+        )
+
+    async def _ask_about(
+        self, code: str, attempt: int, named: Sequence[BoundAction]
+    ) -> Failed | None:
+        """Have a whole script approved; why it is not run, if it is not."""
+        config = self._task.config
+        if config.confirm_mode != "plan" or config.approval_mode != "interactive" or not named:
+            return None
+        async with self._task.log.step("preview", attempt):
+            past = self._task.replay.plan(attempt)
+            reason = await self.approvals.decide_script(code, attempt, named, past)
+        if reason is None:
+            return None
+        message = f"the script was not run: it was rejected: {reason}"
+        return Failed(kind="ApprovalRejected", message=message)
+
+    async def _record_rerun(self, outcome: Rerun, attempt: int) -> None:
+        self._reruns += 1
+        async with self._task.log.step("rerun", self._reruns):
+            await self._task.log.record(
+                RerunRequested,
+                attempt=self._reruns,
+                context=outcome.context,
+                remaining=outcome.remaining,
+                variables=outcome.variables,
+            )
+
+    def _refusal_behind(self, outcome: Outcome) -> DelfError | None:
+        """What the budget refused to a script that failed with it; one that it caught is past."""
+        refused = list(self._task.models.refused)
+        self._task.models.refused.clear()
+        if not isinstance(outcome, Failed):
+            return None
+        behind = (error for error in reversed(refused) if error.message in outcome.message)
+        return next(behind, None)
+
+    # -- the answer, and what people see --------------------------------------------------
+
+    @property
+    def said(self) -> str:
+        """The answer so far, without secrets."""
+        return self._task.log.redactor.text("".join(self._answer)) + self._printed()
+
+    def say(self, text: str) -> None:
+        """Add to the answer."""
+        self._take_printed()
+        self._answer.append(text)
+        self._task.log.say(text)
+        self._task.log.end_prints()
+
+    def _printed(self) -> str:
+        return self._task.log.redactor.text("".join(self.scripts.printed_text))
+
+    def _take_printed(self) -> None:
+        """What the last script printed is a part of the answer, unless it failed."""
+        if self._last_counts:
+            self._answer += self.scripts.printed_text
+        self.scripts.printed_text.clear()
+
+    def step(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Let people see what goes on, and how long it takes."""
+        return self._task.log.step(name, self._next_attempt())
+
+    async def retrying(self, reason: str) -> None:
+        """Record that something failed and is tried once more."""
+        attempt = self._attempt
+        if not self._is_run:
+            await self._task.log.record(RetryScheduled, attempt=attempt, error=reason)
+            return
+        async with self._task.log.step("retry", attempt):
+            await self._task.log.record(RetryScheduled, attempt=attempt, error=reason)
+
+    def _next_attempt(self) -> int:
+        """The number of the script that runs next."""
+        if self._is_run:
+            self._attempt, self._is_run = self._attempt + 1, False
+        return self._attempt
+
+    # -- for the loop -------------------------------------------------------------------
+
+    def use(self, tools: Toolset) -> None:
+        """Let these tools be called, before the sandbox is opened."""
+        self._gate.use(tools)
+        self.scripts.use(tools)
+
+    def close(self) -> None:
+        """Let no call begin any more."""
+        self._closed = True
+        self._gate.close()
+
+    def failure_behind(self, error: DelfError) -> BaseException | None:
+        """What a tool raised, where a script failed with what it was told of that."""
+        return self._gate.failure_behind(error)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait until no call and no file is under way.
+
+        Raises:
+            UnrecordedCallError: When the end of a call could not be recorded.
+        """
+        try:
+            await self._gate.settle(seconds)
+        finally:
+            await self.scripts.output.settle(seconds)
+
+
+class _Chat:
+    """Implements :class:`delf.protocols.strategy.ModelChat`."""
+
+    def __init__(self, task: TaskState, ask: Callable[..., Awaitable[ModelReply]]) -> None:
+        self._task = task
+        self._ask = ask
+        self._messages: list[Message] = []
+        self._session: ModelSession | None = None
+        self._may_connect = True
+        self._known = 0
+
+    async def send(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ModelTool] = (),
+        on_delta: OnDelta | None = None,
+    ) -> ModelReply:
+        """Say something new, and wait for the answer."""
+        self._messages += messages
+        request = ModelRequest(messages=tuple(self._messages), tools=tuple(tools))
+        reply = await self._answer(request, on_delta)
+        self._messages.append(assistant(reply.text, reply.calls))
+        if self._session is not None:
+            self._known = len(self._messages)
+        return reply
+
+    async def _answer(self, request: ModelRequest, on_delta: OnDelta | None) -> ModelReply:
+        if self._task.replay.has_reply("generate"):
+            return await self._ask(request, on_delta=on_delta)
+        try:
+            if self._session is None and self._may_connect:
+                self._may_connect = False
+                self._session = await self._task.models.pool.connect(self._task.config.main_llm)
+            if self._session is not None:
+                known, session = self._known, self._session
+                new = replace(request, messages=request.messages[known:])
+                return await self._ask(new, on_delta=on_delta, session=session, continues=known > 0)
+        except BudgetExceededError:
+            raise
+        except DelfError as error:
+            await self.aclose()
+            message = f"the model's session ended, and the task goes on without it: {error.message}"
+            await self._task.log.record(Warned, message=message)
+        return await self._ask(request, on_delta=on_delta)
+
+    async def aclose(self) -> None:
+        """Close the session, if there is one."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.aclose()
+
+
+def _described(bound: BoundAction) -> ToolDescription:
+    action = bound.action
+    return ToolDescription(
+        name=bound.name,
+        summary=action.summary,
+        effect=action.effect,
+        asks=bound.asks,
+        schema={"type": "object"} if action.schema is None else action.schema(),
+    )

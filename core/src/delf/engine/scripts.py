@@ -1,0 +1,436 @@
+"""Runs a task's scripts in its sandbox, and again in another where the sandbox died."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NoReturn
+
+from delf.engine.approvals.policy import TaskApprovals
+from delf.engine.calls.gate import Gate
+from delf.engine.codegen.extract import parse_script
+from delf.engine.journal.recording import NEVER_MADE, PastScript
+from delf.engine.journal.replay import RecordedLimit
+from delf.engine.output import OutputFiles
+from delf.engine.sandboxes import ChosenSandbox
+from delf.engine.task import TaskState
+from delf.engine.toolset import BoundAction, Toolset
+from delf.errors import ReplayMismatch, SandboxUnavailableError, UnrecordedCallError
+from delf.events import (
+    CallFinished,
+    CallStarted,
+    Event,
+    SandboxOpened,
+    ScriptFinished,
+    ScriptGenerated,
+    ScriptStatus,
+    Warned,
+)
+from delf.protocols.sandbox import (
+    CallAnswer,
+    CallRequest,
+    Crashed,
+    Done,
+    Failed,
+    LimitReached,
+    Outcome,
+    Raised,
+    Rerun,
+    SandboxSession,
+    ScriptStart,
+    SessionSpec,
+    SupportsCut,
+)
+
+_log = logging.getLogger(__name__)
+_CUT_SECONDS: Final = 1.0
+"""How long a script may take to end that is to have reached a limit; then its sandbox is gone."""
+_MORE_LIVES: Final = 5
+"""How often a script is run once more whose sandbox died, and that got no further: it may be the
+reason itself."""
+_SETTLE_SECONDS: Final = 10.0
+"""How long the next script, or the same one once more, waits for calls of the last to end."""
+_MAX_CALL: Final = 200
+
+
+class ScriptRunner:
+    """Runs the scripts of one task. Implements :class:`delf.protocols.sandbox.ScriptHost`.
+
+    Args:
+        task: The task.
+        gate: The way that every call takes.
+        approvals: Who decides, where a person is asked.
+        sandbox: Where scripts run.
+        spec: What its session is opened with.
+        output: Takes output files.
+        in_background: Lets something end after the task.
+    """
+
+    def __init__(
+        self,
+        task: TaskState,
+        gate: Gate,
+        approvals: TaskApprovals,
+        sandbox: ChosenSandbox,
+        spec: SessionSpec,
+        output: OutputFiles,
+        in_background: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._task = task
+        self._log = task.log
+        self._replay = task.replay
+        self._gate = gate
+        self._approvals = approvals
+        self._sandbox = sandbox
+        self._spec = spec
+        self._in_background = in_background
+        self._opening: asyncio.Task[SandboxSession] | None = None
+        self._announced: SandboxSession | None = None
+        self._in_session: list[tuple[int, str]] = []
+        self._stopped: asyncio.Future[Exception] | None = None
+        self.output = output
+        self.script_start = ScriptStart()
+        """Clock and chance of the script that runs; read by the session."""
+        self.printed_text: list[str] = []
+        """What the script that runs, or ran last, printed."""
+
+    @property
+    def libraries(self) -> Sequence[str]:
+        """The packages that scripts may import beside harmless standard modules."""
+        return self._spec.libraries
+
+    # -- the session --------------------------------------------------------------------
+
+    def use(self, tools: Toolset) -> None:
+        """Let scripts find other tools, from the next session on."""
+        self._spec = replace(self._spec, tools=tools.names_for_sandbox())
+
+    def open(self) -> asyncio.Task[SandboxSession]:
+        """Begin to open a session, while something else goes on; the same until it is closed."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._sandbox.backend.open(self._spec))
+        return self._opening
+
+    @property
+    def alive(self) -> bool:
+        """Whether variables of earlier scripts are still there."""
+        opening = self._opening
+        if opening is None or not opening.done() or opening.cancelled():
+            return False
+        return opening.exception() is None and opening.result().alive
+
+    async def close(self) -> None:
+        """Kill the sandbox, whatever runs in it, and wait until it is gone."""
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            await self._close(opening)
+
+    def retire(self) -> None:
+        """Kill the sandbox without waiting until it is gone."""
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            self._in_background(self._close(opening))
+
+    async def _close(self, opening: asyncio.Task[SandboxSession]) -> None:
+        if not opening.done():
+            opening.cancel()
+        await asyncio.wait({opening})
+        if opening.cancelled() or opening.exception() is not None:
+            return
+        try:
+            await opening.result().aclose()
+        except Exception as error:  # the task ends as it did, whatever is left of its sandbox
+            message = f"the sandbox of task {self._log.task_id} could not be closed"
+            self._log.redactor.log_failure(_log, message, error)
+
+    async def _session(self) -> SandboxSession:
+        """The open session, or another where that is gone."""
+        if self._opening is not None and self._opening.done() and not self.alive:
+            await self.close()
+        try:
+            session = await self.open()
+        except SandboxUnavailableError:  # what sessions are forked from may just have died
+            await self.close()
+            session = await self.open()
+        if session is not self._announced:
+            self._announced = session
+            spec = self._sandbox.spec
+            await self._log.record(SandboxOpened, backend=spec.name, isolation=spec.isolation)
+        return session
+
+    # -- scripts ------------------------------------------------------------------------
+
+    async def run(self, code: str, attempt: int) -> Outcome:
+        """Run a script to its end, whatever that is.
+
+        Args:
+            code: The script.
+            attempt: Its number in the task.
+
+        Raises:
+            SandboxUnavailableError: When no session can be had.
+            ReplayMismatch: When a resumed task's script is not the recorded one.
+            UnrecordedCallError: When the end of a call could not be recorded.
+        """
+        async with self._log.step("execute", attempt):
+            started = time.perf_counter()
+            outcome = await self._run_or_recall(code, attempt)
+            if not isinstance(outcome, Done):  # before another script, or an answer of a model
+                await self._gate.settle(_SETTLE_SECONDS)
+            status, error = describe_outcome(outcome)
+            if not self.alive:
+                self._in_session.clear()
+            await self._log.record(
+                ScriptFinished,
+                status=status,
+                duration_ms=(time.perf_counter() - started) * 1000,
+                error=error,
+                line=outcome.line if isinstance(outcome, (Failed, LimitReached)) else None,
+                attempt=attempt,
+                limit=outcome.limit if isinstance(outcome, LimitReached) else None,
+                lost=not self.alive,
+            )
+        if not isinstance(outcome, Done):
+            await self._approvals.place_regained()
+        return outcome
+
+    async def _run_or_recall(self, code: str, attempt: int) -> Outcome:
+        """Run a script; one whose sandbox died is run once more, from the journal."""
+        past = self._begin(attempt)
+        done = None if past is None else past.finished
+        if done is not None and done.status == "crashed":
+            if done.lost:  # with what earlier scripts left in it
+                await self.close()
+            self._replay.end_script("crashed", "")
+            return Crashed(message=done.error or "the sandbox is gone")
+        died_before = bool(self._in_session) and not self.alive
+        self._in_session.append((attempt, code))
+        if died_before:  # with the variables that the script was promised
+            outcome: Outcome = Crashed(message="the sandbox died between two scripts")
+        else:
+            outcome = await self._run_once(code)
+        lives = _MORE_LIVES
+        while isinstance(outcome, Crashed) and not outcome.by_script and lives > 0:
+            await self._gate.settle(_SETTLE_SECONDS)
+            made = self._calls_made()
+            message = f"{outcome.message}; the script is run once more"
+            await self._log.record(Warned, message=message)
+            outcome = await self._relive()
+            lives = _MORE_LIVES if self._calls_made() > made else lives - 1
+        outcome = _as_recorded(outcome, done)
+        self._replay.end_script(*_end_of(outcome))
+        return outcome
+
+    def _begin(self, attempt: int) -> PastScript | None:
+        """A script is about to run; what the journal of a resumed task tells of it."""
+        self._gate.begin_script()
+        self._approvals.begin_script(attempt)
+        past = self._replay.begin_script(attempt)
+        clock = () if past is None else tuple(past.clock)
+        self.script_start = ScriptStart(seed=f"{self._task.seed}/{attempt}", clock=clock)
+        self.printed_text.clear()
+        return past
+
+    def _calls_made(self) -> int:
+        events = self._log.events
+        return sum(isinstance(event, CallFinished) and event.status == "ok" for event in events)
+
+    async def _relive(self) -> Outcome:
+        """Run the scripts of a session that was lost in a new one.
+
+        What they called before is not called again: the answers come from the journal.
+
+        Raises:
+            ReplayMismatch: When they do not take the same course.
+        """
+        outcome: Outcome = Crashed(message="there is no script to run")
+        self._replay.relive(self._log.events)
+        last = self._in_session[-1]
+        for attempt, code in self._in_session:
+            past = self._begin(attempt)
+            try:
+                outcome = await self._run_once(code)
+            except SandboxUnavailableError as error:
+                outcome = Crashed(message=error.message)
+            outcome = _as_recorded(outcome, None if past is None else past.finished)
+            if isinstance(outcome, Crashed):
+                break
+            if (attempt, code) != last:
+                self._replay.end_script(*_end_of(outcome))
+        return outcome
+
+    async def _run_once(self, code: str) -> Outcome:
+        session = await self._session()
+        try:
+            outcome = await self._run_in(session, code)
+        except BaseException:
+            self._log.end_prints()
+            raise
+        self._log.end_prints(is_over=not isinstance(outcome, Crashed))
+        problems = await self.output.settle()
+        if problems and isinstance(outcome, (Done, Rerun)):
+            message = "; ".join(problems)
+            return Failed(kind="OutputFileError", message=message, variables=outcome.variables)
+        return outcome
+
+    async def _run_in(self, session: SandboxSession, code: str) -> Outcome:
+        stopped = self._stopped = asyncio.get_running_loop().create_future()
+        running = asyncio.ensure_future(session.execute(code, self))
+        try:
+            await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not stopped.done():
+                return await running
+            why = stopped.result()
+            if not isinstance(why, RecordedLimit):
+                raise why
+            if isinstance(session, SupportsCut) and not self._replay.loses_sandbox:
+                session.cut(why.limit.limit, why.limit.message)
+                await asyncio.wait({running}, timeout=_CUT_SECONDS)
+            return await running if running.done() else why.limit
+        finally:
+            if not running.done():
+                running.cancel()
+                await asyncio.wait({running})
+
+    # -- ScriptHost ---------------------------------------------------------------------
+
+    async def call(self, request: CallRequest) -> CallAnswer:
+        """A call of the script takes the gate."""
+        try:
+            return await self._gate.call(request)
+        except (UnrecordedCallError, ReplayMismatch, RecordedLimit) as error:
+            return await self._stop(error)
+        except Exception as error:
+            self._log.redactor.log_failure(_log, "a tool call failed outside of its tool", error)
+            return Raised("ToolError", "the call failed inside delf; see the log")
+
+    async def _stop(self, why: Exception) -> NoReturn:
+        """End the script. It gets no answer to its call, so that it does nothing any more."""
+        if self._stopped is not None and not self._stopped.done():
+            self._stopped.set_result(why)
+        own = asyncio.current_task()
+        if own is not None and own.cancelling():
+            raise asyncio.CancelledError from why
+        await asyncio.get_running_loop().create_future()  # until its sandbox is gone
+        raise why
+
+    def printed(self, text: str) -> None:
+        """The script printed."""
+        self.printed_text.append(text)
+        self._log.say(text)
+
+    def clock_read(self, readings: Sequence[int]) -> None:
+        """The script looked at the clock."""
+        self._log.clock_read(readings)
+
+    def gave_up(self, call_id: int) -> None:
+        """The script does not wait for a call any more."""
+        self._gate.gave_up(call_id)
+
+    def wrote_file(self, name: str, data: bytes) -> None:
+        """The script handed a file over."""
+        self.output.take(name, data)
+
+    def wrote_rows(self, name: str, data: bytes) -> None:
+        """The script handed over the rows of a file that is made here."""
+        self.output.take(name, data, is_rows=True)
+
+
+def _as_recorded(outcome: Outcome, done: ScriptFinished | None) -> Outcome:
+    """The end of a script that reached a limit, and this time came further without a call."""
+    if done is None or done.status != "limit" or isinstance(outcome, (LimitReached, Crashed)):
+        return outcome
+    return LimitReached(
+        limit=done.limit or "recorded",
+        message=done.error or "a limit",
+        line=done.line,
+        variables=outcome.variables,
+    )
+
+
+def _end_of(outcome: Outcome) -> tuple[ScriptStatus, str]:
+    status, error = describe_outcome(outcome)
+    return status, error or ""
+
+
+def describe_outcome(outcome: Outcome) -> tuple[ScriptStatus, str | None]:
+    """How a script ended: the status, and for people what went wrong."""
+    match outcome:
+        case Done():
+            return "done", None
+        case Rerun():
+            return "rerun", None
+        case Failed(kind=kind, message=message):
+            return "failed", f"{kind}: {message}"
+        case LimitReached(message=message):
+            return "limit", message
+        case Crashed(message=message):
+            return "crashed", message
+
+
+def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:
+    """The actions in a script that a person will be asked about, before it runs.
+
+    For people to look at. What is enforced, is enforced at each call: by the action that is
+    really called, whatever the script calls it.
+
+    Args:
+        code: The script; one that does not parse names nothing.
+        tools: What it may call.
+    """
+    tree = parse_script(code)
+    if tree is None:
+        return ()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            names.add(f"{node.value.id}.{node.attr}")
+        elif isinstance(node, ast.Name):
+            names.add(node.id)
+    return tuple(bound for bound in tools if bound.asks and bound.name in names)
+
+
+def changes_of(events: Sequence[Event], attempt: int) -> list[str]:
+    """The calls of a script that changed something, or may have, as lines of text.
+
+    The log of a resumed task also holds what the scripts after it did.
+    """
+    begun: dict[int, CallStarted] = {}
+    ends: dict[int, CallFinished] = {}
+    of_script = 0
+    for event in events:
+        match event:
+            case ScriptGenerated():
+                of_script = event.attempt
+            case CallStarted() if of_script == attempt and event.effect != "read":
+                begun[event.call_id] = event
+                ends.pop(event.call_id, None)
+            case CallFinished():
+                ends[event.call_id] = event
+            case _:
+                pass
+    told = ((call, _what_became(ends.get(number))) for number, call in begun.items())
+    return [
+        told_call(call.action, call.arguments) + became
+        for call, became in told
+        if became is not None
+    ]
+
+
+def _what_became(end: CallFinished | None) -> str | None:
+    """What is added to a call that changed something; None for one that did not."""
+    if end is not None and end.status == "ok":
+        return ""
+    given_up = end is None or (end.status == "cancelled" and end.raised != NEVER_MADE)
+    return " (it was given up, and may be done or not)" if given_up else None
+
+
+def told_call(action: str, arguments: Mapping[str, Any]) -> str:
+    """A call as a line of text, cut where it is long."""
+    given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    text = " ".join(f"{action}({given})".split())
+    return text if len(text) <= _MAX_CALL else f"{text[:_MAX_CALL]}…"
