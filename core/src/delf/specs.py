@@ -131,11 +131,15 @@ class ModelSpec(Spec):
 
     Args:
         serves: Patterns of model names (``fnmatch``); the longest that matches wins.
+        speaks: Values of ``LLMConfig.provider`` whose protocol it speaks at any address. It serves
+            what names one of them, what has a ``base_url`` and fits no pattern better than ``*``,
+            and what fits no other plugin's pattern.
     """
 
     kind: ClassVar[str] = "model"
 
     serves: tuple[str, ...]
+    speaks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

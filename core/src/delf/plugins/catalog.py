@@ -8,11 +8,13 @@ the core's own names, which no plugin can take, or else one bad plugin would sto
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from delf.errors import PluginError, did_you_mean
+from delf.llm import LLMConfig
 from delf.plugins.discovery import Candidate
 from delf.plugins.report import PluginRecord
 from delf.specs import EmbedderSpec, ModelSpec, Spec
@@ -36,7 +38,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
         "workers",
     ),
     "sandbox": ("docker", "local", "monty"),
-    "model": ("litellm", "recorded"),
+    "model": ("http", "litellm", "recorded"),
     "memory": ("semantic",),
     "embedder": ("static",),
     "prefilter": ("llm", "semantic"),
@@ -56,7 +58,7 @@ _BROUGHT_BY: Final = {
     ("command", "plugins new"): "delf-plugin-devkit",
     ("command", "sandbox"): "delf-plugin-sandbox-docker",
 }
-_USUAL: Final = {"model": "litellm", "embedder": "static"}
+_OF_HTTP: Final = ("openai/", "anthropic/", "google/", "gemini/")
 _BLOCK: Final = "uninstall one, or block one by its distribution: DELF_DISABLE_PLUGINS="
 
 
@@ -124,29 +126,34 @@ class Catalog:
         return winner.spec
 
     def serving(
-        self, spec_class: type[ServingT], name: str, records: Sequence[PluginRecord]
+        self,
+        spec_class: type[ServingT],
+        name: str,
+        records: Sequence[PluginRecord],
+        config: LLMConfig | None = None,
     ) -> ServingT:
-        """The spec whose longest pattern fits a model's name.
+        """The spec that fits a model best: by its name, and by its address and provider.
 
         Args:
             spec_class: ``ModelSpec`` or ``EmbedderSpec``.
             name: The model's name.
             records: Every plugin, for the message.
+            config: The model's address and provider, where it is more than a name.
 
         Raises:
             PluginError: When none fits, or two fit equally well.
         """
         best: list[tuple[Offer, ServingT]] = []
-        length = -1
+        most = -1.0
         for (kind, _), offers in self._offers.items():
             for offer in offers if kind == spec_class.kind else ():
                 spec = offer.spec
                 if not isinstance(spec, spec_class):
                     continue
-                fit = _fit(spec, name)
-                if fit > length:
-                    best, length = [], fit
-                if fit == length and fit >= 0:
+                fit = _fit(spec, name, config)
+                if fit > most:
+                    best, most = [], fit
+                if fit == most and fit >= 0:
                     best.append((offer, spec))
         if not best:
             raise _not_served(spec_class.kind, name, records)
@@ -197,11 +204,22 @@ def _disputed(what: str, offers: Sequence[Offer]) -> PluginError:
     return PluginError(f"{what} is given by {_listed(plugins)}", hint=f"{_BLOCK}{block}")
 
 
-def _fit(spec: ModelSpec | EmbedderSpec, model: str) -> int:
-    """The length of the longest pattern that fits, or -1."""
-    own = (spec.name,) if isinstance(spec, EmbedderSpec) else ()
-    fitting = (len(p) for p in (*spec.serves, *own) if fnmatch.fnmatchcase(model, p))
-    return max(fitting, default=-1)
+def _fit(spec: ModelSpec | EmbedderSpec, name: str, config: LLMConfig | None) -> float:
+    """How well a spec fits: the length of its longest pattern that does, or -1.
+
+    A plugin that speaks what is asked for comes first, and one that speaks at any address comes
+    between ``*`` and what is said more exactly.
+    """
+    is_embedder = isinstance(spec, EmbedderSpec)
+    own, speaks = ((spec.name,), ()) if is_embedder else ((), spec.speaks)
+    if config is not None and config.provider in speaks:
+        return math.inf
+    fitting = (len(p) for p in (*spec.serves, *own) if fnmatch.fnmatchcase(name, p))
+    length = max(fitting, default=-1)
+    if not speaks:
+        return length
+    has_address = config is not None and config.base_url is not None
+    return max(length, 1.5 if has_address and "openai" in speaks else 0)
 
 
 def _meant(
@@ -219,14 +237,22 @@ def _meant(
 
 def _not_served(kind: str, model: str, records: Sequence[PluginRecord]) -> PluginError:
     prefix = model.split(":", 1)[0]
-    name = prefix if prefix in FIRST_PARTY[kind] else _USUAL[kind]
-    package = package_of(kind, name)
-    broken = _meant(kind, name, package, records)
-    if broken is not None:
-        return PluginError(f"no plugin serves the {kind} {model!r}: {_say(broken)}")
+    name = prefix if prefix in FIRST_PARTY[kind] else _usual(kind, model)
+    for likely in dict.fromkeys((name, "litellm") if kind == "model" else (name,)):
+        broken = _meant(kind, likely, package_of(kind, likely), records)
+        if broken is not None:
+            return PluginError(f"no plugin serves the {kind} {model!r}: {_say(broken)}")
     return PluginError(
-        f"no installed plugin serves the {kind} {model!r}", hint=f"pip install {package}"
+        f"no installed plugin serves the {kind} {model!r}",
+        hint=f"pip install {package_of(kind, name)}",
     )
+
+
+def _usual(kind: str, model: str) -> str:
+    """What brings a model by its name: one with another provider in front, or any other."""
+    if kind != "model":
+        return "static"
+    return "litellm" if "/" in model and not model.startswith(_OF_HTTP) else "http"
 
 
 def _say(record: PluginRecord) -> str:

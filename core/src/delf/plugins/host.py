@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 import delf
 from delf.errors import DelfError, PluginError, did_you_mean
 from delf.hookspecs import PLUGIN_API
+from delf.llm import LLMConfig, as_llm_config
 from delf.plugins import compat, discovery, loader, report
 from delf.plugins.catalog import Catalog, Offer
 from delf.plugins.discovery import CORE, Candidate, normalise
@@ -121,16 +122,17 @@ class PluginHost:
         found = self._loaded().find(spec_class.kind, name, self._records)
         return cast("SpecT", found)
 
-    def model_spec(self, model: str) -> ModelSpec:
-        """The spec that serves a model: the one with the longest pattern that fits.
+    def model_spec(self, model: str | LLMConfig) -> ModelSpec:
+        """The spec that serves a model: the one that fits its name, address and provider best.
 
         Args:
-            model: The model's name, as ``gpt-4o-mini`` or ``recorded:demo.jsonl``.
+            model: The model, or its name, as ``gpt-4o-mini`` or ``recorded:demo.jsonl``.
 
         Raises:
             PluginError: When no plugin serves it, or two do so equally well.
         """
-        return self._loaded().serving(ModelSpec, model, self._records)
+        config = as_llm_config(model)
+        return self._loaded().serving(ModelSpec, config.model, self._records, config)
 
     def embedder_spec(self, model: str) -> EmbedderSpec:
         """The spec that serves an embedding model, by the same rule or its own name.

@@ -203,6 +203,8 @@ def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
         raise _BadPluginError(f"{where} has isolation {item.isolation!r}; one of: {allowed}")
     if isinstance(item, (ModelSpec, EmbedderSpec)):
         _check_texts(where, "serves", item.serves)
+    if isinstance(item, ModelSpec):
+        _check_texts(where, "speaks", item.speaks)
     if isinstance(item, PrefilterSpec):
         _check_texts(where, "modes", item.modes)
     if isinstance(item, FormatSpec):

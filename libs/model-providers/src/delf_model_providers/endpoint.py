@@ -6,7 +6,7 @@ import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from delf.errors import EnvironmentKeyError, ModelConfigurationError
@@ -18,30 +18,40 @@ NO_KEY: Final = "local"
 """Sent to a custom endpoint when no key is known; servers without a login ignore it."""
 
 
+Dialect = Literal["openai", "anthropic", "google"]
+"""What is spoken: chat completions, messages, ``generateContent``."""
+
+
 @dataclass(frozen=True)
 class Family:
     """A provider whose models are recognised by name.
 
     Args:
         name: As users write it: ``LLMConfig(provider=…)``, ``providers={…}``.
-        prefix: As litellm writes it.
+        aliases: What may stand before a slash in a name, and in ``providers``.
         variables: Where its key is looked up, the one to name in errors first.
         names: What its models' names look like.
     """
 
-    name: str
-    prefix: str
+    name: Dialect
+    aliases: tuple[str, ...]
     variables: tuple[str, ...]
     names: re.Pattern[str]
 
 
+_GOOGLE_KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 _FAMILIES: Final = (
-    Family("google", "gemini", ("GOOGLE_API_KEY", "GEMINI_API_KEY"), re.compile(r"gemini|gemma-")),
-    Family("openai", "openai", ("OPENAI_API_KEY",), re.compile(r"gpt|chatgpt|o[1-9](-|$)|ft:gpt")),
-    Family("anthropic", "anthropic", ("ANTHROPIC_API_KEY",), re.compile(r"claude")),
+    Family("google", ("google", "gemini"), _GOOGLE_KEYS, re.compile(r"gemini|gemma-")),
+    Family(
+        "openai", ("openai",), ("OPENAI_API_KEY",), re.compile(r"gpt|chatgpt|o[1-9](-|$)|ft:gpt")
+    ),
+    Family("anthropic", ("anthropic",), ("ANTHROPIC_API_KEY",), re.compile(r"claude")),
 )
-_BY_NAME: Final = {family.name: family for family in _FAMILIES}
-_BY_PREFIX: Final = {"google": _FAMILIES[0], **{family.prefix: family for family in _FAMILIES}}
+_BY_NAME: Final[Mapping[str, Family]] = {family.name: family for family in _FAMILIES}
+_BY_PREFIX: Final = {alias: family for family in _FAMILIES for alias in family.aliases}
+
+_HEADER_NAME: Final = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+_HEADER_VALUE: Final = re.compile(r"[\t -~]*")
 
 _OWN_ADDRESS: Final = frozenset({"azure", "azure_ai", "ollama", "ollama_chat"})
 """Prefixes that keep their own protocol when a base URL is given."""
@@ -68,9 +78,9 @@ class Endpoint:
     Args:
         model: The name as the user wrote it.
         provider: For people and errors: ``openai``, ``google``, ``anthropic``, ``groq`` …
-        prefix: The provider as litellm calls it, or None where litellm finds out.
-        name: The name for litellm, without the prefix where there is one.
-        base_url: The address without credentials, or None for litellm's own.
+        dialect: What it speaks; None for a provider that is none of the three.
+        name: The name without the prefix of one of the three.
+        base_url: The address without credentials, or None for the provider's own.
         custom: Whether the user gave the address.
         api_key: The key, or None.
         key_source: Where the key came from, for errors.
@@ -81,7 +91,7 @@ class Endpoint:
 
     model: str
     provider: str
-    prefix: str | None
+    dialect: Dialect | None
     name: str
     base_url: str | None = field(default=None, repr=False)
     custom: bool = False
@@ -93,7 +103,7 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """Host and port; empty where litellm knows them."""
+        """Host and port; empty for the provider's own."""
         return urlsplit(self.base_url or "").netloc
 
     @property
@@ -166,8 +176,7 @@ def _family(
         base_url = context.environ.get("OPENAI_BASE_URL") or None
     custom = base_url is not None
     base_url, headers = _address(base_url, config)
-    aliases = (family.name, family.prefix)
-    key, source = _key(config, context, aliases, family.variables)
+    key, source = _key(config, context, family.aliases, family.variables)
     missing = None
     if key is None and custom:
         key, source = NO_KEY, f"no key was given and {family.variables[0]} is not set"
@@ -178,7 +187,7 @@ def _family(
     return Endpoint(
         model=config.model,
         provider=family.name,
-        prefix=family.prefix,
+        dialect=family.name,
         name=name,
         base_url=base_url,
         custom=custom,
@@ -190,7 +199,7 @@ def _family(
 
 
 def _other(prefix: str, config: LLMConfig, context: ModelContext) -> Endpoint:
-    """A provider that only litellm knows."""
+    """A provider that is none of the three."""
     stem = prefix.upper()
     needed = _KEY_NEEDED.get(prefix)
     variables = (needed,) if needed else (f"{stem}_API_KEY",)
@@ -200,7 +209,7 @@ def _other(prefix: str, config: LLMConfig, context: ModelContext) -> Endpoint:
     return Endpoint(
         model=config.model,
         provider=prefix,
-        prefix=None,
+        dialect=None,
         name=config.model,
         base_url=base_url,
         custom=base_url is not None,
@@ -216,20 +225,34 @@ def _key(
     config: LLMConfig, context: ModelContext, aliases: tuple[str, ...], variables: tuple[str, ...]
 ) -> tuple[str | None, str]:
     """The key and where it came from: the configuration, then ``providers``, the environment."""
-    if config.api_key:
-        return config.api_key, "LLMConfig(api_key=…)"
-    for alias in aliases:
-        if value := context.providers.get(alias):
-            return value, f"providers[{alias!r}]"
-    for variable in variables:
-        if value := context.environ.get(variable):
-            return value, variable
+    places = [("LLMConfig(api_key=…)", config.api_key)]
+    places += [(f"providers[{alias!r}]", context.providers.get(alias)) for alias in aliases]
+    places += [(variable, context.environ.get(variable)) for variable in variables]
+    for source, given in places:
+        if key := (given or "").strip():  # one that was read from a file often ends in a newline
+            if not (key.isascii() and key.isprintable()):
+                raise ModelConfigurationError(
+                    f"the key of {config.model!r} ({source}) has a character that no key has",
+                    hint="copy the key again: letters, digits and plain punctuation",
+                )
+            return key, source
     return None, f"{variables[0]} is not set"
+
+
+def _headers(config: LLMConfig) -> dict[str, str]:
+    headers = dict(config.headers or {})
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            raise ModelConfigurationError(
+                f"the header {name!r} of {config.model!r} cannot be sent",
+                hint="names are letters, digits and '-'; values are ASCII in one line",
+            )
+    return headers
 
 
 def _address(base_url: str | None, config: LLMConfig) -> tuple[str | None, dict[str, str]]:
     """The address without credentials, and the headers with them."""
-    headers = dict(config.headers or {})
+    headers = _headers(config)
     if base_url is None:
         return None, headers
     parts = urlsplit(base_url)

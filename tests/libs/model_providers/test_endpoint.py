@@ -5,7 +5,7 @@ import pytest
 from delf.errors import EnvironmentKeyError, ModelConfigurationError
 from delf.llm import LLMConfig
 from delf.protocols.model import ModelContext
-from delf_model_litellm.endpoint import NO_KEY, resolve
+from delf_model_providers.endpoint import NO_KEY, resolve
 
 KEYS = {
     "OPENAI_API_KEY": "openai-key",
@@ -22,11 +22,11 @@ def endpoint(model, environ=None, providers=None, **config):
 
 
 @pytest.mark.parametrize(
-    ("model", "provider", "prefix", "name", "key"),
+    ("model", "provider", "dialect", "name", "key"),
     [
-        ("gemini-3.5-flash", "google", "gemini", "gemini-3.5-flash", "google-key"),
-        ("gemini/gemini-2.5-pro", "google", "gemini", "gemini-2.5-pro", "google-key"),
-        ("google/gemini-2.5-pro", "google", "gemini", "gemini-2.5-pro", "google-key"),
+        ("gemini-3.5-flash", "google", "google", "gemini-3.5-flash", "google-key"),
+        ("gemini/gemini-2.5-pro", "google", "google", "gemini-2.5-pro", "google-key"),
+        ("google/gemini-2.5-pro", "google", "google", "gemini-2.5-pro", "google-key"),
         ("gpt-5.5", "openai", "openai", "gpt-5.5", "openai-key"),
         ("GPT-4o", "openai", "openai", "GPT-4o", "openai-key"),
         ("chatgpt-4o-latest", "openai", "openai", "chatgpt-4o-latest", "openai-key"),
@@ -41,9 +41,9 @@ def endpoint(model, environ=None, providers=None, **config):
         ("azure/my-deployment", "azure", None, "azure/my-deployment", None),
     ],
 )
-def test_the_name_says_the_provider(model, provider, prefix, name, key):
+def test_the_name_says_the_provider(model, provider, dialect, name, key):
     found = endpoint(model)
-    assert (found.provider, found.prefix, found.name) == (provider, prefix, name)
+    assert (found.provider, found.dialect, found.name) == (provider, dialect, name)
     assert found.api_key == key
     assert found.missing is None
     assert not found.custom
@@ -66,12 +66,12 @@ def test_with_a_base_url_the_name_goes_out_as_it_is(model):
 
 def test_azure_and_ollama_keep_their_protocol_at_a_base_url():
     found = endpoint("azure/d", base_url="https://x.openai.azure.com", api_key="k")
-    assert (found.prefix, found.name) == (None, "azure/d")
+    assert (found.dialect, found.name) == (None, "azure/d")
 
 
 def test_the_provider_can_be_said():
     found = endpoint("m", base_url="http://localhost:1", provider="anthropic")
-    assert (found.prefix, found.name) == ("anthropic", "m")
+    assert (found.dialect, found.name) == ("anthropic", "m")
     assert endpoint("x", provider="openai").name == "x"
     assert endpoint("gemini/x", provider="google").name == "x"
 
