@@ -132,7 +132,7 @@ class ToolDefinitionError(ConfigurationError):
     code = "ERR-TOOL-002"
 
 
-class OptionalDependencyError(ConfigurationError):
+class OptionalDependencyError(ConfigurationError, ImportError):
     """A package that this feature needs is not installed."""
 
     code = "ERR-REQ-001"
