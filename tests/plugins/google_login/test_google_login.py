@@ -140,7 +140,9 @@ def test_without_a_project(google: GoogleServer, project: DelfProject) -> None:
     nothing = project.spawn("google", "login")
     assert nothing.exit_code == 2
     assert "no connection to Google" in nothing.stderr
-    project.spawn("google", "login", "-c", "docs", "--credentials", "client_secrets.json").succeeded()
+    project.spawn(
+        "google", "login", "-c", "docs", "--credentials", "client_secrets.json"
+    ).succeeded()
     assert set(kept(project)["scopes"]) == {SCOPES + "documents", SCOPES + "drive"}
     wrong = project.run("google", "login", "-c", "docs")
     assert wrong.exit_code == 2
