@@ -6,7 +6,7 @@ A test package imports what it needs into its ``conftest.py``.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from delf.messages import ModelDelta, ModelReply, ModelRequest, system, user
 from delf.protocols.model import ModelContext
 from support.openai_server import OpenAIServer, Script
 
-__all__ = ["ask", "litellm_model", "openai_server", "pauses", "read_stream"]
+__all__ = ["ask", "http_model", "litellm_model", "openai_server", "pauses", "read_stream"]
 
 LITELLM_WARNING = "ignore:.*`ReadOnly` qualifier:UserWarning"
 """litellm silences this one itself, where pytest does not reset the filters."""
@@ -54,13 +54,11 @@ def pauses() -> Pauses:
 ModelFactory = Callable[..., Any]
 
 
-@pytest.fixture
-async def litellm_model(pauses: Pauses) -> AsyncIterator[ModelFactory]:
-    """Makes models of plugin model-litellm: ``litellm_model(model="m", base_url=…)``."""
-    from delf_model_litellm.model import LiteLLMModel
-    from delf_model_litellm.retry import RetryPolicy
+@asynccontextmanager
+async def _models(kind: Callable[..., Any], pauses: Pauses) -> AsyncIterator[ModelFactory]:
+    from delf_model_providers.retry import RetryPolicy
 
-    made: list[LiteLLMModel] = []
+    made: list[Any] = []
 
     def make(
         model: str = "test-model",
@@ -68,16 +66,35 @@ async def litellm_model(pauses: Pauses) -> AsyncIterator[ModelFactory]:
         environ: Mapping[str, str] | None = None,
         providers: Mapping[str, str] | None = None,
         retry: RetryPolicy | None = None,
+        sleep: Any = pauses,
         **config: Any,
-    ) -> LiteLLMModel:
+    ) -> Any:
         context = ModelContext(environ=environ or {}, providers=providers or {})
         retry = retry or RetryPolicy(jitter=lambda: 0.5)
-        made.append(LiteLLMModel(LLMConfig(model, **config), context, retry=retry, sleep=pauses))
+        made.append(kind(LLMConfig(model, **config), context, retry=retry, sleep=sleep))
         return made[-1]
 
     yield make
     for model in made:
         await model.aclose()
+
+
+@pytest.fixture
+async def litellm_model(pauses: Pauses) -> AsyncIterator[ModelFactory]:
+    """Makes models of plugin model-litellm: ``litellm_model(model="m", base_url=…)``."""
+    from delf_model_litellm.model import LiteLLMModel
+
+    async with _models(LiteLLMModel, pauses) as make:
+        yield make
+
+
+@pytest.fixture
+async def http_model(pauses: Pauses) -> AsyncIterator[ModelFactory]:
+    """Makes models of plugin model-http: ``http_model(model="m", base_url=…)``."""
+    from delf_model_http.model import HttpModel
+
+    async with _models(HttpModel, pauses) as make:
+        yield make
 
 
 def ask(text: str = "hi", **options: Any) -> ModelRequest:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 # BM25: how soon a repeated word counts no more, and how much long texts are held back.
@@ -46,6 +47,7 @@ class Ranking:
     """
 
     def __init__(self, texts: Iterable[Iterable[tuple[str, float]]]) -> None:
+        # By word: which things have it, and first its weight there, then what it counts for.
         self._postings: dict[str, list[tuple[int, float]]] = {}
         sizes: list[float] = []
         for number, fields in enumerate(texts):
@@ -56,12 +58,17 @@ class Ranking:
             for word, weight in weights.items():
                 self._postings.setdefault(word, []).append((number, weight))
             sizes.append(sum(weights.values()))
-        self._total = len(sizes)
-        average = sum(sizes) / self._total if self._total else 0.0
-        self._held_back = [
+        average = sum(sizes) / len(sizes) if sizes else 0.0
+        held_back = [
             _SATURATION * (1 - _LENGTH + _LENGTH * (size / average if average else 0.0))
             for size in sizes
         ]
+        for word, postings in self._postings.items():
+            rarity = math.log(1 + (len(sizes) - len(postings) + 0.5) / (len(postings) + 0.5))
+            self._postings[word] = [
+                (number, rarity * weight * (_SATURATION + 1) / (weight + held_back[number]))
+                for number, weight in postings
+            ]
 
     def find(self, words: str, limit: int = 20) -> list[int]:
         """The numbers of the things that fit best, best first; equals in their own order.
@@ -71,11 +78,8 @@ class Ranking:
             limit: The most numbers.
         """
         scores: dict[int, float] = {}
+        score = scores.get
         for word in dict.fromkeys(words_of(words)):
-            postings: Sequence[tuple[int, float]] = self._postings.get(word, ())
-            rarity = math.log(1 + (self._total - len(postings) + 0.5) / (len(postings) + 0.5))
-            for number, weight in postings:
-                share = weight * (_SATURATION + 1) / (weight + self._held_back[number])
-                scores[number] = scores.get(number, 0.0) + rarity * share
-        best = sorted(scores, key=lambda number: (-scores[number], number))
-        return best[: max(0, limit)]
+            for number, share in self._postings.get(word, ()):
+                scores[number] = score(number, 0.0) + share
+        return heapq.nsmallest(max(0, limit), scores, key=lambda number: (-scores[number], number))

@@ -20,6 +20,7 @@ class Spec:
         name: What users type; unique among the specs of its kind.
         summary: One line for lists.
         factory: ``"module:attribute"``, resolved on first use.
+        exports: Names in the factory's module that ``from delf import NAME`` gives.
     """
 
     kind: ClassVar[str] = "spec"
@@ -27,6 +28,7 @@ class Spec:
     name: str
     summary: str
     factory: str
+    exports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,11 +111,13 @@ class PrefilterSpec(Spec):
 
     Args:
         modes: The values of ``prefilter_mode`` that it implements.
+        asks: Whether it asks a model; ``auto`` prefers one that does not.
     """
 
     kind: ClassVar[str] = "prefilter"
 
     modes: tuple[str, ...]
+    asks: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,11 +133,15 @@ class ModelSpec(Spec):
 
     Args:
         serves: Patterns of model names (``fnmatch``); the longest that matches wins.
+        speaks: Values of ``LLMConfig.provider`` whose protocol it speaks at any address. It serves
+            what names one of them, what has a ``base_url`` and fits no pattern better than ``*``,
+            and what fits no other plugin's pattern.
     """
 
     kind: ClassVar[str] = "model"
 
     serves: tuple[str, ...]
+    speaks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -216,6 +216,15 @@ def test_when_tools_are_filtered(host, mode, actions, served):
     assert (None if choice is None else chosen.made(choice)) == served
 
 
+def test_auto_prefers_a_prefilter_that_asks_no_model(host):
+    for name, asks in (("search", True), ("semantic", False)):
+        spec = PrefilterSpec(name=name, summary="s", factory="x:y", modes=(name,), asks=asks)
+        host.provide(spec, lambda name=name: name)
+    chosen = prefilters(host, "auto")
+    assert chosen.choose(9) is None
+    assert chosen.choose(500).mode == "semantic"
+
+
 def test_without_a_plugin_auto_filters_nothing_and_a_wish_is_an_error(host):
     assert prefilters(host, "auto").choose(100) is None
     with pytest.raises(PluginError, match="no plugin serves prefilter_mode 'semantic'"):

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from delf.errors import DelfError, PluginError
+from delf.llm import LLMConfig
 from delf.plugins.host import PluginHost
 from delf.specs import (
     ConnectionSpec,
@@ -26,8 +27,8 @@ MODEL = """
 """
 
 
-def model(*patterns):
-    return MODEL.replace("SERVES", repr(patterns))
+def model(*patterns, speaks=()):
+    return MODEL.replace("SERVES", f"{patterns!r}, speaks={speaks!r}")
 
 
 def names(host, kind=ConnectionSpec):
@@ -333,10 +334,35 @@ def test_a_model_that_nothing_serves(site):
         PluginError, match="no installed plugin serves the model 'gpt-4o'"
     ) as caught:
         host.model_spec("gpt-4o")
+    assert caught.value.hint == "pip install delf-plugin-model-http"
+    with pytest.raises(PluginError) as caught:
+        host.model_spec("groq/llama-3.3-70b")
     assert caught.value.hint == "pip install delf-plugin-model-litellm"
     with pytest.raises(PluginError) as caught:
         host.model_spec("recorded:demo.jsonl")
     assert caught.value.hint == "pip install delf-plugin-model-recorded"
+
+
+def test_address_and_provider_decide_where_a_plugin_speaks_a_protocol(site):
+    site.add("any", model("*", "azure/*"))
+    site.add("wire", model("gpt-*", speaks=("openai", "anthropic")))
+    host = site.host()
+    at = "http://localhost:1/v1"
+    for config, expected in {
+        LLMConfig("gpt-4o"): "wire",
+        LLMConfig("llama3.2"): "any",
+        LLMConfig("llama3.2", base_url=at): "wire",
+        LLMConfig("groq/llama", base_url=at): "wire",
+        LLMConfig("azure/mine", base_url=at): "any",
+        LLMConfig("azure/mine", provider="anthropic"): "wire",
+        LLMConfig("whatever", provider="google"): "any",
+    }.items():
+        assert host.model_spec(config).name == expected, config
+
+
+def test_a_plugin_that_speaks_a_protocol_has_the_names_that_nobody_else_has(site):
+    site.add("wire", model("gpt-*", speaks=("openai",)))
+    assert site.host().model_spec("llama3.2").name == "wire"
 
 
 def test_a_model_whose_plugin_failed(site):

@@ -10,7 +10,7 @@ from delf.llm import LLMConfig
 from delf.protocols.model import ModelContext
 from delf.testing import ModelContract, PluginContract
 from delf_model_litellm.model import LiteLLMModel
-from delf_model_litellm.retry import RetryPolicy
+from delf_model_providers.retry import RetryPolicy
 from support.openai_server import OpenAIServer, Reply
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from delf.errors import DelfError
-from delf.protocols.connection import Allowed, Refused, ToolCall
+from delf.protocols.connection import Allowed, ProposedCall, Refused
 from delf_shell import Shell
 
 LINES = (Path(__file__).parent / "attempts.txt").read_text().splitlines()
@@ -22,7 +22,7 @@ def command_of(line: str) -> str:
 @pytest.mark.parametrize("line", ATTEMPTS)
 async def test_no_attempt_passes_the_rules(line: str, shell: Shell, folder: Path) -> None:
     command = command_of(line)
-    judged = shell.judge(ToolCall(action="run", arguments={"command": command}))
+    judged = shell.judge(ProposedCall(action="run", arguments={"command": command}))
     assert isinstance(judged, (Allowed, Refused))
     if isinstance(judged, Allowed):  # what its rule allows: it is run, and nothing else happens
         with contextlib.suppress(DelfError):
@@ -37,7 +37,8 @@ def test_few_of_them_are_what_a_rule_allows(shell: Shell) -> None:
         line
         for line in ATTEMPTS
         if isinstance(
-            shell.judge(ToolCall(action="run", arguments={"command": command_of(line)})), Allowed
+            shell.judge(ProposedCall(action="run", arguments={"command": command_of(line)})),
+            Allowed,
         )
     ]
     assert allowed == ["echo !touch"]

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from delf.errors import ConnectionConfigurationError, DelfError
-from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
+from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
 from delf_shell import Shell
 
 
 def judged(shell: Shell, command: str, **arguments: str) -> Judgement:
-    return shell.judge(ToolCall(action="run", arguments={"command": command, **arguments}))
+    return shell.judge(ProposedCall(action="run", arguments={"command": command, **arguments}))
 
 
 async def test_a_command_is_run_without_a_shell(shell: Shell) -> None:

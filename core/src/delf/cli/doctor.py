@@ -216,7 +216,7 @@ async def _make_model(host: PluginHost, config: AgentConfig, environ: Mapping[st
 
     context = ModelContext(environ=environ, providers=config.providers)
     chosen = config.main_llm
-    model = host.resolve(host.model_spec(chosen.model))(chosen, context)
+    model = host.resolve(host.model_spec(chosen))(chosen, context)
     await model.aclose()
 
 

@@ -144,7 +144,12 @@ class Toolset:
         """Every allowed action with its line, for prefilters; not those that are built in."""
         if self._catalog is None:
             self._catalog = Catalog(
-                CatalogEntry(name=b.name, summary=b.action.summary, tags=b.action.tags)
+                CatalogEntry(
+                    name=b.name,
+                    summary=b.action.summary,
+                    tags=b.action.tags,
+                    parameters=tuple((p.name, p.doc or "") for p in b.action.parameters),
+                )
                 for b in self.actions
                 if not b.built_in
             )

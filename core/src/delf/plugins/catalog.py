@@ -1,23 +1,27 @@
 """Which name means which spec, and what to say when a name means none.
 
-Nobody wins a dispute: when two plugins give one name within a kind, that name cannot be used
-until one of them is uninstalled or blocked, while their other names work. The exception are
-the core's own names, which no plugin can take, or else one bad plugin would stop every task.
+Nobody wins a dispute by itself: when two plugins give one name within a kind, that name cannot
+be used until the user prefers one, or one is uninstalled or blocked, while their other names
+work. The exception are the core's own names, which no plugin can take, or else one bad plugin
+would stop every task.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from delf.errors import PluginError, did_you_mean
-from delf.plugins.discovery import Candidate
+from delf.llm import LLMConfig
+from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
 from delf.specs import EmbedderSpec, ModelSpec, Spec
 
 ServingT = TypeVar("ServingT", ModelSpec, EmbedderSpec)
+SpecT = TypeVar("SpecT", bound=Spec)
 
 FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "connection": (
@@ -36,7 +40,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
         "workers",
     ),
     "sandbox": ("docker", "local", "monty"),
-    "model": ("litellm", "recorded"),
+    "model": ("http", "litellm", "recorded"),
     "memory": ("semantic",),
     "embedder": ("static",),
     "prefilter": ("llm", "semantic"),
@@ -44,7 +48,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "journal": ("sql",),
     "strategy": ("stream",),
     "observer": (),
-    "command": ("demo", "plugins new", "runs", "sandbox", "serve"),
+    "command": ("chat", "demo", "plugins new", "runs", "sandbox", "serve"),
     "format": ("excel",),
 }
 """Names whose package is known. No other name is ever turned into an advice to install."""
@@ -56,8 +60,14 @@ _BROUGHT_BY: Final = {
     ("command", "plugins new"): "delf-plugin-devkit",
     ("command", "sandbox"): "delf-plugin-sandbox-docker",
 }
-_USUAL: Final = {"model": "litellm", "embedder": "static"}
-_BLOCK: Final = "uninstall one, or block one by its distribution: DELF_DISABLE_PLUGINS="
+_EXPORTED: Final = {"APITool": ("connection", "openapi"), "Memory": ("memory", "semantic")}
+"""Public names that are not those of their specs, for advice to install a package."""
+
+_CHOOSE: Final = (
+    'choose one: [plugins] prefer = ["{one}"] in delf.toml; or uninstall one, or block one by its '
+    "distribution: DELF_DISABLE_PLUGINS={one}"
+)
+_OF_HTTP: Final = ("openai/", "anthropic/", "google/", "gemini/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +83,18 @@ class Catalog:
 
     Args:
         offers: In any order; it never matters.
+        prefer: Plugins or distributions whose names win where several give one, in order.
     """
 
-    def __init__(self, offers: Iterable[Offer]) -> None:
+    def __init__(self, offers: Iterable[Offer], prefer: Sequence[str] = ()) -> None:
+        self._prefer = tuple(normalise(name) for name in prefer)
         self._offers: dict[tuple[str, str], list[Offer]] = {}
         for offer in sorted(offers, key=lambda o: (o.spec.kind, o.spec.name, o.plugin.origin)):
             self._offers.setdefault((offer.spec.kind, offer.spec.name), []).append(offer)
 
     def usable(self, kind: str) -> list[Offer]:
         """The specs of a kind whose names are not in dispute, ordered by name."""
-        found = (_winner(offers) for (k, _), offers in self._offers.items() if k == kind)
+        found = (self._winner(offers) for (k, _), offers in self._offers.items() if k == kind)
         return [offer for offer in found if offer is not None]
 
     def owner(self, spec: Spec) -> Candidate | None:
@@ -95,14 +107,40 @@ class Catalog:
     def dispute(self, offer: Offer) -> str | None:
         """Why a plugin's name cannot be used, or None."""
         offers = self._offers[offer.spec.kind, offer.spec.name]
-        if _winner(offers) == offer:
+        winner = self._winner(offers)
+        if winner == offer:
             return None
         others = [other.plugin for other in offers if other.plugin != offer.plugin]
         core = next((other for other in others if other.is_core), None)
         what = f"{offer.spec.kind} {offer.spec.name!r}"
         if core is not None:
             return f"{what} is the core's own"
-        return f"{what} is also in {_listed(others)}"
+        chosen = "" if winner is None else f", and {winner.plugin.origin} is preferred"
+        return f"{what} is also in {_listed(others)}{chosen}"
+
+    def exporting(self, name: str) -> list[Offer]:
+        """The specs that give a public name."""
+        found = [o for offers in self._offers.values() for o in offers if name in o.spec.exports]
+        winner = self._winner(found) if found else None
+        return found if winner is None else [winner]
+
+    def preferred(self, specs: Sequence[SpecT]) -> SpecT | None:
+        """The one of several specs that the user prefers, or the only one."""
+        offers = [Offer(spec, owner) for spec in specs if (owner := self.owner(spec))]
+        winner = self._winner(offers) if offers else None
+        return None if winner is None else next(s for s in specs if s == winner.spec)
+
+    def _winner(self, offers: Sequence[Offer]) -> Offer | None:
+        if len(offers) == 1:
+            return offers[0]
+        core = next((offer for offer in offers if offer.plugin.is_core), None)
+        if core is not None:
+            return core
+        for name in self._prefer:
+            found = [o for o in offers if name in _names_of(o.plugin)]
+            if len(found) == 1:
+                return found[0]
+        return None
 
     def find(self, kind: str, name: str, records: Sequence[PluginRecord]) -> Spec:
         """The spec of this kind and name.
@@ -118,41 +156,48 @@ class Catalog:
         offers = self._offers.get((kind, name))
         if not offers:
             raise self._unknown(kind, name, records)
-        winner = _winner(offers)
+        winner = self._winner(offers)
         if winner is None:
-            raise _disputed(f"{kind} {name!r}", offers)
+            raise disputed(f"{kind} {name!r}", [offer.plugin for offer in offers])
         return winner.spec
 
     def serving(
-        self, spec_class: type[ServingT], name: str, records: Sequence[PluginRecord]
+        self,
+        spec_class: type[ServingT],
+        name: str,
+        records: Sequence[PluginRecord],
+        config: LLMConfig | None = None,
     ) -> ServingT:
-        """The spec whose longest pattern fits a model's name.
+        """The spec that fits a model best: by its name, and by its address and provider.
 
         Args:
             spec_class: ``ModelSpec`` or ``EmbedderSpec``.
             name: The model's name.
             records: Every plugin, for the message.
+            config: The model's address and provider, where it is more than a name.
 
         Raises:
             PluginError: When none fits, or two fit equally well.
         """
         best: list[tuple[Offer, ServingT]] = []
-        length = -1
+        most = -1.0
         for (kind, _), offers in self._offers.items():
             for offer in offers if kind == spec_class.kind else ():
                 spec = offer.spec
                 if not isinstance(spec, spec_class):
                     continue
-                fit = _fit(spec, name)
-                if fit > length:
-                    best, length = [], fit
-                if fit == length and fit >= 0:
+                fit = _fit(spec, name, config)
+                if fit > most:
+                    best, most = [], fit
+                if fit == most and fit >= 0:
                     best.append((offer, spec))
         if not best:
             raise _not_served(spec_class.kind, name, records)
-        if len(best) > 1:
-            raise _disputed(f"{spec_class.kind} {name!r}", [offer for offer, _ in best])
-        return best[0][1]
+        chosen = self.preferred([spec for _, spec in best])
+        if chosen is None:
+            plugins = [offer.plugin for offer, _ in best]
+            raise disputed(f"{spec_class.kind} {name!r}", plugins)
+        return chosen
 
     def _unknown(self, kind: str, name: str, records: Sequence[PluginRecord]) -> PluginError:
         package = package_of(kind, name)
@@ -181,27 +226,43 @@ def package_prefix(kind: str) -> str:
     return "" if kind in _BARE else f"{_PREFIXES.get(kind, kind)}-"
 
 
-def _winner(offers: Sequence[Offer]) -> Offer | None:
-    if len(offers) == 1:
-        return offers[0]
-    return next((offer for offer in offers if offer.plugin.is_core), None)
+def package_exporting(name: str) -> str | None:
+    """The package that brings a public name of a first-party plugin, or None."""
+    if name in _EXPORTED:
+        return package_of(*_EXPORTED[name])
+    return package_of("connection", name.lower())
+
+
+def _names_of(plugin: Candidate) -> tuple[str, ...]:
+    return normalise(plugin.name), normalise(plugin.distribution or plugin.name)
 
 
 def _listed(plugins: Iterable[Candidate]) -> str:
     return " and ".join(plugin.origin for plugin in plugins)
 
 
-def _disputed(what: str, offers: Sequence[Offer]) -> PluginError:
-    plugins = [offer.plugin for offer in offers]
-    block = next((p.distribution for p in reversed(plugins) if p.distribution), plugins[-1].name)
-    return PluginError(f"{what} is given by {_listed(plugins)}", hint=f"{_BLOCK}{block}")
+def disputed(what: str, plugins: Sequence[Candidate]) -> PluginError:
+    """The error that says who gives one thing, and how to choose."""
+    one = next((p.distribution for p in reversed(plugins) if p.distribution), plugins[-1].name)
+    return PluginError(f"{what} is given by {_listed(plugins)}", hint=_CHOOSE.format(one=one))
 
 
-def _fit(spec: ModelSpec | EmbedderSpec, model: str) -> int:
-    """The length of the longest pattern that fits, or -1."""
-    own = (spec.name,) if isinstance(spec, EmbedderSpec) else ()
-    fitting = (len(p) for p in (*spec.serves, *own) if fnmatch.fnmatchcase(model, p))
-    return max(fitting, default=-1)
+def _fit(spec: ModelSpec | EmbedderSpec, name: str, config: LLMConfig | None) -> float:
+    """How well a spec fits: the length of its longest pattern that does, or -1.
+
+    A plugin that speaks what is asked for comes first, and one that speaks at any address comes
+    between ``*`` and what is said more exactly.
+    """
+    is_embedder = isinstance(spec, EmbedderSpec)
+    own, speaks = ((spec.name,), ()) if is_embedder else ((), spec.speaks)
+    if config is not None and config.provider in speaks:
+        return math.inf
+    fitting = (len(p) for p in (*spec.serves, *own) if fnmatch.fnmatchcase(name, p))
+    length = max(fitting, default=-1)
+    if not speaks:
+        return length
+    has_address = config is not None and config.base_url is not None
+    return max(length, 1.5 if has_address and "openai" in speaks else 0)
 
 
 def _meant(
@@ -219,14 +280,22 @@ def _meant(
 
 def _not_served(kind: str, model: str, records: Sequence[PluginRecord]) -> PluginError:
     prefix = model.split(":", 1)[0]
-    name = prefix if prefix in FIRST_PARTY[kind] else _USUAL[kind]
-    package = package_of(kind, name)
-    broken = _meant(kind, name, package, records)
-    if broken is not None:
-        return PluginError(f"no plugin serves the {kind} {model!r}: {_say(broken)}")
+    name = prefix if prefix in FIRST_PARTY[kind] else _usual(kind, model)
+    for likely in dict.fromkeys((name, "litellm") if kind == "model" else (name,)):
+        broken = _meant(kind, likely, package_of(kind, likely), records)
+        if broken is not None:
+            return PluginError(f"no plugin serves the {kind} {model!r}: {_say(broken)}")
     return PluginError(
-        f"no installed plugin serves the {kind} {model!r}", hint=f"pip install {package}"
+        f"no installed plugin serves the {kind} {model!r}",
+        hint=f"pip install {package_of(kind, name)}",
     )
+
+
+def _usual(kind: str, model: str) -> str:
+    """What brings a model by its name: one with another provider in front, or any other."""
+    if kind != "model":
+        return "static"
+    return "litellm" if "/" in model and not model.startswith(_OF_HTTP) else "http"
 
 
 def _say(record: PluginRecord) -> str:

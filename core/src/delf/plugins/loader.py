@@ -198,11 +198,14 @@ def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
     factory: Any = item.factory
     if not isinstance(factory, str) or not _FACTORY.fullmatch(factory):
         raise _BadPluginError(f"{where} has the factory {factory!r}, not 'module:attribute'")
+    _check_texts(where, "exports", item.exports)
     if isinstance(item, SandboxSpec) and item.isolation not in ISOLATION_ORDER:
         allowed = ", ".join(ISOLATION_ORDER)
         raise _BadPluginError(f"{where} has isolation {item.isolation!r}; one of: {allowed}")
     if isinstance(item, (ModelSpec, EmbedderSpec)):
         _check_texts(where, "serves", item.serves)
+    if isinstance(item, ModelSpec):
+        _check_texts(where, "speaks", item.speaks)
     if isinstance(item, PrefilterSpec):
         _check_texts(where, "modes", item.modes)
     if isinstance(item, FormatSpec):

@@ -15,6 +15,7 @@ Ask = Callable[[str], Awaitable[str]]
 _NAME: Final = 2.0
 _TAGS: Final = 1.0
 _SUMMARY: Final = 2.0
+_PARAMETERS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +26,13 @@ class CatalogEntry:
         name: ``connection.method``.
         summary: A line about it.
         tags: Words that it is sorted under, if there are any.
+        parameters: Its parameters, each by its name and what it means.
     """
 
     name: str
     summary: str
     tags: tuple[str, ...] = ()
+    parameters: tuple[tuple[str, str], ...] = ()
 
 
 class Catalog(Sequence[CatalogEntry]):
@@ -60,11 +63,17 @@ class Catalog(Sequence[CatalogEntry]):
     @cached_property
     def _ranking(self) -> Ranking:
         return Ranking(
-            ((e.name, _NAME), (" ".join(e.tags), _TAGS), (e.summary, _SUMMARY)) for e in self
+            (
+                (e.name, _NAME),
+                (e.summary, _SUMMARY),
+                (" ".join(e.tags), _TAGS),
+                (" ".join(map(" ".join, e.parameters)), _PARAMETERS),
+            )
+            for e in self
         )
 
     def search(self, words: str, limit: int = 20) -> tuple[CatalogEntry, ...]:
-        """The actions that fit some words, best first; by name, tags and summary.
+        """The actions that fit some words, best first; names and parameters count, too.
 
         The first search makes an index of all actions; those after it take well under a
         millisecond for a thousand of them.
@@ -73,7 +82,11 @@ class Catalog(Sequence[CatalogEntry]):
             words: What is looked for, as plain words.
             limit: The most actions.
         """
-        return tuple(self[number] for number in self._ranking.find(words, limit))
+        return tuple(self[number] for number in self.ranking(words, limit))
+
+    def ranking(self, words: str, limit: int = 20) -> list[int]:
+        """What :meth:`search` finds, as places in the catalog."""
+        return self._ranking.find(words, limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Final
 
 from delf import Connection, action
 from delf.errors import ToolExecutionError, ToolRefusedError
-from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
+from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
 from delf.types import Permission
 from delf_filesystem.changes import Change, preview_of
 from delf_filesystem.roots import Place, Roots, reading, replacing
@@ -45,7 +45,7 @@ class Filesystem(Connection):
             lines.append(f"- {place.name}/ ({mode}{kinds})")
         return "\n".join(lines)
 
-    def judge(self, call: ToolCall) -> Judgement:
+    def judge(self, call: ProposedCall) -> Judgement:
         """Implements :class:`delf.protocols.connection.SupportsJudge`: what the roots ask about."""
         try:
             return self._judge(call.action, call.arguments)

@@ -9,10 +9,7 @@ from contextvars import ContextVar, copy_context
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from delf_model_litellm.endpoint import Endpoint
-
-OWN: Final = frozenset({"openai", "anthropic", "gemini"})
-"""Providers whose connections are made here and not by litellm."""
+from delf_model_providers.endpoint import Endpoint
 
 _PREPARATION: Final = 1.0
 """Seconds that litellm may take at most to prepare a call that is being cancelled."""
@@ -72,8 +69,8 @@ class Clients:
         )
 
     def get(self) -> Any | None:
-        """What litellm takes as ``client``, or None where it keeps its own connections."""
-        if self._endpoint.prefix not in OWN:
+        """What litellm takes as ``client``; None for a provider whose connections it keeps."""
+        if self._endpoint.dialect is None:
             return None
         loop = asyncio.get_running_loop()
         if loop not in self._pools:
@@ -85,7 +82,7 @@ class Clients:
         return self._pools[loop][1]
 
     def _client(self, pool: Any) -> Any:
-        if self._endpoint.prefix != "openai":
+        if self._endpoint.dialect != "openai":
             return pool
         openai: Any = importlib.import_module("openai")
         return openai.AsyncOpenAI(

@@ -2,101 +2,31 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from delf.messages import (
-    FilePart,
-    ImagePart,
-    Message,
-    ModelTool,
-    Price,
-    TextPart,
-    ToolCall,
-    ToolResult,
-    Usage,
-)
-from delf_model_litellm.endpoint import Endpoint
+from delf.messages import Message, ModelTool, Price, Usage
+from delf_model_providers import chat
+from delf_model_providers.endpoint import Endpoint
 
-_TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/yaml")
 _CACHE_FROM: Final = 4000
 """Characters from which a system message is worth Anthropic's prompt cache (1,024 tokens)."""
 
 
 def messages(given: Sequence[Message], endpoint: Endpoint) -> list[dict[str, Any]]:
-    """Messages as chat completions take them."""
-    result = [converted for message in given for converted in _message(message)]
-    if endpoint.prefix == "anthropic":
+    """Messages as litellm takes them."""
+    result = chat.messages(given)
+    if endpoint.dialect == "anthropic":
         _mark_cached(result)
     return result
 
 
-def _message(message: Message) -> list[dict[str, Any]]:
-    """A message; each result of a call is one of its own, ahead of the rest."""
-    said = [part for part in message.parts if not isinstance(part, (ToolCall, ToolResult))]
-    calls = [part for part in message.parts if isinstance(part, ToolCall)]
-    result: list[dict[str, Any]] = [
-        {"role": "tool", "tool_call_id": part.id, "content": part.text}
-        for part in message.parts
-        if isinstance(part, ToolResult)
-    ]
-    if said or not result:
-        converted: dict[str, Any] = {"role": message.role, "content": _content(said)}
-        if calls:
-            converted["content"] = converted["content"] or None
-            converted["tool_calls"] = [_call(call) for call in calls]
-        result.append(converted)
-    return result
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "type": "function", "function": function}
-
-
 def tools(given: Sequence[ModelTool], *, must_call: bool) -> dict[str, Any]:
-    """What a model may call, as chat completions take it."""
+    """What a model may call, as litellm takes it."""
     if not given:
         return {}
-    functions = [
-        {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
-        for tool in given
-    ]
-    choice: dict[str, Any] = {"tool_choice": "required"} if must_call else {}
     # Else litellm imports its proxy, which needs packages that it does not install.
-    choice["_skip_mcp_handler"] = True
-    return {"tools": [{"type": "function", "function": each} for each in functions], **choice}
-
-
-def _content(parts: Sequence[TextPart | ImagePart | FilePart]) -> str | list[dict[str, Any]]:
-    converted = [_part(part) for part in parts]
-    if all(item["type"] == "text" for item in converted):
-        return "".join(item["text"] for item in converted)
-    return converted
-
-
-def _part(part: TextPart | ImagePart | FilePart) -> dict[str, Any]:
-    if isinstance(part, FilePart):
-        return _file(part)
-    if isinstance(part, ImagePart):
-        return {"type": "image_url", "image_url": {"url": _data_url(part.data, part.media_type)}}
-    return {"type": "text", "text": part.text}
-
-
-def _file(part: FilePart) -> dict[str, Any]:
-    """A document: text in place, an image as an image, anything else as a file."""
-    if part.media_type.startswith("image/"):
-        return _part(ImagePart(part.data, part.media_type))
-    if part.media_type.startswith(_TEXT_TYPES):
-        text = part.data.decode("utf-8", errors="replace")
-        return {"type": "text", "text": f'\n<file name="{part.name}">\n{text}\n</file>\n'}
-    file = {"filename": part.name, "file_data": _data_url(part.data, part.media_type)}
-    return {"type": "file", "file": file}
-
-
-def _data_url(data: bytes, media_type: str) -> str:
-    return f"data:{media_type};base64,{base64.b64encode(data).decode('ascii')}"
+    return {**chat.tools(given, must_call=must_call), "_skip_mcp_handler": True}
 
 
 def _mark_cached(given: list[dict[str, Any]]) -> None:

@@ -1,170 +1,111 @@
-"""What went wrong with a call, in one line without secrets, and whether to try again."""
+"""What an exception of litellm's means."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
-from time import time
-from typing import Any, Final, Literal, cast
-from urllib.parse import urlsplit
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
-from delf.errors import DelfError, LLMExecutionError, ModelConfigurationError
-from delf_model_litellm.endpoint import Endpoint
-
-Retry = Literal["no", "few", "yes"]
-
-_TEMPORARY: Final = frozenset({408, 409, 425, 429})
-_TOO_LONG: Final = re.compile(
-    r"maximum context length|context_length_exceeded|context window|prompt is too long"
-    r"|input token count.{0,40}exceeds|exceeds the maximum number of tokens|too many tokens",
-    re.IGNORECASE,
+from delf_model_providers.endpoint import Endpoint
+from delf_model_providers.failures import (
+    UNREADABLE,
+    Failure,
+    by_status,
+    chain,
+    kinds_of,
+    message_in,
+    retry_after,
+    shortened,
+    unanswered,
+    unreadable,
 )
-_BAD_KEY: Final = re.compile(r"api key not valid|api_key_invalid|api key expired", re.IGNORECASE)
-_TOKENS: Final = re.compile(
-    r"(?<=[?&]key=)[^&\s'\"]+|(?<=Bearer )[\w.~+/=-]{6,}|\b(?:sk|rk|pk|gsk|xai)-[\w*.-]{6,}"
-    r"|\bgsk_\w{6,}|\bAIza[\w-]{20,}"
-)
+
 _NOISE: Final = re.compile(r"^(?:[\w.]*(?:Error|Exception|Timeout)\b\s*(?:[:-]\s*|(?=\w)))+")
 _NO_COMPLETION: Final = re.compile(
     r"Unable to get json response|converting to valid response|provider returned 'choices'"
     r"|Empty or invalid response"
 )
-_RETRY_DELAY: Final = re.compile(r'"retryDelay":\s*"([\d.]+)s"')
-
-
-class BrokenStreamError(Exception):
-    """A stream stopped without being ended."""
-
-
-class UnreadableError(Exception):
-    """A stream brought nothing of the protocol."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Failure:
-    """A failed call.
-
-    Args:
-        message: One line, without secrets.
-        provider: Who failed.
-        status: The HTTP status, where there was one.
-        hint: What to do.
-        retry: Whether another attempt may help.
-        retry_after: Seconds that the provider asks to wait.
-        configuration: Whether the model cannot be used as it is configured.
-        raised: The type of the vendor's exception.
-    """
-
-    message: str
-    provider: str
-    status: int | None = None
-    hint: str | None = None
-    retry: Retry = "no"
-    retry_after: float | None = None
-    configuration: bool = False
-    raised: str = ""
-
-    def error(self) -> DelfError:
-        """The error to raise. The vendor's exception is not attached: it may hold the key."""
-        error: DelfError
-        if self.configuration:
-            error = ModelConfigurationError(self.message, hint=self.hint)
-        else:
-            error = LLMExecutionError(
-                self.message, provider=self.provider, status=self.status, hint=self.hint
-            )
-        error.add_note(f"litellm raised {self.raised}")
-        return error
-
-
-def scrub(text: str, secrets: Sequence[str]) -> str:
-    """A text in one line, without these secrets and without anything that looks like a key."""
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return _TOKENS.sub("***", " ".join(text.split()))
 
 
 def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure:
-    """Find out what a vendor's exception means.
+    """Find out what went wrong.
 
     Args:
         error: What litellm raised.
         endpoint: Who was asked.
         timeout: The seconds that the call was given.
     """
-    chain = list(_chain(error))
-    raised = type(error).__name__
-    said = scrub(_said(chain), endpoint.secrets)
-    if len(said) > 300:
-        said = said[:299] + "…"
-    kinds = frozenset(kind.__name__ for e in chain for kind in type(e).__mro__)
-    status, headers = _answered(chain, readable=not _unreadable(kinds, said))
+    errors = list(chain(error))
+    said = shortened(_said(errors), endpoint.secrets)
+    kinds = kinds_of(errors)
+    is_unreadable = bool(kinds & UNREADABLE) or _NO_COMPLETION.search(said) is not None
+    status, headers = _answered(errors, readable=not is_unreadable)
     if status is not None:
-        retry_after = _retry_after(headers, " ".join(str(e) for e in chain))
-        return _by_status(status, said, endpoint, kinds, raised, retry_after)
-    return _unanswered(kinds, said, endpoint, timeout, raised)
+        wait = retry_after(headers, " ".join(str(e) for e in errors))
+        if "ContextWindowExceededError" in kinds:
+            said = f"{said} (too many tokens)"
+        failure = by_status(status, said, endpoint, wait)
+    else:
+        failure = _unanswered(kinds, said, endpoint, timeout, is_unreadable=is_unreadable)
+    return replace(failure, note=f"litellm raised {type(error).__name__}")
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _unreadable(kinds: frozenset[str], said: str) -> bool:
-    return bool(kinds & _UNREADABLE) or _NO_COMPLETION.search(said) is not None
+def _unanswered(
+    kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: float, *, is_unreadable: bool
+) -> Failure:
+    failure = unanswered(kinds, said, endpoint, timeout)
+    if failure.retry != "no":
+        return failure
+    who = endpoint.label
+    if is_unreadable:
+        return unreadable(endpoint)
+    if "APIConnectionError" in kinds:
+        return unanswered(frozenset({"ConnectionError"}), said, endpoint, timeout)
+    if "NOT provided" in said:
+        return replace(
+            failure,
+            message=f"no provider is known for the model {endpoint.model!r}",
+            hint=f"LLMConfig(model={endpoint.model!r}, base_url='http://host/v1'), "
+            "or another prefix",
+            configuration=True,
+        )
+    if "AuthenticationError" in kinds:
+        missing = f"the key is missing ({who})"
+        return replace(failure, message=f"{who} has no usable key: {said}", hint=missing)
+    return failure
 
 
 def _answered(
-    chain: Sequence[BaseException], *, readable: bool
+    errors: Sequence[BaseException], *, readable: bool
 ) -> tuple[int | None, Mapping[str, str]]:
     """Status and headers of the provider's answer. litellm's own exceptions make them up."""
-    for error in chain:
+    for error in errors:
         if type(error).__module__.partition(".")[0] in ("httpx", "openai"):
             response: Any = getattr(error, "response", None)
             if isinstance(getattr(response, "status_code", None), int):
                 return response.status_code, response.headers
-    top: Any = chain[0]
+    top: Any = errors[0]
     headers: Any = getattr(top, "litellm_response_headers", None)
     status: Any = getattr(top, "status_code", None)
     given = readable and headers and isinstance(status, int)
     return (status, headers) if given else (None, {})
 
 
-def _retry_after(headers: Mapping[str, str], text: str) -> float | None:
-    try:
-        if given := headers.get("retry-after-ms"):
-            return max(0.0, float(given) / 1000)
-        if found := _RETRY_DELAY.search(text):
-            return float(found.group(1))
-        given = headers.get("retry-after")
-        if not given:
-            return None
-        if given.replace(".", "", 1).isdigit():
-            return float(given)
-        return max(0.0, parsedate_to_datetime(given).timestamp() - time())
-    except ValueError:
-        return None
-
-
-def _said(chain: Sequence[BaseException]) -> str:
+def _said(errors: Sequence[BaseException]) -> str:
     """The provider's own words, without litellm's wrapping."""
-    for error in chain:
+    for error in errors:
         body: Any = getattr(error, "body", None)
-        if text := _message_in(body):
+        if text := message_in(body):
             return text
-    for error in chain:
+    for error in errors:
         text = str(error)
         start, end = text.find("{"), text.rfind("}")
-        if 0 <= start < end and (found := _message_in(_parsed(text[start : end + 1]))):
+        if 0 <= start < end and (found := message_in(_parsed(text[start : end + 1]))):
             return found
-    lines = str(chain[0]).strip().splitlines()
-    return _NOISE.sub("", lines[0]) if lines else type(chain[0]).__name__
+    lines = str(errors[0]).strip().splitlines()
+    return _NOISE.sub("", lines[0]) if lines else type(errors[0]).__name__
 
 
 def _parsed(text: str) -> Any:
@@ -174,149 +115,3 @@ def _parsed(text: str) -> Any:
         except ValueError:
             continue
     return None
-
-
-def _message_in(body: Any) -> str | None:
-    """``error.message`` and its relatives, in the shapes that providers use."""
-    if not isinstance(body, dict):
-        return None
-    fields = cast("dict[str, Any]", body)
-    for name in ("message", "detail", "error"):
-        value: Any = fields.get(name)
-        if isinstance(value, str) and value:
-            return value
-        if found := _message_in(value):
-            return found
-    return None
-
-
-def _by_status(
-    status: int,
-    said: str,
-    endpoint: Endpoint,
-    kinds: frozenset[str],
-    raised: str,
-    retry_after: float | None,
-) -> Failure:
-    who, model = endpoint.label, endpoint.model
-    retry: Retry = "yes" if status in _TEMPORARY or status >= 500 else "no"
-    message: str = f"{who} answered {status}: {said}"
-    hint: str | None = "the provider refuses the request as it is: check the model and its settings"
-    if status == 401 or (status in (400, 403) and _BAD_KEY.search(said)):
-        message = f"{who} rejected the key ({endpoint.key_source}): {said}"
-        hint = "check the key; it may be mistyped, expired or of another provider"
-    elif status == 403:
-        message = f"{who} refuses access to {model!r}: {said}"
-        hint = "check what this key may use, and whether the provider serves this country"
-    elif status in (404, 405):
-        message = f"{who} does not know the model {model!r}: {said}"
-        hint = "check the model's name" + (
-            f" and the path of base_url (now {_path(endpoint)!r})" if endpoint.custom else ""
-        )
-    elif status in (400, 413, 422) and (
-        "ContextWindowExceededError" in kinds or _TOO_LONG.search(said)
-    ):
-        message = f"the prompt is too long for {model!r} at {who}: {said}"
-        hint = "use a model with a longer context, fewer tools, or shorter inputs"
-    elif status == 429:
-        message = f"{who} limits the rate of calls (429): {said}"
-        hint = "wait, run fewer tasks at once, or raise the limit with the provider"
-        if "insufficient_quota" in said or "check your plan and billing" in said:
-            retry, hint = "no", "the account has no credit left: check its plan and billing"
-        elif retry_after:
-            hint = f"the provider asks to wait {retry_after:.0f} s; {hint}"
-    elif 300 <= status < 400:
-        message = f"{who} answered with a redirect ({status}), which is not followed"
-        hint = "give base_url the address that it leads to"
-    elif status >= 500:
-        hint = "the provider has a problem of its own: try again later, or another model"
-    return Failure(
-        message=message,
-        provider=endpoint.provider,
-        status=status,
-        hint=hint,
-        retry=retry,
-        retry_after=retry_after,
-        raised=raised,
-    )
-
-
-def _unanswered(
-    kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: float, raised: str
-) -> Failure:
-    """No HTTP answer, or none that can be read."""
-    who, where = endpoint.label, endpoint.address or endpoint.provider
-    server = f"is the server at {where} running?" if endpoint.custom else "check the network"
-    retry: Retry = "no"
-    configuration = False
-    if kinds & {"ConnectTimeout", "ConnectionTimeoutError"}:
-        message, retry = f"{who}: no connection to {where} in time", "few"
-        hint = server
-    elif kinds & {"TimeoutError", "TimeoutException", "APITimeoutError", "Timeout"}:
-        message, retry = f"{who} did not answer within {timeout:g} s", "yes"
-        hint = "raise the setting 'timeout', or use a faster model"
-    elif kinds & {"gaierror", "ClientConnectorDNSError"}:
-        message, retry = f"{who}: the host name of {where} cannot be resolved", "few"
-        hint = "check base_url" if endpoint.custom else "check the network"
-    elif kinds & {"SSLError", "ClientSSLError", "CertificateError"}:
-        message, hint = f"{who}: no trusted TLS connection to {where}: {said}", "check base_url"
-    elif kinds & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"}:
-        message, retry = f"{who}: {where} is not reachable (connection refused)", "few"
-        hint = f"{server[0].upper()}{server[1:]}"
-        if "ConnectionRefusedError" not in kinds:
-            message = f"{who}: {where} is not reachable"
-    elif kinds & _DROPPED:
-        message, retry = f"{who} dropped the connection", "yes"
-        hint = server
-    elif _unreadable(kinds, said):
-        message = f"{who} sent an answer that is no chat completion"
-        hint = f"check base_url: its path is {_path(endpoint)!r}" if endpoint.custom else None
-    elif "APIConnectionError" in kinds:
-        message, retry, hint = f"{who} dropped the connection", "yes", server
-    elif "NOT provided" in said:
-        configuration = True
-        message = f"no provider is known for the model {endpoint.model!r}"
-        hint = f"LLMConfig(model={endpoint.model!r}, base_url='http://host/v1'), or another prefix"
-    elif "AuthenticationError" in kinds:
-        message, hint = f"{who} has no usable key: {said}", f"the key is missing ({who})"
-    else:
-        message, hint = f"{who} failed: {said}", "try again; --debug shows more"
-    return Failure(
-        message=message,
-        provider=endpoint.provider,
-        hint=hint,
-        retry=retry,
-        configuration=configuration,
-        raised=raised,
-    )
-
-
-def _path(endpoint: Endpoint) -> str:
-    return urlsplit(endpoint.base_url or "").path or "/"
-
-
-_DROPPED: Final = frozenset(
-    {
-        "ReadError",
-        "WriteError",
-        "CloseError",
-        "RemoteProtocolError",
-        "ServerDisconnectedError",
-        "ClientPayloadError",
-        "ClientOSError",
-        "ConnectionError",
-        "IncompleteRead",
-        "BrokenStreamError",
-    }
-)
-
-_UNREADABLE: Final = frozenset(
-    {
-        "AttributeError",
-        "JSONDecodeError",
-        "KeyError",
-        "TypeError",
-        "UnreadableError",
-        "ValidationError",
-    }
-)

@@ -10,17 +10,20 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from delf.errors import DelfError
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest, Price, ToolCall, Usage
 from delf.protocols.model import ModelContext
 from delf_model_litellm import convert, library
-from delf_model_litellm.clients import OWN, Clients, cancellable
-from delf_model_litellm.endpoint import Endpoint, resolve
-from delf_model_litellm.failures import BrokenStreamError, Failure, UnreadableError, explain
-from delf_model_litellm.retry import RetryPolicy
+from delf_model_litellm.clients import Clients, cancellable
+from delf_model_litellm.failures import explain
+from delf_model_providers.endpoint import Endpoint, resolve
+from delf_model_providers.failures import BrokenStreamError, UnreadableError
+from delf_model_providers.retry import Attempts, RetryPolicy
 
 logger = logging.getLogger(__name__)
+
+_BY_HAND: Final = "litellm/"
+"""In front of a name that another plugin would serve."""
 
 DEFAULT_TIMEOUT: Final = 300.0
 """Seconds for one request when the setting ``timeout`` is not given."""
@@ -52,10 +55,6 @@ class _Collected:
         """Whether something was passed on."""
         return bool(self.texts or self.calls)
 
-    @property
-    def length(self) -> int:
-        return sum(map(len, self.texts))
-
 
 class LiteLLMModel:
     """One model at one endpoint, through litellm.
@@ -78,7 +77,8 @@ class LiteLLMModel:
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        self._endpoint = resolve(config, context)
+        inner = replace(config, model=config.model.removeprefix(_BY_HAND))
+        self._endpoint = replace(resolve(inner, context), model=config.model)
         self._settings = dict(config.settings)
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
@@ -111,14 +111,7 @@ class LiteLLMModel:
             LLMExecutionError: When the call failed for good.
         """
         self._endpoint.require_key()
-        attempt = 1
-        while True:
-            try:
-                return await self._complete(request)
-            except Exception as error:
-                failure = explain(error, self._endpoint, self._timeout(request))
-            await self._pause(failure, attempt)
-            attempt += 1
+        return await self._attempts(request).whole(lambda: self._complete(request))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """The answer in pieces as they come, then once as a whole, with its usage.
@@ -135,34 +128,17 @@ class LiteLLMModel:
             LLMExecutionError: When the call failed for good.
         """
         self._endpoint.require_key()
-        attempt = 1
-        while True:
-            collected = _Collected()
-            failure = None
-            async with aclosing(self._pieces(request, collected)) as pieces:
-                while failure is None:
-                    try:
-                        piece = await anext(pieces)
-                    except StopAsyncIteration:
-                        break
-                    except Exception as error:
-                        failure = explain(error, self._endpoint, self._timeout(request))
-                    else:
-                        yield piece
-            if failure is None:
-                yield await self._streamed(collected)
-                return
-            if collected.any:
-                raise _broken_off(failure, collected)
-            await self._pause(failure, attempt)
-            attempt += 1
+        attempts = self._attempts(request)
+        async with aclosing(attempts.streamed(lambda: self._pieces(request))) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def price(self) -> Price | None:
         """The model's price by litellm's list, or None where it is not in it. Sends nothing."""
         litellm = await library.load()
         try:
             known: Any = litellm.get_model_info(
-                model=self._endpoint.name, custom_llm_provider=self._endpoint.prefix
+                model=self._endpoint.name, custom_llm_provider=_prefix(self._endpoint)
             )
         except Exception:
             logger.debug("no price is known for %s", self._endpoint.model)
@@ -177,13 +153,13 @@ class LiteLLMModel:
         given = request.settings.get("timeout") or self._settings.get("timeout")
         return float(given or DEFAULT_TIMEOUT)
 
-    async def _pause(self, failure: Failure, attempt: int) -> None:
-        """Wait before another attempt, or raise what the failure amounts to."""
-        delay = self._retry.delay(failure, attempt)
-        if delay is None:
-            raise failure.error()
-        logger.info("%s; attempt %d in %.1f s", failure.message, attempt + 1, delay)
-        await self._sleep(delay)
+    def _attempts(self, request: ModelRequest) -> Attempts:
+        timeout = self._timeout(request)
+        return Attempts(
+            explain=lambda error: explain(error, self._endpoint, timeout),
+            policy=self._retry,
+            sleep=self._sleep,
+        )
 
     async def _call(self, request: ModelRequest, *, stream: bool) -> Any:
         litellm = await library.load()
@@ -201,7 +177,7 @@ class LiteLLMModel:
             **convert.tools(request.tools, must_call=request.must_call),
         }
         optional = {
-            "custom_llm_provider": endpoint.prefix,
+            "custom_llm_provider": _prefix(endpoint),
             "api_base": endpoint.base_url,
             "api_key": endpoint.api_key,
             "api_version": endpoint.api_version,
@@ -212,7 +188,7 @@ class LiteLLMModel:
         }
         arguments.update({name: value for name, value in optional.items() if value is not None})
         call = litellm.acompletion(**arguments)
-        return await (cancellable(call) if endpoint.prefix in OWN else call)
+        return await (cancellable(call) if endpoint.dialect else call)
 
     async def _complete(self, request: ModelRequest) -> ModelReply:
         async with asyncio.timeout(self._timeout(request)):
@@ -228,9 +204,8 @@ class LiteLLMModel:
         )
         return await self._reply(text, used, finish, calls)
 
-    async def _pieces(
-        self, request: ModelRequest, collected: _Collected
-    ) -> AsyncGenerator[ModelDelta, None]:
+    async def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        collected = _Collected()
         deadline = asyncio.get_running_loop().time() + self._timeout(request)
         async with asyncio.timeout_at(deadline):
             response = await self._call(request, stream=True)
@@ -243,10 +218,11 @@ class LiteLLMModel:
                     break
                 for piece in _take(chunk, collected):
                     yield piece
-            if self._endpoint.prefix in OWN:
+            if self._endpoint.dialect:
                 _check_end(response, collected)
         finally:
             await response.aclose()
+        yield await self._streamed(collected)
 
     async def _streamed(self, collected: _Collected) -> ModelReply:
         text = "".join(collected.texts)
@@ -276,7 +252,7 @@ class LiteLLMModel:
         try:
             prompt, completion = litellm.cost_per_token(
                 model=self._endpoint.name,
-                custom_llm_provider=self._endpoint.prefix,
+                custom_llm_provider=_prefix(self._endpoint),
                 usage_object=used,
             )
         except Exception:
@@ -286,9 +262,14 @@ class LiteLLMModel:
         return float(prompt) + float(completion)
 
 
+def _prefix(endpoint: Endpoint) -> str | None:
+    """A provider as litellm calls it; None where litellm finds out."""
+    return "gemini" if endpoint.dialect == "google" else endpoint.dialect
+
+
 def _limits(seconds: float, endpoint: Endpoint) -> Any:
     """A timeout as litellm takes it; a separate one for connecting where it knows that."""
-    if endpoint.prefix != "openai":
+    if endpoint.dialect != "openai":
         return seconds
     httpx: Any = importlib.import_module("httpx")
     return httpx.Timeout(seconds, connect=min(seconds, CONNECT_TIMEOUT))
@@ -323,8 +304,3 @@ def _take(chunk: Any, collected: _Collected) -> list[ModelDelta]:
             call.arguments.append(part.function.arguments)
             pieces.append(ModelDelta(part.function.arguments, call=number))
     return pieces
-
-
-def _broken_off(failure: Failure, collected: _Collected) -> DelfError:
-    message = f"the answer broke off after {collected.length} characters: {failure.message}"
-    return replace(failure, message=message).error()

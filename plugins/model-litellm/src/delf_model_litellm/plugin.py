@@ -1,4 +1,4 @@
-"""The plugin: one kind of model, for every name that no other plugin serves."""
+"""The plugin: one kind of model, for every name that no other plugin serves better."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def delf_models() -> Iterable[ModelSpec]:
         name="litellm",
         summary="Gemini, OpenAI, Anthropic and any OpenAI-compatible endpoint.",
         factory="delf_model_litellm.model:LiteLLMModel",
-        serves=("*",),
+        serves=("*", "litellm/*", "azure/*", "azure_ai/*", "ollama/*", "ollama_chat/*"),
     )

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from delf import Connection, action
 from delf.errors import ToolRefusedError
-from delf.protocols.connection import Allowed, Asks, Judgement, Refused, ToolCall
+from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
 from delf.types import Permission
 from delf_shell.parse import Pipeline, parse, shown
 from delf_shell.rules import read_rules
@@ -58,7 +58,7 @@ class Shell(Connection):
             "words, quotes, | && || ; only, no variables, wildcards or redirections."
         )
 
-    def judge(self, call: ToolCall) -> Judgement:
+    def judge(self, call: ProposedCall) -> Judgement:
         """Implements :class:`delf.protocols.connection.SupportsJudge`."""
         command = str(call.arguments["command"])
         cwd = str(call.arguments.get("cwd", "."))

@@ -42,8 +42,9 @@ class Prefilters:
         host: Where they come from.
         options: Options by plugin name.
         context: What their factories are given.
-        mode: ``auto`` (off under 10 actions, filter under 50, search from there; another
-            mode that is installed where these are not), a mode that a plugin serves, ``off``.
+        mode: ``auto`` (off under 10 actions; then a prefilter that asks no model; without one
+            filter under 50 and search from there, or what else is installed), a mode that a
+            plugin serves, ``off``.
 
     Raises:
         PluginError: When a mode was asked for that no plugin serves, or several do.
@@ -72,7 +73,8 @@ class Prefilters:
             return Choice(self._forced(self._mode), self._mode, forced=True)
         specs = self._host.specs(PrefilterSpec)
         first = "search" if actions >= SEARCH_FROM else "filter"
-        modes = [first, *sorted({mode for spec in specs for mode in spec.modes})]
+        free = sorted({mode for spec in specs if not spec.asks for mode in spec.modes})
+        modes = [*free, first, *sorted({mode for spec in specs for mode in spec.modes})]
         found = ((spec, mode) for mode in modes for spec in specs if mode in spec.modes)
         return next((Choice(spec, mode, forced=False) for spec, mode in found), None)
 
@@ -92,14 +94,8 @@ class Prefilters:
     def _forced(self, mode: str) -> PrefilterSpec:
         specs = self._host.specs(PrefilterSpec)
         found = [spec for spec in specs if mode in spec.modes]
-        if len(found) == 1:
-            return found[0]
         if found:
-            who = " and ".join(self._host.origin(spec) for spec in found)
-            raise PluginError(
-                f"prefilter_mode {mode!r} is served by {who}",
-                hint="uninstall one, or block one: DELF_DISABLE_PLUGINS=…",
-            )
+            return self._host.preferred(found, f"prefilter_mode {mode!r}")
         known = {"auto", "off", *_PACKAGES, *(mode for spec in specs for mode in spec.modes)}
         package = f"delf-plugin-prefilter-{_PACKAGES[mode]}" if mode in _PACKAGES else None
         hint = f"one of: {', '.join(sorted(known))}"

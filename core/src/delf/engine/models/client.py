@@ -79,7 +79,7 @@ class ModelPool:
         key = _key(config)
         model = self._open.get(key)
         if model is None:
-            spec = self._host.model_spec(config.model)
+            spec = self._host.model_spec(config)
             made: Model = self._host.resolve(spec)(config, self._context)
             if isinstance(made, SupportsPrice):
                 self._priced[key] = made

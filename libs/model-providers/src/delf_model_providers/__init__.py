@@ -1,0 +1,1 @@
+"""What plugins for language models share: names, addresses, keys, failures, retries."""

@@ -1,0 +1,273 @@
+"""What went wrong with a call, in one line without secrets, and whether to try again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from time import time
+from typing import Any, Final, Literal, cast
+from urllib.parse import urlsplit
+
+from delf.errors import DelfError, LLMExecutionError, ModelConfigurationError
+from delf_model_providers.endpoint import Endpoint
+
+Retry = Literal["no", "few", "yes"]
+
+_LONGEST: Final = 300
+_TEMPORARY: Final = frozenset({408, 409, 425, 429})
+_TOO_LONG: Final = re.compile(
+    r"maximum context length|context_length_exceeded|context window|prompt is too long"
+    r"|input token count.{0,40}exceeds|exceeds the maximum number of tokens|too many tokens",
+    re.IGNORECASE,
+)
+_BAD_KEY: Final = re.compile(r"api key not valid|api_key_invalid|api key expired", re.IGNORECASE)
+_TOKENS: Final = re.compile(
+    r"(?<=[?&]key=)[^&\s'\"]+|(?<=Bearer )[\w.~+/=-]{6,}|\b(?:sk|rk|pk|gsk|xai)-[\w*.-]{6,}"
+    r"|\bgsk_\w{6,}|\bAIza[\w-]{20,}"
+)
+_RETRY_DELAY: Final = re.compile(r'"retryDelay":\s*"([\d.]+)s"')
+
+
+class BrokenStreamError(Exception):
+    """A stream stopped without being ended."""
+
+
+class UnreadableError(Exception):
+    """A stream brought nothing of the protocol."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A failed call.
+
+    Args:
+        message: One line, without secrets.
+        provider: Who failed.
+        status: The HTTP status, where there was one.
+        hint: What to do.
+        retry: Whether another attempt may help.
+        retry_after: Seconds that the provider asks to wait.
+        configuration: Whether the model cannot be used as it is configured.
+        note: For who looks closer: what raised it.
+    """
+
+    message: str
+    provider: str
+    status: int | None = None
+    hint: str | None = None
+    retry: Retry = "no"
+    retry_after: float | None = None
+    configuration: bool = False
+    note: str | None = None
+
+    def error(self) -> DelfError:
+        """The error to raise. The vendor's exception is not attached: it may hold the key."""
+        error: DelfError
+        if self.configuration:
+            error = ModelConfigurationError(self.message, hint=self.hint)
+        else:
+            error = LLMExecutionError(
+                self.message, provider=self.provider, status=self.status, hint=self.hint
+            )
+        if self.note:
+            error.add_note(self.note)
+        return error
+
+
+def scrub(text: str, secrets: Sequence[str]) -> str:
+    """A text in one line, without these secrets and without anything that looks like a key."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return _TOKENS.sub("***", " ".join(text.split()))
+
+
+def shortened(text: str, secrets: Sequence[str]) -> str:
+    """What a provider said, scrubbed and no longer than a message should be."""
+    said = scrub(text, secrets)
+    return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception and what it came from."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def kinds_of(errors: Iterable[BaseException]) -> frozenset[str]:
+    """The names of the classes of exceptions."""
+    return frozenset(kind.__name__ for error in errors for kind in type(error).__mro__)
+
+
+def retry_after(headers: Mapping[str, str], text: str) -> float | None:
+    """Seconds that a provider asks to wait.
+
+    Args:
+        headers: Of its answer, with names in small letters or of any case.
+        text: Its answer.
+    """
+    try:
+        if given := headers.get("retry-after-ms"):
+            return max(0.0, float(given) / 1000)
+        if found := _RETRY_DELAY.search(text):
+            return float(found.group(1))
+        given = headers.get("retry-after")
+        if not given:
+            return None
+        if given.replace(".", "", 1).isdigit():
+            return float(given)
+        return max(0.0, parsedate_to_datetime(given).timestamp() - time())
+    except ValueError:
+        return None
+
+
+def message_in(body: Any) -> str | None:
+    """``error.message`` and its relatives, in the shapes that providers use."""
+    if not isinstance(body, dict):
+        return None
+    fields = cast("dict[str, Any]", body)
+    for name in ("message", "detail", "error"):
+        value: Any = fields.get(name)
+        if isinstance(value, str) and value:
+            return value
+        if found := message_in(value):
+            return found
+    return None
+
+
+def by_status(
+    status: int, said: str, endpoint: Endpoint, retry_after: float | None = None
+) -> Failure:
+    """What an answer that is an error means.
+
+    Args:
+        status: Of HTTP.
+        said: The provider's own words, scrubbed.
+        endpoint: Who was asked.
+        retry_after: Seconds that the provider asks to wait.
+    """
+    who, model = endpoint.label, endpoint.model
+    retry: Retry = "yes" if status in _TEMPORARY or status >= 500 else "no"
+    message: str = f"{who} answered {status}: {said}"
+    hint: str | None = "the provider refuses the request as it is: check the model and its settings"
+    if status == 401 or (status in (400, 403) and _BAD_KEY.search(said)):
+        message = f"{who} rejected the key ({endpoint.key_source}): {said}"
+        hint = "check the key; it may be mistyped, expired or of another provider"
+    elif status == 403:
+        message = f"{who} refuses access to {model!r}: {said}"
+        hint = "check what this key may use, and whether the provider serves this country"
+    elif status in (404, 405):
+        message = f"{who} does not know the model {model!r}: {said}"
+        hint = "check the model's name" + (
+            f" and the path of base_url (now {_path(endpoint)!r})" if endpoint.custom else ""
+        )
+    elif status in (400, 413, 422) and _TOO_LONG.search(said):
+        message = f"the prompt is too long for {model!r} at {who}: {said}"
+        hint = "use a model with a longer context, fewer tools, or shorter inputs"
+    elif status == 429:
+        message = f"{who} limits the rate of calls (429): {said}"
+        hint = "wait, run fewer tasks at once, or raise the limit with the provider"
+        if "insufficient_quota" in said or "check your plan and billing" in said:
+            retry, hint = "no", "the account has no credit left: check its plan and billing"
+        elif retry_after:
+            hint = f"the provider asks to wait {retry_after:.0f} s; {hint}"
+    elif 300 <= status < 400:
+        message = f"{who} answered with a redirect ({status}), which is not followed"
+        hint = "give base_url the address that it leads to"
+    elif status >= 500:
+        hint = "the provider has a problem of its own: try again later, or another model"
+    return Failure(
+        message=message,
+        provider=endpoint.provider,
+        status=status,
+        hint=hint,
+        retry=retry,
+        retry_after=retry_after,
+    )
+
+
+def unanswered(kinds: frozenset[str], said: str, endpoint: Endpoint, timeout: float) -> Failure:
+    """What it means that no HTTP answer came, or none that can be read.
+
+    Args:
+        kinds: The names of the exceptions' classes.
+        said: Their text, scrubbed.
+        endpoint: Who was asked.
+        timeout: The seconds that the call was given.
+    """
+    who, where = endpoint.label, endpoint.address or endpoint.provider
+    server = f"is the server at {where} running?" if endpoint.custom else "check the network"
+    retry: Retry = "no"
+    if kinds & {"ConnectTimeout", "ConnectionTimeoutError"}:
+        message, retry = f"{who}: no connection to {where} in time", "few"
+        hint = server
+    elif kinds & {"TimeoutError", "TimeoutException", "APITimeoutError", "Timeout"}:
+        message, retry = f"{who} did not answer within {timeout:g} s", "yes"
+        hint = "raise the setting 'timeout', or use a faster model"
+    elif kinds & {"gaierror", "ClientConnectorDNSError"}:
+        message, retry = f"{who}: the host name of {where} cannot be resolved", "few"
+        hint = "check base_url" if endpoint.custom else "check the network"
+    elif kinds & {"SSLError", "ClientSSLError", "CertificateError"}:
+        message, hint = f"{who}: no trusted TLS connection to {where}: {said}", "check base_url"
+    elif kinds & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"}:
+        message, retry = f"{who}: {where} is not reachable (connection refused)", "few"
+        hint = f"{server[0].upper()}{server[1:]}"
+        if "ConnectionRefusedError" not in kinds:
+            message = f"{who}: {where} is not reachable"
+    elif kinds & _DROPPED:
+        message, retry = f"{who} dropped the connection", "yes"
+        hint = server
+    elif kinds & UNREADABLE:
+        return unreadable(endpoint)
+    else:
+        message, hint = f"{who} failed: {said}", "try again; --debug shows more"
+    return Failure(message=message, provider=endpoint.provider, hint=hint, retry=retry)
+
+
+def unreadable(endpoint: Endpoint, why: str | None = None) -> Failure:
+    """An answer that is none.
+
+    Args:
+        endpoint: Who gave it.
+        why: What is wrong with it.
+    """
+    message = f"{endpoint.label} sent an answer that is no chat completion"
+    hint = f"check base_url: its path is {_path(endpoint)!r}" if endpoint.custom else None
+    return Failure(
+        message=f"{message}: {why}" if why else message, provider=endpoint.provider, hint=hint
+    )
+
+
+def _path(endpoint: Endpoint) -> str:
+    return urlsplit(endpoint.base_url or "").path or "/"
+
+
+_DROPPED: Final = frozenset(
+    {
+        "ReadError",
+        "WriteError",
+        "CloseError",
+        "RemoteProtocolError",
+        "ServerDisconnectedError",
+        "ClientPayloadError",
+        "ClientOSError",
+        "ConnectionError",
+        "IncompleteRead",
+        "BrokenStreamError",
+    }
+)
+
+UNREADABLE: Final = frozenset(
+    {
+        "AttributeError",
+        "JSONDecodeError",
+        "KeyError",
+        "TypeError",
+        "UnreadableError",
+        "ValidationError",
+    }
+)

@@ -1,0 +1,132 @@
+"""How often and after how long a failed call is made again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from delf.messages import ModelDelta, ModelReply
+from delf_model_providers.failures import Failure
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """Exponential back-off with jitter; what the provider asks for goes first.
+
+    Args:
+        retries: Further attempts after a failure that may pass.
+        refused_retries: Further attempts when nothing listens at the address.
+        first_delay: Seconds before the first further attempt; doubled for each after it.
+        max_delay: The longest pause of one's own choice.
+        max_retry_after: The longest pause that a provider can ask for. Asked for more, the
+            call fails at once: waiting for less would only fail again.
+        jitter: Numbers in [0, 1).
+    """
+
+    retries: int = 2
+    refused_retries: int = 1
+    first_delay: float = 0.5
+    max_delay: float = 8.0
+    max_retry_after: float = 30.0
+    jitter: Callable[[], float] = random.random
+
+    def delay(self, failure: Failure, attempt: int) -> float | None:
+        """Seconds to wait after a failed attempt, or None to give up.
+
+        Args:
+            failure: What went wrong.
+            attempt: Which attempt it was, from 1.
+        """
+        allowed = {"no": 0, "few": self.refused_retries, "yes": self.retries}[failure.retry]
+        if attempt > allowed:
+            return None
+        backoff = min(self.first_delay * 2.0 ** (attempt - 1), self.max_delay)
+        backoff *= 0.75 + 0.5 * self.jitter()
+        if failure.retry_after is None:
+            return backoff
+        if failure.retry_after > self.max_retry_after:
+            return None
+        return max(failure.retry_after, backoff if failure.retry_after == 0 else 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempts:
+    """Makes a call of a model again where that may help.
+
+    Args:
+        explain: What an exception of the call's means.
+        policy: How often and after how long.
+        sleep: Waits between attempts.
+    """
+
+    explain: Callable[[Exception], Failure]
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+
+    async def whole(self, call: Callable[[], Awaitable[ModelReply]]) -> ModelReply:
+        """The answer of a call.
+
+        Args:
+            call: Makes it once.
+
+        Raises:
+            DelfError: What the last failure amounts to.
+        """
+        attempt = 1
+        while True:
+            try:
+                return await call()
+            except Exception as error:
+                failure = self.explain(error)
+            await self._pause(failure, attempt)
+            attempt += 1
+
+    async def streamed(
+        self, call: Callable[[], AsyncGenerator[ModelDelta | ModelReply]]
+    ) -> AsyncGenerator[ModelDelta | ModelReply]:
+        """The pieces of a streamed answer, then the whole.
+
+        A call that fails before its first piece is made again. One that breaks off later is an
+        error: what was passed on cannot be taken back.
+
+        Args:
+            call: Makes it once.
+
+        Raises:
+            DelfError: What the last failure amounts to.
+        """
+        attempt = 1
+        while True:
+            passed_on: int | None = None
+            failure: Failure | None = None
+            async with aclosing(call()) as pieces:
+                while failure is None:
+                    try:
+                        piece = await anext(pieces)
+                    except StopAsyncIteration:
+                        return
+                    except Exception as error:
+                        failure = self.explain(error)
+                    else:
+                        if isinstance(piece, ModelDelta):
+                            passed_on = (passed_on or 0) + len(piece.text)
+                        yield piece
+            if passed_on is not None:
+                broken = f"the answer broke off after {passed_on} characters: {failure.message}"
+                raise replace(failure, message=broken).error()
+            await self._pause(failure, attempt)
+            attempt += 1
+
+    async def _pause(self, failure: Failure, attempt: int) -> None:
+        """Wait before another attempt, or raise what the failure amounts to."""
+        delay = self.policy.delay(failure, attempt)
+        if delay is None:
+            raise failure.error()
+        logger.info("%s; attempt %d in %.1f s", failure.message, attempt + 1, delay)
+        await self.sleep(delay)

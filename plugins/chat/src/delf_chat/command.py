@@ -1,0 +1,173 @@
+"""``delf chat``: tasks one after another, each knowing those before it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from delf.cli.errors import FAILED
+from delf.cli.lazy import LazyGroup
+from delf.cli.run import flags_of, rest_of
+from delf.cli.run import run as run_command
+from delf.cli.state import State, state_of
+
+if TYPE_CHECKING:
+    from delf import Agent, Chat
+    from delf.cli.session import Options, Setup
+
+F = TypeVar("F", bound=click.Command)
+
+_NOT_SHARED: Final = {"task", "as_json", "events"}
+_COMMANDS: Final = {
+    "list": ("delf_chat.conversations:list_command", "List the conversations."),
+    "delete": ("delf_chat.conversations:delete", "Forget conversations by their ids."),
+    "prune": ("delf_chat.conversations:prune", "Forget old conversations."),
+}
+
+
+def _options_of_run(command: F) -> F:
+    """Give a command the options of ``delf run`` that describe the agent."""
+    shared = [option for option in run_command.params if option.name not in _NOT_SHARED]
+    command.params = [*command.params, *shared]
+    return command
+
+
+class ChatGroup(LazyGroup):
+    """The command; also what ``agent.run_chat()`` calls."""
+
+    def run_agent(self, agent: Agent, *, timeout: float | None = None, **options: Any) -> None:
+        """Talk to an agent; one that was not started is stopped at the end."""
+        from delf_chat.repl import run_chat
+
+        run_chat(agent, timeout=timeout, **options)
+
+    async def arun_agent(
+        self, agent: Agent, *, timeout: float | None = None, **options: Any
+    ) -> None:
+        """Talk to an agent, from asynchronous code."""
+        from delf_chat.repl import arun_chat
+
+        await arun_chat(agent, timeout=timeout, **options)
+
+
+@_options_of_run
+@click.group(
+    "chat",
+    cls=ChatGroup,
+    group="chat ",
+    lazy=_COMMANDS,
+    invoke_without_command=True,
+    epilog="Exit status: 0 done, 1 a task of the standard input failed, 2 usage or configuration.",
+)
+@click.option("--conversation", metavar="ID", help="Go on with this conversation, or begin it.")
+@click.option("--last", is_flag=True, help="Go on with the newest conversation.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Write each response as a line of JSON; for tasks from the standard input.",
+)
+@click.pass_context
+def chat(ctx: click.Context, **given: Any) -> None:
+    """Do tasks that are typed one after another; each knows those before it.
+
+    Conversations are kept where a journal that lasts is installed.
+    Commands begin with a slash: /help shows them. Ctrl-C stops a task, Ctrl-D leaves. Where no
+    terminal is, each line of the standard input is a task.
+
+    \b
+    delf chat -c shop
+    delf chat --last
+    delf chat list
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    if ctx.invoked_subcommand is not None:
+        _refuse_options(ctx, ctx.invoked_subcommand)
+        return
+    if given["conversation"] is not None and given["last"]:
+        raise click.UsageError("--conversation and --last exclude each other", ctx)
+    if given["no_journal"] and (given["conversation"] is not None or given["last"]):
+        raise click.UsageError("--no-journal keeps nothing to go on with", ctx)
+    if given["journal"] and given["no_journal"]:
+        raise click.UsageError("--journal and --no-journal exclude each other", ctx)
+    from delf.cli.session import Options, log_to_stderr
+    from delf_chat.lines import is_typed
+
+    if given["as_json"] and is_typed():
+        raise click.UsageError("--json is for tasks from the standard input", ctx)
+    state = state_of(ctx)
+    options = Options(
+        flags=flags_of(given),
+        conversation=given["conversation"],
+        **rest_of({"events": False, **given}),
+    )
+    log_to_stderr(state)
+    if not _talk(state, options, last=given["last"]):
+        ctx.exit(FAILED)
+
+
+def _refuse_options(ctx: click.Context, command: str) -> None:
+    """Options of a conversation are none of the commands about conversations."""
+    typed = ParameterSource.COMMANDLINE
+    for param in ctx.command.params:
+        given = param.expose_value and ctx.get_parameter_source(param.name or "") is typed
+        if given:
+            hint = f"options of {command} stand after it: delf chat {command} --help"
+            raise click.UsageError(f"{param.opts[0]} does nothing for {command}; {hint}", ctx)
+
+
+def _talk(state: State, options: Options, *, last: bool) -> bool:
+    """Whether it went well: a person has seen what failed."""
+    from delf.cli.interrupt import run_until_done
+    from delf.cli.session import Setup
+    from delf_chat.lines import history_file, open_reader
+    from delf_chat.repl import Manner, Repl
+    from delf_chat.slash import COMMANDS
+
+    setup = Setup.of(state, options)
+    kept = _make_chat(setup, needed=last or options.conversation is not None)
+    made = setup.agent(chat=kept)
+    reader = open_reader(COMMANDS, history_file())
+
+    async def main() -> bool:
+        async with await setup.start(made, must_keep=last) as agent:
+            if last and agent.chat is not None:
+                found = await agent.chat.aconversations(1)
+                if found:
+                    agent.chat.switch(found[0].conversation)
+            manner = Manner(
+                show_code=setup.options.show_code,
+                verbose=setup.options.verbose,
+                as_json=options.as_json,
+                setup={**options.to_record(state), "chat": kept.persist},
+            )
+            return await Repl(agent, reader, manner).run()
+
+    return run_until_done(main) or reader.interactive
+
+
+def _make_chat(setup: Setup, *, needed: bool) -> Chat:
+    """A chat that is kept where events are kept, or has to be.
+
+    Args:
+        setup: Where its journal comes from.
+        needed: Whether it must be kept: somebody wants to go on with one.
+    """
+    from delf import Chat
+    from delf.cli.errors import say
+    from delf.errors import DelfError
+    from delf.plugins.journals import need_durable_journal
+    from delf_chat.lines import is_typed
+    from delf_chat.slash import new_conversation
+
+    persist = needed or not setup.keeps_nothing
+    if persist and not needed:
+        try:
+            need_durable_journal(setup.host, "a conversation that is kept")
+        except DelfError as error:
+            persist = False
+            if is_typed():
+                say("warning", f"the conversation is not kept: {error.message}")
+    name = setup.options.conversation or new_conversation()
+    return Chat(persist=persist, conversation_id=name)

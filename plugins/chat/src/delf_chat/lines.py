@@ -1,0 +1,170 @@
+"""Reads what a person, or a pipe, says line by line."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from delf.cli.errors import say
+
+if TYPE_CHECKING:
+    from prompt_toolkit.history import History
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+_PROMPT: Final = "› "
+_MORE: Final = "  "
+
+
+class LineReader(Protocol):
+    """Where tasks come from."""
+
+    interactive: bool
+
+    async def read(self) -> str | None:
+        """The next text, which may have several lines; empty after Ctrl-C, None at the end."""
+        ...
+
+
+def open_reader(commands: Mapping[str, str], history: Path) -> LineReader:
+    """A line editor on a terminal, plain lines elsewhere.
+
+    Args:
+        commands: What is completed, with what it does.
+        history: The file that remembers what was typed.
+    """
+    if is_typed() and sys.stderr.isatty():
+        return EditedLines(commands, history)
+    return PipedLines()
+
+
+def is_typed() -> bool:
+    """Whether a person types, rather than a pipe, a file or nobody."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+class PipedLines:
+    """The lines of the standard input, read in a thread of their own, one at a time."""
+
+    interactive = False
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[str | None] | None = None
+        self._wanted = threading.Semaphore(0)
+
+    async def read(self) -> str | None:
+        """The next line; None at the end."""
+        if self._queue is None:
+            self._queue = asyncio.Queue()
+            feeding = (asyncio.get_running_loop(), self._queue, self._wanted)
+            threading.Thread(target=_feed, args=feeding, name="delf-lines", daemon=True).start()
+        self._wanted.release()
+        return await self._queue.get()
+
+
+def _feed(
+    loop: asyncio.AbstractEventLoop,
+    queue: asyncio.Queue[str | None],
+    wanted: threading.Semaphore,
+) -> None:
+    encoding = "utf-8-sig"  # of the first line, which may begin with a mark
+    while True:
+        wanted.acquire()
+        try:
+            data = b"" if sys.stdin is None else sys.stdin.buffer.readline()
+        except OSError as error:
+            say("error", f"the standard input cannot be read: {error.strerror}")
+            data = b""
+        line = data.decode(encoding, "replace") if data else None
+        encoding = "utf-8"
+        try:
+            loop.call_soon_threadsafe(queue.put_nowait, line)
+        except RuntimeError:  # the loop was closed: nobody reads any more
+            return
+
+
+class EditedLines:
+    """A line editor: history, completion of commands, several lines.
+
+    Args:
+        commands: What is completed, with what it does.
+        history: The file that remembers what was typed.
+    """
+
+    interactive = True
+
+    def __init__(self, commands: Mapping[str, str], history: Path) -> None:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import WordCompleter
+        from prompt_toolkit.output import create_output
+        from prompt_toolkit.styles import Style
+
+        words = WordCompleter(list(commands), meta_dict=dict(commands), sentence=True)
+        self._session: PromptSession[str] = PromptSession(
+            [("class:prompt", _PROMPT)],
+            completer=words,
+            complete_while_typing=True,
+            history=_history(history),
+            key_bindings=_keys(),
+            multiline=True,  # Enter is bound to "done"; see _keys
+            prompt_continuation=_MORE,
+            style=Style.from_dict({"prompt": "bold ansicyan"}),
+            enable_history_search=False,
+            reserve_space_for_menu=4,
+            output=create_output(sys.stderr),
+        )
+
+    async def read(self) -> str | None:
+        """The next text; empty after Ctrl-C, None at Ctrl-D."""
+        try:
+            return await self._session.prompt_async()
+        except KeyboardInterrupt:
+            return ""
+        except EOFError:
+            return None
+
+
+def _keys() -> KeyBindings:
+    """Enter ends; Alt-Enter, or Enter after a backslash, begins another line."""
+    from prompt_toolkit.key_binding import KeyBindings
+
+    keys = KeyBindings()
+
+    def enter(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.document.current_line_before_cursor.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.newline(copy_margin=False)
+        else:
+            buffer.validate_and_handle()
+
+    def another_line(event: KeyPressEvent) -> None:
+        event.current_buffer.newline(copy_margin=False)
+
+    keys.add("enter")(enter)
+    keys.add("escape", "enter")(another_line)
+    return keys
+
+
+def _history(path: Path) -> History:
+    """What was typed before; only that of this session where the file cannot be written."""
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        with path.open("ab"):
+            return FileHistory(path)
+    except OSError as error:
+        say("warning", f"what you type will not be remembered: {path}: {error.strerror}")
+        return InMemoryHistory()
+
+
+def history_file() -> Path:
+    """Where what was typed is remembered."""
+    from platformdirs import user_data_path
+
+    return user_data_path("delf") / "chat_history"

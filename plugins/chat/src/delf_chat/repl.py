@@ -1,0 +1,239 @@
+"""The conversation on a terminal: read a task, do it, show the answer, again."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from delf.cli import errors, output
+from delf.cli.interrupt import run_until_done
+from delf.cli.progress import LiveStatus, Narrator
+from delf.cli.session import TIMEOUT, named_tools
+from delf.engine.views.story import short_name
+from delf.errors import AgentStateError, DelfError
+from delf.events import Event, Warned
+from delf.sync import running_loop
+from delf_chat.lines import LineReader, history_file, open_reader
+from delf_chat.slash import COMMANDS, Tally, is_command, obey
+
+if TYPE_CHECKING:
+    from delf import Agent, Response
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """How a session works.
+
+    Args:
+        timeout: Seconds for one task; the agent's own when None.
+        show_code: Write each script.
+        verbose: Write each call.
+        as_json: Write each response as a line of JSON.
+        setup: What ``delf resume`` needs to set up the same agent again.
+    """
+
+    timeout: float | None = None
+    show_code: bool = False
+    verbose: bool = False
+    as_json: bool = False
+    setup: Mapping[str, Any] | None = None
+
+
+class Repl:
+    """One session.
+
+    Args:
+        agent: Does the tasks; it has a chat.
+        reader: Where they come from.
+        manner: How.
+    """
+
+    def __init__(self, agent: Agent, reader: LineReader, manner: Manner) -> None:
+        self._agent = agent
+        self._reader = reader
+        self._manner = manner
+        self._screen = output.Screen()
+        self._tally = Tally(agent)
+        self._warned: set[str] = set()
+
+    async def run(self) -> bool:
+        """Do what is asked until ``/exit`` or the end of the input.
+
+        Returns:
+            Whether all tasks were done.
+        """
+        if self._reader.interactive:
+            self._greet()
+        while (text := await self._reader.read()) is not None:
+            text = text.strip()
+            if not text:
+                continue
+            if is_command(text):
+                if not await obey(text, self._agent, self._screen, self._tally):
+                    break
+            else:
+                await self._do(text)
+        if self._reader.interactive:
+            self._screen.line(self._tally.line(), "dim")
+        return not self._tally.failed
+
+    def _greet(self) -> None:
+        agent = self._agent
+        model = short_name(agent.config.main_llm.model)
+        where = ""
+        if agent.chat is not None:
+            kept = "" if agent.chat.persist else " (in memory)"
+            where = f" · conversation {agent.chat.conversation_id}{kept}"
+        self._screen.line(f"delf · {model} · {named_tools(agent)}{where}", "dim")
+        self._screen.line("/help shows the commands; Ctrl-C stops a task, Ctrl-D leaves", "dim")
+
+    async def _do(self, task: str) -> None:
+        """Do a task; only the end of the session itself ends it from outside."""
+        self._tally.begin()
+        live = self._live()
+        chat = self._agent.chat
+        turn = {"conversation": None if chat is None else chat.conversation_id}
+        listeners: list[Callable[[Event], None]] = [self._narrator(), self._tally]
+        listeners += [live] if live is not None else []
+        work = asyncio.ensure_future(
+            self._agent.arun(
+                task,
+                self._manner.timeout,
+                listeners=listeners,
+                on_delta=live.on_delta if live is not None else None,
+                setup=self._manner.setup,
+            )
+        )
+        if live is not None:
+            live.start()
+        try:
+            with self._stopping(work):
+                response = await work
+        except asyncio.CancelledError:
+            own = asyncio.current_task()
+            if own is not None and own.cancelling():
+                raise
+            if not self._reader.interactive:
+                self._tally.failed += 1
+            self._say(live, lambda: errors.say("", "stopped"))
+        except DelfError as error:
+            failure = error
+            self._tally.failed += 1
+            self._say(live, lambda: self._show_error(failure, turn))
+        else:
+            self._tally.failed += not response.status
+            self._say(live, lambda: self._show(response, turn))
+        finally:
+            if live is not None:
+                live.stop()
+
+    def _narrator(self) -> Callable[[Event], None]:
+        """Tells of a task; a warning is told once in a session."""
+        manner = self._manner
+        narrator = Narrator(self._screen, show_code=manner.show_code, verbose=manner.verbose)
+
+        def tell(event: Event) -> None:
+            if isinstance(event, Warned):
+                if event.message in self._warned:
+                    return
+                self._warned.add(event.message)
+            narrator(event)
+
+        return tell
+
+    def _live(self) -> LiveStatus | None:
+        if self._screen.console is None:
+            return None
+        asks = self._agent.config.approval_mode == "interactive"
+        return LiveStatus(self._screen.console, asks=asks)
+
+    def _say(self, live: LiveStatus | None, show: Callable[[], Any]) -> None:
+        if live is not None:
+            live.stop()
+        show()
+
+    def _show(self, response: Response, turn: Mapping[str, Any]) -> None:
+        if self._manner.as_json:
+            click.echo(output.response_json(response, **turn))
+        elif response.status:
+            output.show_answer(response.text)
+        else:
+            output.show_failure(response, self._screen)
+        sys.stdout.flush()
+        if response.exception is not None:
+            errors.report(response.exception)
+        output.show_end(response, self._screen)
+
+    def _show_error(self, error: DelfError, turn: Mapping[str, Any]) -> None:
+        if self._manner.as_json:
+            click.echo(output.failure_json(error.message, **turn))
+            sys.stdout.flush()
+        errors.report(error)
+
+    @contextmanager
+    def _stopping(self, work: asyncio.Future[Response]) -> Generator[None]:
+        """Let Ctrl-C stop a task rather than the session, where a person types."""
+        loop = asyncio.get_running_loop()
+        if not self._reader.interactive:
+            yield
+            return
+        try:
+            loop.add_signal_handler(signal.SIGINT, work.cancel)
+        except (NotImplementedError, ValueError, RuntimeError):  # Windows, or another thread
+            yield
+            return
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+
+
+def run_chat(agent: Agent, **options: Any) -> None:
+    """Talk to an agent on this terminal; an agent that was not started is stopped at the end.
+
+    Args:
+        agent: The agent; one without a chat gets one in memory.
+        options: Fields of :class:`Manner`.
+
+    Raises:
+        AgentStateError: When called from inside an event loop.
+    """
+    if running_loop() is not None:
+        raise AgentStateError(
+            "run_chat() was called from inside an event loop", hint="use `await agent.arun_chat()`"
+        )
+    started = agent.started
+
+    async def main() -> None:
+        try:
+            await arun_chat(agent, **options)
+        finally:
+            if not started:
+                await agent.astop()
+
+    try:
+        run_until_done(main)
+    except errors.InterruptedRunError as stop:
+        if stop.status != errors.INTERRUPTED:
+            raise SystemExit(stop.status) from None
+        raise KeyboardInterrupt from None
+
+
+async def arun_chat(agent: Agent, timeout: float | None = None, **options: Any) -> None:
+    """Talk to an agent on this terminal."""
+    if agent.chat is None:
+        from delf import Chat
+
+        agent.chat = Chat()
+    reader = open_reader(COMMANDS, history_file())
+    seconds = timeout
+    if timeout is None and "timeout" not in agent.config.model_fields_set:
+        seconds = TIMEOUT
+    await Repl(agent, reader, Manner(timeout=seconds, **options)).run()

@@ -1,0 +1,230 @@
+"""What can be typed in a conversation beside tasks: ``/help``, ``/new``, ``/cost`` and others."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from delf.chat.checks import check_name
+from delf.cli.errors import report, say
+from delf.cli.output import Screen, counted
+from delf.errors import DelfError, did_you_mean
+from delf.events import Event, ScriptGenerated
+from delf.terminal import visible
+
+if TYPE_CHECKING:
+    from delf import Agent, Chat
+    from delf.protocols.conversation import ConversationRecord
+
+COMMANDS: Final[Mapping[str, str]] = {
+    "/help": "show the commands",
+    "/new": "begin another conversation",
+    "/open": "go on with another conversation: /open ID",
+    "/list": "list the conversations",
+    "/history": "show the messages that the next task is shown: /history 4",
+    "/forget": "forget this conversation",
+    "/code": "show the last task's scripts",
+    "/cost": "show what was spent",
+    "/clear": "clear the screen",
+    "/stop": "free the sandbox and connections; the next task starts them again",
+    "/exit": "leave, as Ctrl-D does",
+}
+_SAME: Final = {"/quit": "/exit", "/?": "/help"}
+_COMMAND: Final = re.compile(r"/(?:\?|[a-z]+)(?:\s|$)")
+_KEYS: Final = (
+    "Enter sends. Alt-Enter, or \\ and Enter, begins another line. Up brings earlier lines back.\n"
+    "Ctrl-C stops the task that runs; Ctrl-D leaves."
+)
+_SHOWN: Final = 500
+
+
+class Tally:
+    """Counts a session's tasks, and keeps the last one's scripts; a listener of their events.
+
+    Args:
+        agent: What it did before does not count.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._cost, self._usage = agent.total_cost_usd, agent.usage
+        self.tasks = 0
+        self.failed = 0
+        self.scripts: list[str] = []
+
+    def begin(self) -> None:
+        """A task begins; one that is stopped is one, too."""
+        self.tasks += 1
+        self.scripts = []
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        if isinstance(event, ScriptGenerated):
+            self.scripts.append(event.code)
+
+    def line(self) -> str:
+        """Tasks, and what all that the agent did has cost, summaries and child tasks included."""
+        status = self._agent.status()
+        now, before = self._agent.usage, self._usage
+        spent = max(0.0, self._agent.total_cost_usd - self._cost)  # the budget may begin anew
+        cost = f"${spent:.4f}"
+        if status["unpriced_calls"]:
+            cost = f"{cost} where prices are known" if spent else "cost unknown"
+        return (
+            f"{counted(self.tasks, 'task')} · {cost} · "
+            f"{now.input_tokens - before.input_tokens:,} tokens in "
+            f"({now.cached_tokens - before.cached_tokens:,} cached), "
+            f"{now.output_tokens - before.output_tokens:,} out"
+        )
+
+
+def new_conversation() -> str:
+    """A conversation's id that nobody else has: the day and a few letters."""
+    return f"{time.strftime('%Y-%m-%d')}-{secrets.token_hex(3)}"
+
+
+def is_command(text: str) -> bool:
+    """Whether a text is a command rather than a task, as ``/etc/hosts …`` is one."""
+    return _COMMAND.match(text) is not None
+
+
+async def obey(text: str, agent: Agent, screen: Screen, tally: Tally) -> bool:
+    """Do what a command says.
+
+    Returns:
+        Whether the session goes on.
+    """
+    word, _, rest = text.partition(" ")
+    name = _SAME.get(word.strip(), word.strip())
+    if name == "/exit":
+        return False
+    action = _ACTIONS.get(name)
+    if action is None:
+        say("error", f"unknown command {word.strip()!r}{did_you_mean(name, COMMANDS)}")
+        say("hint", "/help shows the commands")
+        return True
+    try:
+        await action(_Session(agent, screen, tally), rest.strip())
+    except DelfError as error:
+        report(error)
+    return True
+
+
+@dataclass(frozen=True)
+class _Session:
+    """The commands, each given what follows its name."""
+
+    agent: Agent
+    screen: Screen
+    tally: Tally
+
+    @property
+    def chat(self) -> Chat:
+        if self.agent.chat is None:
+            raise DelfError("this agent has no chat")
+        return self.agent.chat
+
+    async def help(self, rest: str) -> None:
+        width = max(map(len, COMMANDS))
+        for name, summary in COMMANDS.items():
+            self.screen.line(f"  {name:<{width}}  {summary}")
+        self.screen.line(_KEYS, "dim")
+
+    async def new(self, rest: str) -> None:
+        self.chat.switch(rest or new_conversation())
+        self.screen.line(f"conversation {self.chat.conversation_id}", "dim")
+
+    async def open(self, rest: str) -> None:
+        if not rest:
+            raise DelfError("which one?", hint="/open ID; /list shows them")
+        found = await self.chat.store().load(check_name("conversation_id", rest), 1)
+        if not found.messages and found.summary is None:
+            known = [record.conversation for record in await self.chat.aconversations()]
+            raise DelfError(
+                f"there is no conversation {rest!r}{did_you_mean(rest, known)}",
+                hint="/list shows them; /new ID begins one",
+            )
+        self.chat.switch(rest)
+        state = await self.chat.areload()
+        count = counted(len(state.messages), "message")
+        self.screen.line(f"conversation {rest}, {count}", "dim")
+
+    async def list(self, rest: str) -> None:
+        found = await self.chat.aconversations(20)
+        for line in conversation_lines(found, self.chat.conversation_id):
+            self.screen.line(line)
+        if not found:
+            self.screen.line("there is none yet", "dim")
+
+    async def history(self, rest: str) -> None:
+        state = await self.chat.areload()
+        messages = state.messages
+        if rest:
+            if not rest.isdecimal():
+                raise DelfError(f"{rest!r} is no number of messages", hint="/history 4")
+            count = int(rest) if len(rest) < 10 else len(messages)
+            messages = messages[-count:] if count else ()
+        if state.summary:
+            self.screen.line(f"summary: {state.summary}", "dim")
+        for message in messages:
+            self.screen.line(f"{message.role}: {_cut(message.content)}")
+        if not messages and not state.summary:
+            self.screen.line("nothing was said yet", "dim")
+
+    async def forget(self, rest: str) -> None:
+        await self.chat.aclear()
+        self.screen.line("forgotten", "dim")
+
+    async def code(self, rest: str) -> None:
+        for number, code in enumerate(self.tally.scripts, 1):
+            self.screen.script(code, number)
+        if not self.tally.scripts:
+            self.screen.line("no task has run a script yet", "dim")
+
+    async def cost(self, rest: str) -> None:
+        self.screen.line(self.tally.line())
+
+    async def clear(self, rest: str) -> None:
+        if self.screen.console is not None:
+            self.screen.console.clear()
+
+    async def stop(self, rest: str) -> None:
+        await self.agent.astop()
+        self.screen.line("stopped; the next task starts it again", "dim")
+
+
+_ACTIONS: Final[Mapping[str, Callable[[_Session, str], Awaitable[None]]]] = {
+    "/help": _Session.help,
+    "/new": _Session.new,
+    "/open": _Session.open,
+    "/list": _Session.list,
+    "/history": _Session.history,
+    "/forget": _Session.forget,
+    "/code": _Session.code,
+    "/cost": _Session.cost,
+    "/clear": _Session.clear,
+    "/stop": _Session.stop,
+}
+
+
+def conversation_lines(
+    records: Sequence[ConversationRecord], present: str | None = None
+) -> list[str]:
+    """Conversations as lines of a table, fit for a terminal; a star marks the present one."""
+    names = [visible(" ".join(record.conversation.split())) for record in records]
+    width = max(map(len, names), default=0)
+    return [
+        f"{'*' if record.conversation == present else ' '} {name:<{width}}  "
+        f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(record.updated_at))}  "
+        f"{counted(record.messages, 'message'):>13}  "
+        f"{visible(' '.join(record.title.split()))[:60]}"
+        for name, record in zip(names, records, strict=True)
+    ]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"

@@ -1,0 +1,130 @@
+"""``SentenceTransformersEmbedder``: a model of sentence-transformers, loaded once a process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from delf.errors import ConfigurationError
+from delf.protocols.embedder import EmbeddingKind, Vectors
+from delf_embed_sentence_transformers.prefixes import prefix_of
+
+_DEFAULT: Final = "all-MiniLM-L6-v2"
+
+
+class _Loaded:
+    """A model in memory, with the one thread in which it computes.
+
+    More threads would not make it quicker: torch uses all processors for one batch.
+    """
+
+    def __init__(self, name: str, device: str | None, download: bool) -> None:
+        from sentence_transformers import SentenceTransformer
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()  # nothing here writes to the terminal
+        try:
+            self.model: Any = SentenceTransformer(
+                name, device=device, local_files_only=not download
+            )
+        except Exception as error:  # its causes are of many libraries
+            raise ConfigurationError(
+                f"the embedding model {name!r} cannot be loaded: it is neither a folder nor in "
+                "the cache, or it is none of sentence-transformers",
+                hint=f"hf download sentence-transformers/{name.rpartition('/')[2]}, give the path "
+                "of a folder, or set download = true for this embedder",
+            ) from error
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="delf-embed")
+
+    def __del__(self) -> None:
+        if (thread := getattr(self, "thread", None)) is not None:
+            thread.shutdown(wait=False)
+
+
+# Weights of hundreds of megabytes are shared by all agents of a process while one of them lives.
+_loaded: WeakValueDictionary[tuple[str, str | None], _Loaded] = WeakValueDictionary()
+_loading = Lock()
+
+
+def _load(name: str, device: str | None, download: bool) -> _Loaded:
+    with _loading:
+        found = _loaded.get((name, device))
+        if found is None:
+            found = _loaded[name, device] = _Loaded(name, device, download)
+        return found
+
+
+class SentenceTransformersEmbedder:
+    """A model of sentence-transformers. Implements :class:`delf.protocols.embedder.Embedder`.
+
+    It is loaded in a thread when it is first used. Nothing is downloaded unless ``download``
+    says so.
+
+    Args:
+        model: A name on the Hugging Face hub, or the path of a folder.
+        device: ``"cpu"``, ``"cuda"`` …; what sentence-transformers chooses when None.
+        batch_size: The most texts at once.
+        download: Whether a model that is not in the cache is fetched.
+    """
+
+    def __init__(
+        self,
+        model: str = _DEFAULT,
+        device: str | None = None,
+        batch_size: int = 64,
+        download: bool = False,
+    ) -> None:
+        self._name = model
+        self._device = device
+        self._batch_size = batch_size
+        self._download = download
+        self._model: _Loaded | None = None
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._name
+
+    @property
+    def dimension(self) -> int | None:
+        """How long a vector is; None before the first text."""
+        if self._model is None:
+            return None
+        return int(self._model.model.get_embedding_dimension())
+
+    @property
+    def batch_size(self) -> int:
+        """The most texts at once."""
+        return self._batch_size
+
+    async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
+        """A vector of length 1 for each text, with the prefix that the model's family needs.
+
+        Raises:
+            ConfigurationError: When the model is not there, or is none.
+        """
+        if self._model is None:
+            self._model = await asyncio.to_thread(_load, self._name, self._device, self._download)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._model.thread, _encode, self._model.model, self._name, list(texts), kind
+        )
+
+    async def aclose(self) -> None:
+        """Let the model go; it leaves the memory with the last agent that uses it."""
+        self._model = None
+
+
+def _encode(model: Any, name: str, texts: list[str], kind: EmbeddingKind) -> Any:
+    prefix = prefix_of(name, kind, model.prompts or {})
+    return model.encode(
+        [prefix + text for text in texts],
+        prompt="",
+        batch_size=len(texts) or 1,
+        normalize_embeddings=True,
+        show_progress_bar=False,
+    )

@@ -1,0 +1,39 @@
+"""What families of models want before a text, as their model cards say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from delf.protocols.embedder import EmbeddingKind
+
+_BGE: Final = "Represent this sentence for searching relevant passages: "
+_PREFIXES: Final[tuple[tuple[str, str, str], ...]] = (
+    # A part of the model's name, before queries, before passages.
+    ("e5-mistral", "Instruct: Retrieve relevant passages\nQuery: ", ""),
+    ("e5-large-instruct", "Instruct: Retrieve relevant passages\nQuery: ", ""),
+    ("e5-", "query: ", "passage: "),
+    ("bge-m3", "", ""),
+    ("bge-", _BGE, ""),
+    ("mxbai-embed", _BGE, ""),
+    ("arctic-embed", "query: ", ""),
+    ("nomic-embed", "search_query: ", "search_document: "),
+    ("embeddinggemma", "task: search result | query: ", "title: none | text: "),
+)
+
+
+def prefix_of(model: str, kind: EmbeddingKind, own: Mapping[str, str]) -> str:
+    """What goes before a text.
+
+    Args:
+        model: The model's name or path.
+        kind: What the text is.
+        own: The prompts that the model itself brings, by name; they win.
+    """
+    for name in (kind, "document" if kind == "passage" else "query"):
+        if own.get(name):
+            return own[name]
+    for part, query, passage in _PREFIXES:
+        if part in model.lower():
+            return query if kind == "query" else passage
+    return ""

@@ -1,0 +1,83 @@
+"""``StaticEmbedder``: a vector for each word of a vocabulary, averaged over a text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from delf.errors import ConfigurationError
+from delf.protocols.embedder import EmbeddingKind, Vectors
+
+_DEFAULT: Final = "minishlab/potion-retrieval-32M"
+
+
+class StaticEmbedder:
+    """A model2vec model. Implements :class:`delf.protocols.embedder.Embedder`.
+
+    It is loaded in a thread when it is first used. Nothing is downloaded unless ``download``
+    says so.
+
+    Args:
+        model: A name on the Hugging Face hub, or the path of a folder; ``static:`` may stand
+            before it.
+        download: Whether a model that is not in the cache is fetched.
+    """
+
+    def __init__(self, model: str = _DEFAULT, download: bool = False) -> None:
+        self._name = model.removeprefix("static:")
+        self._download = download
+        self._model: Any = None
+        self._loading = asyncio.Lock()
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._name
+
+    @property
+    def dimension(self) -> int | None:
+        """How long a vector is; None before the first text."""
+        return None if self._model is None else int(self._model.dim)
+
+    @property
+    def batch_size(self) -> int:
+        """The most texts at once: they take about a millisecond."""
+        return 1024
+
+    async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
+        """A vector of length 1 for each text; queries and passages are alike.
+
+        Raises:
+            ConfigurationError: When the model is not there, or is none.
+        """
+        async with self._loading:
+            if self._model is None:
+                self._model = await asyncio.to_thread(self._load)
+        return await asyncio.to_thread(self._model.encode, list(texts))
+
+    def _load(self) -> Any:
+        from huggingface_hub import (
+            snapshot_download,  # pyright: ignore[reportUnknownVariableType]
+        )
+        from huggingface_hub.errors import (
+            HfHubHTTPError,
+            HFValidationError,
+            LocalEntryNotFoundError,
+        )
+        from model2vec import StaticModel
+
+        fetch = cast("Callable[..., str]", snapshot_download)
+        path = self._name
+        try:
+            if not Path(path).exists():
+                path = fetch(path, local_files_only=not self._download)
+            return StaticModel.from_pretrained(path, normalize=True, force_download=False)
+        except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError) as error:
+            raise ConfigurationError(
+                f"the embedding model {self._name!r} is neither a folder nor in the cache",
+                hint=f"hf download {self._name}, or set download = true for this embedder",
+            ) from error
+        except (ValueError, KeyError, OSError) as error:
+            raise ConfigurationError(f"{self._name!r} is no model of model2vec: {error}") from error

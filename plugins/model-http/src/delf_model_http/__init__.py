@@ -1,0 +1,1 @@
+"""OpenAI, Anthropic, Gemini and every OpenAI-compatible server, over HTTP alone."""

@@ -1,0 +1,189 @@
+"""An answer while it comes, whatever the dialect, and what can be wrong with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+from uuid import uuid4
+
+from delf.messages import ModelDelta, ToolCall, Usage
+from delf_model_providers.failures import UnreadableError
+
+MADE_UP: Final = "delf-"
+"""How an id of a call begins that its provider gave none."""
+
+_MOST_CALLS: Final = 1000
+
+
+class ToldError(Exception):
+    """The provider said within an answer that it failed.
+
+    Args:
+        status: The HTTP status that would say the same.
+        body: What it said.
+    """
+
+    def __init__(self, status: int, body: Any) -> None:
+        super().__init__(status)
+        self.status = status
+        self.body = body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """What an answer used, as its provider counted it.
+
+    Args:
+        input: All input.
+        cached: Of the input, read from the cache.
+        written: Of the input, written to the cache.
+        output: All output.
+        reasoning: Of the output, spent on thinking.
+    """
+
+    input: int = 0
+    cached: int = 0
+    written: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+    @property
+    def usage(self) -> Usage:
+        """The same in delf's terms."""
+        return Usage(
+            input_tokens=self.input,
+            cached_tokens=min(self.cached, self.input),
+            output_tokens=self.output,
+            reasoning_tokens=min(self.reasoning, self.output),
+        )
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str
+    name: str
+    arguments: list[str] = field(default_factory=list[str])
+    token: str | None = None
+
+
+@dataclass(slots=True)
+class Answer:
+    """What has come so far.
+
+    Args:
+        tokens: None until the provider counted them.
+        finish_reason: In the provider's own words.
+        ended: Whether the provider said that the answer is whole.
+        last: Whether nothing comes after it any more, such as its usage.
+    """
+
+    tokens: Tokens | None = None
+    finish_reason: str | None = None
+    ended: bool = False
+    last: bool = False
+    _texts: list[str] = field(default_factory=list[str])
+    _calls: list[_Call] = field(default_factory=list[_Call])
+
+    @property
+    def text(self) -> str:
+        """All text."""
+        return "".join(self._texts)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls; one without arguments has an empty object of them."""
+        return tuple(
+            ToolCall(
+                id=call.id,
+                name=call.name,
+                arguments="".join(call.arguments) or "{}",
+                token=call.token,
+            )
+            for call in self._calls
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was passed on."""
+        return not (self._texts or self._calls)
+
+    @property
+    def last_call(self) -> int:
+        """The place of the latest call; -1 where there is none."""
+        return len(self._calls) - 1
+
+    def say(self, text: Any) -> list[ModelDelta]:
+        """Take a piece of text."""
+        if text is None or text == "":
+            return []
+        self._texts.append(_text(text))
+        return [ModelDelta(text)]
+
+    def call(
+        self, id_: Any, name: Any, arguments: Any = "", token: str | None = None
+    ) -> list[ModelDelta]:
+        """Take a call, with its arguments or the first piece of them."""
+        if len(self._calls) >= _MOST_CALLS:
+            raise UnreadableError(f"more than {_MOST_CALLS} calls")
+        known = _text(id_) if id_ else f"{MADE_UP}{uuid4().hex[:12]}"
+        self._calls.append(_Call(known, _text(name), token=token))
+        return self.argue(self.last_call, arguments)
+
+    def argue(self, place: int, arguments: Any) -> list[ModelDelta]:
+        """Take a piece of a call's arguments."""
+        if not 0 <= place < len(self._calls):
+            raise UnreadableError("arguments of a call that was not begun")
+        if not arguments:
+            return []
+        self._calls[place].arguments.append(_text(arguments))
+        return [ModelDelta(arguments, call=place)]
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise UnreadableError(f"a text is expected where {type(value).__name__} came")
+    return value
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any]:
+    """A call's arguments as an object; what is none goes back as it was written."""
+    try:
+        given: Any = json.loads(call.arguments)
+    except ValueError:
+        given = None
+    return dict(fields(given)) if isinstance(given, dict) else {"arguments": call.arguments}
+
+
+def count(counts: Any, name: str) -> int:
+    """A number of tokens; 0 where there is none."""
+    value: Any = fields(counts).get(name)
+    return max(0, value) if type(value) is int else 0
+
+
+def fields(value: Any) -> Mapping[str, Any]:
+    """An object's fields; none where it is no object."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def items(value: Any) -> list[Any]:
+    """A list's items; none where it is no list."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def listed(value: Any) -> list[Any]:
+    """One or several, as several."""
+    return [value] if isinstance(value, str) else list(value)
+
+
+def required(value: Any, name: str) -> Any:
+    """A field that an answer cannot be without.
+
+    Raises:
+        UnreadableError: When it is not there.
+    """
+    found = fields(value).get(name)
+    if found is None:
+        raise UnreadableError(f"it has no {name!r}")
+    return found

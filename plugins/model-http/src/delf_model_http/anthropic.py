@@ -1,0 +1,239 @@
+"""Anthropic's messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from delf.messages import (
+    FilePart,
+    ImagePart,
+    Message,
+    ModelDelta,
+    ModelRequest,
+    Part,
+    TextPart,
+    ToolCall,
+)
+from delf_model_http.address import joined
+from delf_model_http.answer import (
+    Answer,
+    Tokens,
+    ToldError,
+    arguments_of,
+    count,
+    fields,
+    items,
+    listed,
+    required,
+)
+from delf_model_http.catalog import Facts
+from delf_model_providers import chat
+from delf_model_providers.endpoint import Endpoint
+
+_URL: Final = "https://api.anthropic.com"
+_VERSION: Final = "2023-06-01"
+
+_SETTINGS: Final = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "max_tokens": "max_tokens",
+    "stop": "stop_sequences",
+}
+_SAMPLING: Final = ("temperature", "top_p", "top_k")
+
+_LONGEST: Final = 16_384
+"""Tokens of an answer at most where nobody says: a script is shorter."""
+
+_LONGEST_OF_ANY: Final = 8_192
+"""The same for a model that is not in the catalogue."""
+
+_CACHE_FROM: Final = 4000
+"""Characters from which a system message is worth the prompt cache (1,024 tokens)."""
+
+_STATUSES: Final = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+class Messages:
+    """Anthropic's messages."""
+
+    finished: ClassVar[Mapping[str, str]] = {
+        "end_turn": "stop",
+        "stop_sequence": "stop",
+        "max_tokens": "length",
+        "tool_use": "tool_calls",
+    }
+
+    def address(self, endpoint: Endpoint, *, stream: bool) -> str:
+        """Where requests go."""
+        return joined(endpoint.base_url or _URL, "messages", version="v1")
+
+    def headers(self, endpoint: Endpoint) -> dict[str, str]:
+        """What says who asks, and in which version."""
+        return {"x-api-key": endpoint.api_key or "", "anthropic-version": _VERSION}
+
+    def body(
+        self,
+        request: ModelRequest,
+        settings: Mapping[str, Any],
+        endpoint: Endpoint,
+        facts: Facts,
+        *,
+        stream: bool,
+    ) -> dict[str, Any]:
+        """A request."""
+        longest = min(_LONGEST, facts.longest) if facts.longest else _LONGEST_OF_ANY
+        result: dict[str, Any] = {
+            "model": endpoint.name,
+            "max_tokens": longest,
+            "messages": [
+                {"role": message.role, "content": _content(message.parts)}
+                for message in request.messages
+                if message.role != "system"
+            ],
+        }
+        if system := _system(request.messages):
+            result["system"] = system
+        for name, value in settings.items():
+            if name in _SETTINGS and not (facts.fixed and name in _SAMPLING):
+                result[_SETTINGS[name]] = listed(value) if name == "stop" else value
+        if request.tools:
+            result["tools"] = [
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "input_schema": dict(tool.parameters),
+                }
+                for tool in request.tools
+            ]
+            if request.must_call:
+                result["tool_choice"] = {"type": "any"}
+        if stream:
+            result["stream"] = True
+        return result
+
+    def whole(self, given: Any) -> Answer:
+        """An answer that came as one."""
+        _check(given)
+        answer = Answer(tokens=_tokens(fields(given).get("usage")), ended=True)
+        required(given, "content")
+        for block in items(fields(given).get("content")):
+            _begin(fields(block), answer)
+        answer.finish_reason = fields(given).get("stop_reason")
+        return answer
+
+    def event(self, given: Any, answer: Answer) -> list[ModelDelta]:
+        """Take a piece of a streamed answer."""
+        _check(given)
+        piece = fields(given)
+        match piece.get("type"):
+            case "message_start":
+                answer.tokens = _tokens(fields(piece.get("message")).get("usage"))
+            case "content_block_start":
+                return _begin(fields(piece.get("content_block")), answer, is_whole=False)
+            case "content_block_delta":
+                delta = fields(piece.get("delta"))
+                if delta.get("type") == "text_delta":
+                    return answer.say(delta.get("text"))
+                if delta.get("type") == "input_json_delta":
+                    return answer.argue(answer.last_call, delta.get("partial_json"))
+            case "message_delta":
+                delta = fields(piece.get("delta"))
+                answer.finish_reason = delta.get("stop_reason") or answer.finish_reason
+                answer.tokens = _tokens(piece.get("usage"), answer.tokens)
+            case "message_stop":
+                answer.ended = answer.last = True
+            case _:
+                pass
+        return []
+
+
+def _system(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """The system messages; the first one, which stays the same, is kept in the cache."""
+    blocks: list[dict[str, Any]] = [
+        {"type": "text", "text": message.text}
+        for message in messages
+        if message.role == "system" and message.text.strip()
+    ]
+    if blocks and len(blocks[0]["text"]) >= _CACHE_FROM:
+        blocks[0]["cache_control"] = {"type": "ephemeral"}
+    return blocks
+
+
+def _content(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Blocks of content; what is empty is refused, and left out."""
+    blocks = [_block(part) for part in parts]
+    full = [block for block in blocks if block.get("text", "-").strip()]
+    return full or [{"type": "text", "text": "(nothing)"}]
+
+
+def _block(part: Part) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, ToolCall):
+        given = arguments_of(part)
+        return {"type": "tool_use", "id": part.id, "name": part.name, "input": given}
+    if isinstance(part, ImagePart):
+        return {"type": "image", "source": _source(part.data, part.media_type)}
+    if not isinstance(part, FilePart):
+        return {"type": "tool_result", "tool_use_id": part.id, "content": part.text}
+    if (text := chat.text_of_file(part)) is not None:
+        return {"type": "text", "text": text}
+    kind = "image" if part.media_type.startswith("image/") else "document"
+    block: dict[str, Any] = {"type": kind, "source": _source(part.data, part.media_type)}
+    return block if kind == "image" else {**block, "title": part.name}
+
+
+def _source(data: bytes, media_type: str) -> dict[str, str]:
+    return {"type": "base64", "media_type": media_type, "data": chat.base64_of(data)}
+
+
+def _begin(block: Mapping[str, Any], answer: Answer, *, is_whole: bool = True) -> list[ModelDelta]:
+    """A block of content; while it streams, a call's arguments follow."""
+    if block.get("type") == "text":
+        return answer.say(block.get("text"))
+    if block.get("type") == "tool_use":
+        given = json.dumps(block.get("input") or {}, ensure_ascii=False) if is_whole else ""
+        return answer.call(block.get("id"), required(block, "name"), given)
+    return []
+
+
+def _check(given: Any) -> None:
+    if fields(given).get("type") == "error":
+        kind = fields(fields(given).get("error")).get("type")
+        raise ToldError(_STATUSES.get(str(kind), 500), given)
+
+
+def _tokens(used: Any, before: Tokens | None = None) -> Tokens | None:
+    """The tokens; a stream tells those of the input first, and those of the output last."""
+    if not fields(used):
+        return before
+    told = fields(used).get("input_tokens") is not None
+    if before is not None and not told:
+        return Tokens(
+            input=before.input,
+            cached=before.cached,
+            written=before.written,
+            output=count(used, "output_tokens") or before.output,
+        )
+    read = count(used, "cache_read_input_tokens")
+    written = count(used, "cache_creation_input_tokens")
+    return Tokens(
+        input=count(used, "input_tokens") + read + written,
+        cached=read,
+        written=written,
+        output=count(used, "output_tokens"),
+    )

@@ -1,0 +1,111 @@
+"""What is known of the three providers' models: prices, limits, and settings that they refuse.
+
+``models.json`` is made by ``scripts/model_catalog.py`` and says when and from what.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+from delf.messages import Price
+from delf_model_http.answer import Tokens
+from delf_model_providers.endpoint import Dialect
+
+_MILLION: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """USD per million tokens.
+
+    Args:
+        input: Of input.
+        cached: Of input that was read from the cache.
+        written: Of input that was written to the cache.
+        output: Of output.
+    """
+
+    input: float
+    cached: float
+    written: float
+    output: float
+
+    def cost(self, tokens: Tokens) -> float:
+        """What an answer costs, in USD."""
+        cached = min(tokens.cached, tokens.input)
+        written = min(tokens.written, tokens.input - cached)
+        fresh = tokens.input - cached - written
+        total = fresh * self.input + cached * self.cached + written * self.written
+        return (total + tokens.output * self.output) / _MILLION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of one model; nothing of one that is not in the catalogue.
+
+    Args:
+        rates: Its prices.
+        long_from: Input tokens above which the whole call has other prices.
+        long_rates: Those prices.
+        longest: The most output tokens of an answer.
+        reasons: Whether it thinks before it answers.
+        fixed: Whether it refuses to be told a temperature and its like.
+    """
+
+    rates: Rates | None = None
+    long_from: int = 0
+    long_rates: Rates | None = None
+    longest: int = 0
+    reasons: bool = False
+    fixed: bool = False
+
+    @property
+    def price(self) -> Price | None:
+        """The price as delf knows it."""
+        if self.rates is None:
+            return None
+        known = self.rates
+        return Price(input=known.input, output=known.output, cached_input=known.cached)
+
+    def cost(self, tokens: Tokens | None) -> float | None:
+        """What an answer costs, in USD; None where that cannot be known."""
+        if self.rates is None or tokens is None or tokens == Tokens():
+            return None
+        is_long = self.long_rates is not None and tokens.input > self.long_from
+        return (self.long_rates if is_long and self.long_rates else self.rates).cost(tokens)
+
+
+def facts(dialect: Dialect, model: str) -> Facts:
+    """What is known of a model.
+
+    Args:
+        dialect: Its provider.
+        model: Its name, without a provider in front.
+    """
+    known = _models()[dialect].get(model.removeprefix("models/"))
+    if known is None:
+        return Facts()
+    long: list[float] = known.get("long") or []
+    return Facts(
+        rates=Rates(**_rates(known["usd"])),
+        long_from=int(long[0]) if long else 0,
+        long_rates=Rates(**_rates(long[1:])) if long else None,
+        longest=known.get("longest", 0),
+        reasons=known.get("reasons", False),
+        fixed=known.get("fixed", False),
+    )
+
+
+def _rates(given: list[float]) -> dict[str, float]:
+    return dict(zip(("input", "cached", "written", "output"), given, strict=True))
+
+
+@cache
+def _models() -> Mapping[str, Mapping[str, Any]]:
+    file = resources.files(__package__ or "").joinpath("models.json")
+    return json.loads(file.read_text("utf-8"))["models"]

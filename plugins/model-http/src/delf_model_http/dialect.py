@@ -1,0 +1,67 @@
+"""What the three protocols have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+from delf.messages import ModelDelta, ModelRequest
+from delf_model_http.answer import Answer
+from delf_model_http.catalog import Facts
+from delf_model_providers.endpoint import Endpoint
+
+
+class Dialect(Protocol):
+    """A protocol: how a request is written, and how its answer is read.
+
+    Attributes:
+        finished: Its reasons to finish, in delf's words where those are others.
+    """
+
+    finished: ClassVar[Mapping[str, str]]
+
+    def address(self, endpoint: Endpoint, *, stream: bool) -> str:
+        """Where requests go."""
+        ...
+
+    def headers(self, endpoint: Endpoint) -> dict[str, str]:
+        """What says who asks."""
+        ...
+
+    def body(
+        self,
+        request: ModelRequest,
+        settings: Mapping[str, Any],
+        endpoint: Endpoint,
+        facts: Facts,
+        *,
+        stream: bool,
+    ) -> dict[str, Any]:
+        """A request.
+
+        Args:
+            request: What to ask.
+            settings: Those that were given, without ``timeout``.
+            endpoint: Who is asked.
+            facts: What is known of the model.
+            stream: Whether the answer is to come in pieces.
+        """
+        ...
+
+    def whole(self, given: Any) -> Answer:
+        """An answer that came as one.
+
+        Raises:
+            ToldError: When it says that the call failed.
+            UnreadableError: When it is none.
+        """
+        ...
+
+    def event(self, given: Any, answer: Answer) -> list[ModelDelta]:
+        """Take a piece of a streamed answer; return what can be passed on.
+
+        Raises:
+            ToldError: When it says that the call failed.
+            UnreadableError: When it is none.
+        """
+        ...

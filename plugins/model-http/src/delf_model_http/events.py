@@ -1,0 +1,66 @@
+"""Server-sent events, out of bytes that may be cut anywhere."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from delf_model_providers.failures import UnreadableError
+
+MAX_BYTES: Final = 8_000_000
+"""More is no event and no answer: the longest that a model gives has about half a million."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class EventReader:
+    """Takes bytes, gives the data of each event that they complete."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+        self._size = 0
+        self._begun = False
+
+    def feed(self, data: bytes) -> list[str]:
+        """The events that are whole now.
+
+        Args:
+            data: What came.
+
+        Raises:
+            UnreadableError: When it is not UTF-8, or an event has no end.
+        """
+        text = self._rest + data
+        if not self._begun:
+            if len(text) < len(_BOM) and _BOM.startswith(text):
+                self._rest = text
+                return []
+            text, self._begun = text.removeprefix(_BOM), True
+        lines = text.splitlines(keepends=True)
+        # A line is whole with its end; after a carriage return, a newline may still come.
+        unfinished = bool(lines) and not lines[-1].endswith(b"\n")
+        self._rest = lines.pop() if unfinished else b""
+        if len(self._rest) + self._size > MAX_BYTES:
+            raise UnreadableError(f"an event of more than {MAX_BYTES // 1_000_000} MB")
+        return [event for line in lines if (event := self._line(line)) is not None]
+
+    def end(self) -> list[str]:
+        """The event that only its line's end was missing of, after the last bytes."""
+        return self.feed(b"\n") if self._rest.endswith(b"\r") else []
+
+    def _line(self, line: bytes) -> str | None:
+        line = line.rstrip(b"\r\n")
+        if line:
+            name, _, value = line.partition(b":")
+            if name == b"data":
+                self._data.append(value.removeprefix(b" "))
+                self._size += len(line)
+            return None
+        if not self._data:
+            return None
+        whole = b"\n".join(self._data)
+        self._data, self._size = [], 0
+        try:
+            return whole.decode("utf-8")
+        except UnicodeDecodeError:
+            raise UnreadableError("it is not UTF-8") from None

@@ -1,0 +1,182 @@
+"""Gemini's ``generateContent``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+from urllib.parse import quote
+
+from delf.messages import (
+    FilePart,
+    ImagePart,
+    ModelDelta,
+    ModelRequest,
+    Part,
+    TextPart,
+    ToolCall,
+)
+from delf_model_http.address import joined
+from delf_model_http.answer import (
+    MADE_UP,
+    Answer,
+    Tokens,
+    ToldError,
+    arguments_of,
+    count,
+    fields,
+    items,
+    listed,
+    required,
+)
+from delf_model_http.catalog import Facts
+from delf_model_providers import chat
+from delf_model_providers.endpoint import Endpoint
+from delf_model_providers.failures import UnreadableError
+
+_URL: Final = "https://generativelanguage.googleapis.com"
+
+_SETTINGS: Final = {
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",
+    "max_tokens": "maxOutputTokens",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+    "stop": "stopSequences",
+    "seed": "seed",
+}
+
+
+class GenerateContent:
+    """Gemini's ``generateContent``."""
+
+    finished: ClassVar[Mapping[str, str]] = {"STOP": "stop", "MAX_TOKENS": "length"}
+
+    def address(self, endpoint: Endpoint, *, stream: bool) -> str:
+        """Where requests go."""
+        name = endpoint.name if "/" in endpoint.name else f"models/{endpoint.name}"
+        method = "streamGenerateContent?alt=sse" if stream else "generateContent"
+        path = f"{quote(name)}:{method}"
+        return joined(endpoint.base_url or _URL, path, version="v1beta")
+
+    def headers(self, endpoint: Endpoint) -> dict[str, str]:
+        """What says who asks."""
+        return {"x-goog-api-key": endpoint.api_key or ""}
+
+    def body(
+        self,
+        request: ModelRequest,
+        settings: Mapping[str, Any],
+        endpoint: Endpoint,
+        facts: Facts,
+        *,
+        stream: bool,
+    ) -> dict[str, Any]:
+        """A request."""
+        result: dict[str, Any] = {
+            "contents": [
+                {
+                    "role": "model" if message.role == "assistant" else "user",
+                    "parts": _parts(message.parts),
+                }
+                for message in request.messages
+                if message.role != "system"
+            ]
+        }
+        rules = [m.text for m in request.messages if m.role == "system" and m.text]
+        if rules:
+            result["systemInstruction"] = {"parts": [{"text": text} for text in rules]}
+        config: dict[str, Any] = {}
+        for name, value in settings.items():
+            config[_SETTINGS[name]] = listed(value) if name == "stop" else value
+        if config:
+            result["generationConfig"] = config
+        if request.tools:
+            declared = [
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parametersJsonSchema": dict(tool.parameters),
+                }
+                for tool in request.tools
+            ]
+            result["tools"] = [{"functionDeclarations": declared}]
+            if request.must_call:
+                result["toolConfig"] = {"functionCallingConfig": {"mode": "ANY"}}
+        return result
+
+    def whole(self, given: Any) -> Answer:
+        """An answer that came as one."""
+        answer = Answer()
+        self.event(given, answer)
+        if not answer.ended:
+            raise UnreadableError("it has no 'candidates'")
+        return answer
+
+    def event(self, given: Any, answer: Answer) -> list[ModelDelta]:
+        """Take a piece of a streamed answer; one that came as one is the only piece."""
+        piece = fields(given)
+        if error := piece.get("error"):
+            status = count(error, "code")
+            raise ToldError(status if 400 <= status < 600 else 500, given)
+        if blocked := fields(piece.get("promptFeedback")).get("blockReason"):
+            raise ToldError(400, {"message": f"the prompt was blocked ({blocked})"})
+        answer.tokens = _tokens(piece.get("usageMetadata")) or answer.tokens
+        pieces: list[ModelDelta] = []
+        for candidate in items(piece.get("candidates"))[:1]:
+            for part in items(fields(fields(candidate).get("content")).get("parts")):
+                pieces += _take(fields(part), answer)
+            if reason := fields(candidate).get("finishReason"):
+                is_call = reason == "STOP" and answer.last_call >= 0
+                answer.finish_reason, answer.ended = "tool_calls" if is_call else reason, True
+        return pieces
+
+
+def _parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    return [_part(part) for part in parts] or [{"text": ""}]
+
+
+def _part(part: Part) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"text": part.text}
+    if isinstance(part, ToolCall):
+        called = {"name": part.name, "args": arguments_of(part), **_id(part.id)}
+        signed = {"thoughtSignature": part.token} if part.token else {}
+        return {"functionCall": called, **signed}
+    if isinstance(part, ImagePart):
+        return _inline(part.data, part.media_type)
+    if not isinstance(part, FilePart):
+        answered = {"name": part.name, "response": {"result": part.text}, **_id(part.id)}
+        return {"functionResponse": answered}
+    if (text := chat.text_of_file(part)) is not None:
+        return {"text": text}
+    return _inline(part.data, part.media_type)
+
+
+def _id(given: str) -> dict[str, str]:
+    return {} if given.startswith(MADE_UP) else {"id": given}
+
+
+def _inline(data: bytes, media_type: str) -> dict[str, Any]:
+    return {"inlineData": {"mimeType": media_type, "data": chat.base64_of(data)}}
+
+
+def _take(part: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
+    if called := fields(part.get("functionCall")):
+        given = json.dumps(called.get("args") or {}, ensure_ascii=False)
+        token = part.get("thoughtSignature")
+        return answer.call(called.get("id"), required(called, "name"), given, token)
+    return [] if part.get("thought") else answer.say(part.get("text"))
+
+
+def _tokens(used: Any) -> Tokens | None:
+    if not fields(used):
+        return None
+    thought = count(used, "thoughtsTokenCount")
+    return Tokens(
+        input=count(used, "promptTokenCount") + count(used, "toolUsePromptTokenCount"),
+        cached=count(used, "cachedContentTokenCount"),
+        output=count(used, "candidatesTokenCount") + thought,
+        reasoning=thought,
+    )

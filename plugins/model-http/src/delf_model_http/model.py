@@ -1,0 +1,324 @@
+"""``HttpModel``: one model at one endpoint, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from delf.errors import ModelConfigurationError
+from delf.llm import LLMConfig
+from delf.messages import ModelDelta, ModelReply, ModelRequest, Price
+from delf.protocols.model import ModelContext
+from delf_model_http import catalog
+from delf_model_http.answer import Answer, ToldError
+from delf_model_http.anthropic import Messages
+from delf_model_http.dialect import Dialect
+from delf_model_http.events import MAX_BYTES, EventReader
+from delf_model_http.google import GenerateContent
+from delf_model_http.openai import ChatCompletions
+from delf_model_http.pool import Pool
+from delf_model_providers.endpoint import resolve
+from delf_model_providers.failures import (
+    BrokenStreamError,
+    Failure,
+    UnreadableError,
+    by_status,
+    chain,
+    kinds_of,
+    message_in,
+    retry_after,
+    shortened,
+    unanswered,
+    unreadable,
+)
+from delf_model_providers.retry import Attempts, RetryPolicy
+
+if TYPE_CHECKING:
+    import httpx
+
+DEFAULT_TIMEOUT: Final = 300.0
+"""Seconds for one request when the setting ``timeout`` is not given."""
+
+_DIALECTS: Final[Mapping[str, Dialect]] = {
+    "openai": ChatCompletions(),
+    "anthropic": Messages(),
+    "google": GenerateContent(),
+}
+_HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "delf"}
+_MAX_ERROR_BYTES: Final = 100_000
+_DONE: Final = "[DONE]"
+_USAGE: Final = 5.0
+"""Seconds to wait for the usage after the end of an answer."""
+
+_LAST_BYTES: Final = 0.1
+"""Seconds to wait for the end of a body whose last event has come."""
+
+_TITLE: Final = re.compile(r"<title[^>]*>([^<]{1,200})", re.IGNORECASE)
+
+
+class _RefusedError(Exception):
+    """The provider's answer has another status than 200."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        super().__init__(status)
+        self.status = status
+        self.headers = headers
+        self.text = body.decode("utf-8", errors="replace")
+
+
+class HttpModel:
+    """One model at one endpoint, over HTTP.
+
+    Args:
+        config: The model, its address and settings.
+        context: Keys and the environment.
+        retry: How often failed calls are made again.
+        sleep: Waits between attempts.
+
+    Raises:
+        ModelConfigurationError: For a name that leads to no provider, or a bad address.
+    """
+
+    def __init__(
+        self,
+        config: LLMConfig,
+        context: ModelContext,
+        *,
+        retry: RetryPolicy | None = None,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._endpoint = resolve(config, context)
+        if self._endpoint.dialect is None:
+            raise ModelConfigurationError(
+                f"{config.model!r}: model-http does not speak with {self._endpoint.provider}",
+                hint="pip install delf-plugin-model-litellm; or give the base_url of its "
+                "OpenAI-compatible API, and the name without its prefix",
+            )
+        self._dialect = _DIALECTS[self._endpoint.dialect]
+        self._facts = catalog.facts(self._endpoint.dialect, self._endpoint.name)
+        given = {**_HEADERS, **self._dialect.headers(self._endpoint), **self._endpoint.headers}
+        self._headers = {name.lower(): value for name, value in given.items()}
+        self._settings = dict(config.settings)
+        self._retry = retry or RetryPolicy()
+        self._sleep = sleep
+        address = self._dialect.address(self._endpoint, stream=False)
+        self._pool = Pool(is_encrypted=urlsplit(address).scheme == "https")
+
+    def __repr__(self) -> str:
+        return f"HttpModel({self._endpoint.model!r}, provider={self._endpoint.provider!r})"
+
+    @property
+    def takes_tools(self) -> bool:
+        """All three dialects have them; a server may answer that its model has not."""
+        return True
+
+    async def warm_up(self) -> None:
+        """Import httpx, while something else is being prepared. Fails never, sends nothing."""
+        if self._endpoint.missing is None:
+            await self._pool.get()
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The whole answer.
+
+        Args:
+            request: What to ask.
+
+        Raises:
+            EnvironmentKeyError: When the key is missing; nothing was sent.
+            LLMExecutionError: When the call failed for good.
+        """
+        self._endpoint.require_key()
+        return await self._attempts(request).whole(lambda: self._whole(request))
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        """The answer in pieces as they come, then once as a whole, with its usage.
+
+        A call that fails before its first piece is made again, as in :meth:`complete`. One that
+        breaks off later is an error: what was passed on cannot be taken back.
+
+        Args:
+            request: What to ask.
+
+        Raises:
+            EnvironmentKeyError: When the key is missing; nothing was sent.
+            LLMExecutionError: When the call failed for good.
+        """
+        self._endpoint.require_key()
+        attempts = self._attempts(request)
+        async with aclosing(attempts.streamed(lambda: self._pieces(request))) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def price(self) -> Price | None:
+        """The model's price by the catalogue, or None where it is not in it. Sends nothing."""
+        return self._facts.price
+
+    async def aclose(self) -> None:
+        """Close the connections. Safe to call twice; a later call opens new ones."""
+        await self._pool.aclose()
+
+    def _timeout(self, request: ModelRequest) -> float:
+        given = request.settings.get("timeout") or self._settings.get("timeout")
+        return float(given or DEFAULT_TIMEOUT)
+
+    def _attempts(self, request: ModelRequest) -> Attempts:
+        timeout = self._timeout(request)
+        return Attempts(
+            explain=lambda error: self._explain(error, timeout),
+            policy=self._retry,
+            sleep=self._sleep,
+        )
+
+    async def _whole(self, request: ModelRequest) -> ModelReply:
+        async with (
+            asyncio.timeout(self._timeout(request)),
+            self._sent(request, stream=False) as response,
+        ):
+            body = await _read(response, MAX_BYTES)
+        return self._reply(self._dialect.whole(_parsed(body)))
+
+    async def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        deadline = asyncio.get_running_loop().time() + self._timeout(request)
+        answer = Answer()
+        async with aclosing(self._received(request, deadline, answer)) as events:
+            async for data in events:
+                if data == _DONE:
+                    answer.ended = answer.last = True
+                    continue
+                for piece in self._dialect.event(_parsed(data), answer):
+                    yield piece
+        if not answer.ended:
+            raise (UnreadableError if answer.is_empty else BrokenStreamError)("it has no end")
+        yield self._reply(answer)
+
+    async def _received(
+        self, request: ModelRequest, deadline: float, answer: Answer
+    ) -> AsyncGenerator[str]:
+        """The data of each event until the server ends the stream, or the time is over."""
+        clock = asyncio.get_running_loop().time
+        reader = EventReader()
+        async with aclosing(self._chunks(request)) as chunks:
+            while True:
+                limit = deadline
+                if answer.ended:  # the end of the body lets its connection be kept, no more
+                    limit = min(deadline, clock() + (_LAST_BYTES if answer.last else _USAGE))
+                try:
+                    async with asyncio.timeout_at(limit):
+                        chunk = await anext(chunks)
+                except StopAsyncIteration:
+                    break
+                except TimeoutError:
+                    if answer.ended:
+                        return
+                    raise
+                for data in reader.feed(chunk):
+                    yield data
+        for data in reader.end():
+            yield data
+
+    async def _chunks(self, request: ModelRequest) -> AsyncGenerator[bytes]:
+        async with self._sent(request, stream=True) as response:
+            async for chunk in response.aiter_bytes():
+                yield chunk
+
+    @asynccontextmanager
+    async def _sent(
+        self, request: ModelRequest, *, stream: bool
+    ) -> AsyncGenerator[httpx.Response, None]:
+        """The answer to a request, its body not yet read."""
+        client = await self._pool.get()
+        endpoint, dialect = self._endpoint, self._dialect
+        settings = {**self._settings, **request.settings}
+        given = {n: v for n, v in settings.items() if v is not None and n != "timeout"}
+        body = dialect.body(request, given, endpoint, self._facts, stream=stream)
+        message = client.build_request(
+            "POST",
+            dialect.address(endpoint, stream=stream),
+            content=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(
+                "utf-8", "replace"
+            ),
+            headers=self._headers,
+        )
+        response = await client.send(message, stream=True)
+        try:
+            if response.status_code != 200:
+                refusal = await _read(response, _MAX_ERROR_BYTES, cut=True)
+                raise _RefusedError(response.status_code, response.headers, refusal)
+            yield response
+        finally:
+            await response.aclose()
+
+    def _reply(self, answer: Answer) -> ModelReply:
+        reason = answer.finish_reason or "stop"
+        usage = answer.tokens.usage if answer.tokens else None
+        reply = ModelReply(
+            text=answer.text,
+            model=self._endpoint.model,
+            cost_usd=self._facts.cost(answer.tokens),
+            finish_reason=self._dialect.finished.get(reason, reason),
+            calls=answer.calls,
+        )
+        return replace(reply, usage=usage) if usage else reply
+
+    def _explain(self, error: BaseException, timeout: float) -> Failure:
+        endpoint = self._endpoint
+        if isinstance(error, _RefusedError):
+            said = shortened(_said(error.text), endpoint.secrets)
+            wait = retry_after(error.headers, error.text)
+            return by_status(error.status, said, endpoint, wait)
+        if isinstance(error, ToldError):
+            said = shortened(message_in(error.body) or str(error.body), endpoint.secrets)
+            return by_status(error.status, said, endpoint)
+        if isinstance(error, UnreadableError):
+            return unreadable(endpoint, str(error))
+        errors = list(chain(error))
+        said = shortened(str(error), endpoint.secrets)
+        failure = unanswered(kinds_of(errors), said, endpoint, timeout)
+        return replace(failure, note=f"{type(error).__name__} was raised")
+
+
+async def _read(response: httpx.Response, most: int, *, cut: bool = False) -> bytes:
+    """A body, which may be no longer than this; a longer one is cut, or no answer."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.aiter_bytes():
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            if cut:
+                break
+            raise UnreadableError(f"it has more than {most // 1_000_000} MB")
+    return b"".join(parts)
+
+
+def _parsed(body: bytes | str) -> Any:
+    """JSON, which an answer and each of its events is."""
+    try:
+        text = body.decode("utf-8") if isinstance(body, bytes) else body
+    except UnicodeDecodeError:
+        raise UnreadableError("it is not UTF-8") from None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        what = "it is a web page" if text.lstrip().startswith("<") else "it is not JSON"
+        raise UnreadableError(what) from None
+
+
+def _said(text: str) -> str:
+    """The provider's own words in an answer that is an error."""
+    try:
+        found = message_in(json.loads(text))
+    except (ValueError, RecursionError):
+        found = None
+    if found:
+        return found
+    if text.lstrip().startswith("<"):
+        title = _TITLE.search(text)
+        return f"a web page, {title.group(1).strip()!r}" if title else "a web page"
+    return text.strip() or "(nothing)"

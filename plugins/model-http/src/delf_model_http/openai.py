@@ -1,0 +1,142 @@
+"""OpenAI's chat completions, as most servers speak them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from delf.messages import ModelDelta, ModelRequest
+from delf_model_http.address import joined
+from delf_model_http.answer import (
+    Answer,
+    Tokens,
+    ToldError,
+    count,
+    fields,
+    items,
+    required,
+)
+from delf_model_http.catalog import Facts
+from delf_model_providers import chat
+from delf_model_providers.endpoint import OPENAI_URL, Endpoint
+
+_REASONING: Final = re.compile(r"(?:ft:)?(?:o[1-9](?:-|$)|gpt-5(?!.*chat))")
+_FIXED: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
+"""What OpenAI's reasoning models refuse."""
+
+
+class ChatCompletions:
+    """OpenAI's chat completions."""
+
+    finished: ClassVar[Mapping[str, str]] = {}
+
+    def address(self, endpoint: Endpoint, *, stream: bool) -> str:
+        """Where requests go."""
+        return joined(endpoint.base_url or OPENAI_URL, "chat/completions")
+
+    def headers(self, endpoint: Endpoint) -> dict[str, str]:
+        """What says who asks."""
+        return {"Authorization": f"Bearer {endpoint.api_key}"}
+
+    def body(
+        self,
+        request: ModelRequest,
+        settings: Mapping[str, Any],
+        endpoint: Endpoint,
+        facts: Facts,
+        *,
+        stream: bool,
+    ) -> dict[str, Any]:
+        """A request."""
+        sent = dict(settings)
+        is_reasoning = facts.reasons or _REASONING.match(endpoint.name) is not None
+        if is_reasoning:
+            sent = {name: value for name, value in sent.items() if name not in _FIXED}
+        if is_reasoning or not endpoint.custom:
+            # OpenAI itself knows no top_k, and has given max_tokens another name.
+            sent.pop("top_k", None)
+            if "max_tokens" in sent:
+                sent["max_completion_tokens"] = sent.pop("max_tokens")
+        result: dict[str, Any] = {
+            "model": endpoint.name,
+            "messages": chat.messages(request.messages),
+            **sent,
+            **chat.tools(request.tools, must_call=request.must_call),
+        }
+        if stream:
+            result |= {"stream": True, "stream_options": {"include_usage": True}}
+        return result
+
+    def whole(self, given: Any) -> Answer:
+        """An answer that came as one."""
+        _check(given)
+        answer = Answer(tokens=_tokens(given), ended=True)
+        choice = (items(required(given, "choices")) or [None])[0]
+        message = required(choice, "message")
+        answer.say(_said(message))
+        for call in items(fields(message).get("tool_calls")):
+            function = required(call, "function")
+            answer.call(
+                fields(call).get("id"),
+                required(function, "name"),
+                fields(function).get("arguments"),
+            )
+        answer.finish_reason = fields(choice).get("finish_reason")
+        return answer
+
+    def event(self, given: Any, answer: Answer) -> list[ModelDelta]:
+        """Take a piece of a streamed answer."""
+        _check(given)
+        answer.tokens = _tokens(given) or answer.tokens
+        pieces: list[ModelDelta] = []
+        for choice in items(fields(given).get("choices"))[:1]:
+            delta = fields(fields(choice).get("delta"))
+            pieces += answer.say(_said(delta))
+            for call in items(delta.get("tool_calls")):
+                pieces += _call(fields(call), answer)
+            if reason := fields(choice).get("finish_reason"):
+                answer.finish_reason, answer.ended = reason, True
+        return pieces
+
+
+def _call(given: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
+    """A piece of a call. Some servers number none, and give each an id."""
+    function = fields(given.get("function"))
+    place = given.get("index")
+    if not isinstance(place, int):
+        place = answer.last_call + 1 if given.get("id") else answer.last_call
+    if place == answer.last_call + 1:
+        return answer.call(
+            given.get("id"), required(function, "name"), function.get("arguments") or ""
+        )
+    return answer.argue(place, function.get("arguments"))
+
+
+def _check(given: Any) -> None:
+    """Some servers tell of a failure with status 200, or in the midst of a stream."""
+    error = fields(given).get("error")
+    if error:
+        code = count(error, "code")
+        raise ToldError(code if 400 <= code < 600 else 500, given)
+
+
+def _said(message: Any) -> str | None:
+    """The text: as one, in parts, or as a refusal."""
+    content = fields(message).get("content")
+    if isinstance(content, list):
+        content = "".join(str(fields(part).get("text") or "") for part in items(content))
+    return content or fields(message).get("refusal")
+
+
+def _tokens(given: Any) -> Tokens | None:
+    used = fields(given).get("usage")
+    if not fields(used):
+        return None
+    details = fields(used).get("prompt_tokens_details")
+    return Tokens(
+        input=count(used, "prompt_tokens"),
+        cached=count(details, "cached_tokens") or count(used, "prompt_cache_hit_tokens"),
+        output=count(used, "completion_tokens"),
+        reasoning=count(fields(used).get("completion_tokens_details"), "reasoning_tokens"),
+    )

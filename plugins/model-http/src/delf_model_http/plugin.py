@@ -1,0 +1,24 @@
+"""The plugin: one kind of model, for the names of three providers and any address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from delf.hookspecs import hookimpl
+from delf.specs import ModelSpec
+
+
+@hookimpl
+def delf_models() -> Iterable[ModelSpec]:
+    """Models of OpenAI, Anthropic and Google, and of servers that speak as they do."""
+    yield ModelSpec(
+        name="http",
+        summary="OpenAI, Anthropic, Gemini and any OpenAI-compatible server.",
+        factory="delf_model_http.model:HttpModel",
+        serves=(
+            *("openai/*", "gpt*", "chatgpt*", "o[1-9]", "o[1-9]-*", "ft:gpt*"),
+            *("anthropic/*", "claude*"),
+            *("google/*", "gemini*", "gemma-*"),
+        ),
+        speaks=("openai", "anthropic", "google"),
+    )

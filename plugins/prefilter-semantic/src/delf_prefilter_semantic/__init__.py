@@ -1,0 +1,1 @@
+"""A prefilter for delf that asks no model."""

@@ -1,0 +1,134 @@
+"""``SemanticPrefilter``: words, and meaning where an embedder is installed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from delf.errors import DelfError, PluginError, PrefilterError
+from delf.protocols.context import PluginContext
+from delf.protocols.embedder import Embedder
+from delf.protocols.prefilter import Ask, Catalog, Selection
+from delf_prefilter_semantic.steps import steps_of
+from delf_prefilter_semantic.vectors import CatalogVectors
+
+_log = logging.getLogger(__name__)
+
+_LOOKED_AT: Final = 100
+"""How far down each ranking counts."""
+_RANK: Final = 60
+"""Reciprocal rank fusion: a place counts 1 / (60 + place), as in Cormack et al., SIGIR 2009."""
+
+
+class SemanticPrefilter:
+    """Ranks actions for each step of a task, and takes the best of each in turn.
+
+    Words count by BM25 over names, summaries, parameters and tags. With an embedder the ranking
+    by words and the one by vectors are fused by their places. The vectors of a catalog are made
+    once, beside the first task, and kept on disk; until they are there words decide alone.
+
+    Args:
+        context: Where vectors are kept, and the embedder.
+        limit: The most actions that are kept.
+        embedding_model: The embedder's name; the agent's own when None; ``"off"`` for words alone.
+        patience: Seconds that a task waits for the vectors of a new catalog.
+    """
+
+    def __init__(
+        self,
+        context: PluginContext,
+        limit: int = 20,
+        embedding_model: str | None = None,
+        patience: float = 2.0,
+    ) -> None:
+        self._limit = limit
+        self._patience = patience
+        self._embedder = _embedder(context, embedding_model)
+        self._folder = context.data_dir / "prefilter-semantic"
+        self._catalog: Catalog | None = None
+        self._making: asyncio.Task[CatalogVectors] | None = None
+
+    async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
+        """The actions that fit the task best.
+
+        Raises:
+            PrefilterError: When not one of them has anything in common with it.
+        """
+        chosen = await self.rank(task, catalog)
+        if catalog and not chosen:
+            raise PrefilterError("no tool has a word in common with the task")
+        return Selection(names=frozenset(catalog[number].name for number in chosen))
+
+    async def rank(self, task: str, catalog: Catalog) -> Sequence[int]:
+        """The places in the catalog of the actions that fit a task, best first."""
+        steps = steps_of(task)
+        rankings = [catalog.ranking(step, _LOOKED_AT) for step in steps]
+        vectors = await self._vectors(catalog)
+        if vectors is not None:
+            try:
+                by_meaning = await vectors.rankings(steps, _LOOKED_AT)
+            except DelfError as error:
+                _log.warning("words decide alone, the embedder failed: %s", error)
+            else:
+                rankings = [_fused(both) for both in zip(rankings, by_meaning, strict=True)]
+        return list(_in_turn(rankings))[: self._limit]
+
+    async def _vectors(self, catalog: Catalog) -> CatalogVectors | None:
+        """The catalog's vectors, when they are there within the time that a task waits for them."""
+        if self._embedder is None:
+            return None
+        if self._making is None or self._catalog is not catalog:
+            if self._making is not None:
+                self._making.cancel()
+            self._catalog = catalog
+            made = CatalogVectors.make(catalog, self._embedder, self._folder)
+            self._making = asyncio.ensure_future(made)
+            self._making.add_done_callback(_tell_failure)
+        await asyncio.wait({self._making}, timeout=self._patience)
+        if not self._making.done() or self._making.cancelled() or self._making.exception():
+            return None
+        return self._making.result()
+
+    async def aclose(self) -> None:
+        """Stop making vectors."""
+        making, self._making = self._making, None
+        if making is not None:
+            making.cancel()
+            await asyncio.wait({making})
+
+
+def _embedder(context: PluginContext, name: str | None) -> Embedder | None:
+    """The embedder; None where none is installed and none was asked for."""
+    if name == "off":
+        return None
+    try:
+        return context.embedder(name)
+    except PluginError:
+        if name is not None:
+            raise
+        return None
+
+
+def _tell_failure(making: asyncio.Task[CatalogVectors]) -> None:
+    if not making.cancelled() and (error := making.exception()) is not None:
+        _log.warning("words decide alone, the tools could not be embedded: %s", error)
+
+
+def _fused(rankings: Iterable[Sequence[int]]) -> list[int]:
+    scores: dict[int, float] = {}
+    for ranking in rankings:
+        for place, number in enumerate(ranking):
+            scores[number] = scores.get(number, 0.0) + 1 / (_RANK + place)
+    return sorted(scores, key=lambda number: (-scores[number], number))
+
+
+def _in_turn(rankings: Sequence[Sequence[int]]) -> Iterable[int]:
+    """The best of each ranking, then the second of each, and so on, each once."""
+    chosen: dict[int, None] = {}
+    for place in range(max(map(len, rankings), default=0)):
+        for ranking in rankings:
+            if place < len(ranking):
+                chosen.setdefault(ranking[place])
+    return chosen

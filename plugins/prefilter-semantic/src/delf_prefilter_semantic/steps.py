@@ -1,0 +1,25 @@
+"""Splits a task into the steps for which it may need different tools."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from delf.ranking import words_of
+
+_BORDER: Final = re.compile(
+    r"[.;:?!,\n]+(?=\s|$)|\b(?:and|then|also|after|next|finally|but|before)\b", re.IGNORECASE
+)
+_MOST: Final = 12
+_TELLING: Final = 3
+
+
+def steps_of(task: str) -> list[str]:
+    """The task itself, then each part of it of three words that say something, at most twelve.
+
+    Args:
+        task: The task in plain words.
+    """
+    parts = [part.strip() for part in _BORDER.split(task)]
+    telling = [part for part in parts if len(words_of(part)) >= _TELLING]
+    return [task, *telling[:_MOST]] if len(telling) > 1 else [task]

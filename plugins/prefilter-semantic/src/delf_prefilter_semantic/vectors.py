@@ -1,0 +1,97 @@
+"""The vectors of a catalog: made in batches, kept on disk, compared in one product."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from delf.protocols.embedder import Embedder
+from delf.protocols.prefilter import Catalog, CatalogEntry
+
+_KEPT: Final = 20
+"""How many catalogs' vectors are kept on disk, the newest."""
+
+
+class CatalogVectors:
+    """Actions by meaning.
+
+    Args:
+        matrix: A row of length 1 for each action.
+        embedder: What made them.
+    """
+
+    def __init__(self, matrix: Any, embedder: Embedder) -> None:
+        self._matrix = matrix
+        self._embedder = embedder
+
+    @classmethod
+    async def make(cls, catalog: Catalog, embedder: Embedder, folder: Path) -> CatalogVectors:
+        """The vectors of a catalog, from disk where it was seen before.
+
+        Args:
+            catalog: The actions.
+            embedder: Makes what is missing.
+            folder: Where they are kept.
+        """
+        texts = [_text(entry) for entry in catalog]
+        digest = hashlib.sha256("\0".join((embedder.model, *texts)).encode()).hexdigest()[:32]
+        path = folder / f"{digest}.npy"
+        matrix = await asyncio.to_thread(_read, path, len(texts))
+        if matrix is None:
+            rows: list[Any] = []
+            for start in range(0, len(texts), embedder.batch_size):
+                batch = texts[start : start + embedder.batch_size]
+                rows.append(np.asarray(await embedder.embed(batch, "passage"), dtype="float32"))
+            matrix = np.concatenate(rows) if rows else np.zeros((0, 1), dtype="float32")
+            await asyncio.to_thread(_write, path, matrix)
+        return cls(matrix, embedder)
+
+    async def rankings(self, texts: Sequence[str], limit: int) -> list[list[int]]:
+        """For each text the numbers of the actions that are nearest to it, best first."""
+        if not len(self._matrix):
+            return [[] for _ in texts]
+        size = self._embedder.batch_size
+        batches = [texts[start : start + size] for start in range(0, len(texts), size)]
+        made = [await self._embedder.embed(batch, "query") for batch in batches]
+        queries = np.concatenate([np.asarray(rows, dtype="float32") for rows in made])
+        return [_nearest(self._matrix @ query, limit) for query in queries]
+
+
+def _nearest(likeness: Any, limit: int) -> list[int]:
+    best = np.argpartition(-likeness, min(limit, len(likeness) - 1))[:limit]
+    return [int(number) for number in best[np.argsort(-likeness[best], kind="stable")]]
+
+
+def _text(entry: CatalogEntry) -> str:
+    name = entry.name.replace("_", " ").replace(".", " ")
+    return f"{name}: {entry.summary}"
+
+
+def _read(path: Path, rows: int) -> Any:
+    """What is kept; None where nothing is, or not what belongs there."""
+    try:
+        matrix = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return matrix if matrix.ndim == 2 and len(matrix) == rows else None
+
+
+def _write(path: Path, matrix: Any) -> None:
+    """Keep vectors, whole or not at all; a folder that cannot be written to keeps none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{secrets.token_hex(4)}.tmp")
+        with temporary.open("wb") as file:
+            np.save(file, matrix, allow_pickle=False)
+        temporary.replace(path)
+        newest = sorted(path.parent.glob("*.npy"), key=lambda p: p.stat().st_mtime, reverse=True)
+        for old in newest[_KEPT:]:
+            old.unlink(missing_ok=True)
+    except OSError:
+        return

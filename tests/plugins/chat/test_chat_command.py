@@ -1,0 +1,585 @@
+"""``delf chat`` on a terminal of its own, and with pipes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from delf import Chat
+from support.program import DELF, environment, write_recording
+from support.program import delf as run_delf
+from support.terminal import TerminalProcess
+
+pytestmark = pytest.mark.timeout(90)
+
+ENTER = "\r"
+ALT_ENTER = "\x1b\r"
+CTRL_C = "\x03"
+CTRL_D = "\x04"
+PROMPT = "› "
+TOOLS = '''
+import asyncio
+from delf import tool
+
+@tool(confirm=False)
+async def hold() -> None:
+    """Wait."""
+    await asyncio.sleep(600)
+
+@tool(effect="irreversible")
+def send(to: str) -> str:
+    """Send."""
+    with open("sent.txt", "a") as file:
+        file.write(to + "\\n")
+    return "sent to " + to
+'''
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    return tmp_path
+
+
+def surroundings(here: Path) -> dict[str, str]:
+    places = {"HOME": str(here), "XDG_DATA_HOME": str(here / "data")}
+    return environment(**places, PROMPT_TOOLKIT_NO_CPR="1")
+
+
+class Talk:
+    """A terminal at whose prompt one types."""
+
+    def __init__(self, terminal: TerminalProcess) -> None:
+        self.terminal = terminal
+        self.expect, self.send = terminal.expect, terminal.send
+        terminal.expect(PROMPT)
+
+    def say(self, text: str, *shown: str) -> str:
+        """Type a line at the prompt, wait for texts in order; what was shown up to the last."""
+        self.send(f"{text}{ENTER}")
+        return "".join([self.expect(wanted) for wanted in shown])
+
+    def then(self, text: str, *shown: str) -> str:
+        """The same at the next prompt."""
+        self.expect(PROMPT)
+        return self.say(text, *shown)
+
+    def leave(self) -> int:
+        """Ctrl-D at the next prompt; the exit status."""
+        self.expect(PROMPT)
+        self.send(CTRL_D)
+        return self.terminal.wait()
+
+    @property
+    def text(self) -> str:
+        return self.terminal.text
+
+
+@pytest.fixture
+def talk(here: Path) -> Iterator[Callable[..., Talk]]:
+    """Starts `delf chat`, or another command, on a terminal, and waits for its prompt."""
+    with contextlib.ExitStack() as stack:
+
+        def start(
+            *scripts: str, flags: tuple[str, ...] = (), command: Sequence[str | Path] = ()
+        ) -> Talk:
+            llm = write_recording(here / "answers.jsonl", *scripts, cost_usd=0.01)
+            words = command or [DELF, "chat", "--tools", "tools.py", "--llm", llm, *flags]
+            terminal = TerminalProcess(words, env=surroundings(here), cwd=here)
+            return Talk(stack.enter_context(terminal))
+
+        yield start
+
+
+def typed(here: Path) -> list[str]:
+    """What the history remembers, without times."""
+    text = (here / "data/delf/chat_history").read_text()
+    return [line[1:] for line in text.splitlines() if line.startswith("+")]
+
+
+class TestTasks:
+    def test_a_task_its_answer_and_the_next(self, talk, here):
+        chat = talk("print('hello Ada')", "print('you are Ada')")
+        assert "conversation 20" in chat.text
+        assert "$0.0100 · 1 model call" in chat.say("I am Ada", "hello Ada", "0 tool calls")
+        chat.then("who am I?", "you are Ada")
+        assert chat.leave() == 0
+        assert "2 tasks · $0.0200" in chat.text
+        assert chat.text.count("warning:") <= 1  # each is said once a session
+        assert typed(here) == ["I am Ada", "who am I?"]
+
+    def test_the_history_is_private_and_comes_back_with_up(self, talk, here):
+        chat = talk("print('one')")
+        chat.say("say it", "done · ")
+        assert chat.leave() == 0
+        assert stat.S_IMODE((here / "data/delf/chat_history").stat().st_mode) == 0o600
+        chat = talk("print('again')")
+        chat.send("\x1b[A")
+        chat.expect("say it")
+        chat.say("", "again")
+        assert chat.leave() == 0
+
+    @pytest.mark.parametrize("newline", [ALT_ENTER, f"\\{ENTER}"], ids=["alt", "backslash"])
+    def test_several_lines_are_one_task(self, talk, here, newline):
+        chat = talk("print('done it')")
+        chat.say(f"first{newline}second", "done it")
+        assert chat.leave() == 0
+        assert typed(here) == ["first", "second"]
+        assert chat.text.count("1 model call") == 1
+
+    def test_what_is_pasted_is_one_task(self, talk, here):
+        chat = talk("print('done it')")
+        chat.say("\x1b[200~first\nsecond\nthird\x1b[201~", "done it")
+        assert chat.leave() == 0
+        assert typed(here) == ["first", "second", "third"]
+
+    def test_a_path_is_no_command(self, talk):
+        chat = talk("print('a file')")
+        chat.say("/etc/hosts is what?", "a file")
+        assert chat.leave() == 0
+
+    def test_a_task_that_fails_is_not_the_end(self, talk):
+        chat = talk("1 / 0", "print('fine')", flags=("--set", "agent.retry_count=0"))
+        assert "ZeroDivisionError" in chat.say("break", "failed · ")
+        chat.then("mend", "fine")
+        assert chat.leave() == 0
+
+    def test_approvals_are_asked_for_in_between(self, talk, here):
+        chat = talk("print(await send('ada'))", "print('next')")
+        chat.say("write to Ada", "? help\n> ")
+        chat.send("a\n")
+        chat.expect("sent to ada")
+        chat.then("go on", "next")
+        assert chat.leave() == 0
+        assert (here / "sent.txt").read_text() == "ada\n"
+
+
+class TestInterrupts:
+    def test_ctrl_c_stops_the_task_and_not_the_session(self, talk):
+        chat = talk("await hold()", "print('still here')", flags=("-v",))
+        chat.say("wait", "→ 1 hold")
+        chat.send(CTRL_C)
+        chat.expect("stopped\n")
+        chat.then("go on", "still here")
+        shown = chat.then("/history", "still here")
+        assert "user: wait\n" in shown
+        assert "assistant: (This task was not completed: " in shown
+        chat.then("/cost", "2 tasks · $0.0200")  # the one that was stopped, too
+        assert chat.leave() == 0
+        assert "Traceback" not in chat.text
+
+    def test_ctrl_c_while_asked_for_approval_rejects(self, talk, here):
+        chat = talk("await send('ada')", "print('another way')")
+        chat.say("write", "? help\n> ")
+        chat.send(CTRL_C)
+        chat.expect("rejected\n")
+        chat.expect("another way")
+        assert chat.leave() == 0
+        assert not (here / "sent.txt").exists()
+
+    def test_ctrl_c_at_the_next_question_stops_the_task(self, talk, here):
+        chat = talk("await send('ada')", "await send('bea')", "print('still here')")
+        chat.say("write", "? help\n> ")
+        chat.send(CTRL_C)
+        chat.expect("'bea'")
+        chat.expect("? help\n> ")
+        chat.send(CTRL_C)
+        chat.expect("stopped\n")
+        chat.then("go on", "still here")
+        assert chat.leave() == 0
+        assert not (here / "sent.txt").exists()
+
+    def test_ctrl_c_while_typing_drops_the_line(self, talk, here):
+        chat = talk("print('hello')")
+        chat.send("this is wro")
+        chat.expect("wro")
+        chat.send(CTRL_C)
+        chat.then("hi", "hello")
+        assert chat.leave() == 0
+        assert typed(here) == ["hi"]
+
+    @pytest.mark.parametrize("busy", [True, False], ids=["in a task", "at the prompt"])
+    def test_sigterm_ends_it_in_order(self, talk, busy):
+        chat = talk("await hold()", flags=("-v",))
+        if busy:
+            chat.say("wait", "→ 1 hold")
+        os.kill(chat.terminal.process.pid, signal.SIGTERM)
+        assert chat.terminal.wait() == 128 + signal.SIGTERM
+        assert "Traceback" not in chat.text
+
+    def test_a_task_that_was_killed_goes_on_in_its_conversation(self, talk, here):
+        chat = talk("print('hello Ada')", "await hold()", flags=("-v", "--conversation", "c"))
+        chat.say("I am Ada", "hello Ada")
+        chat.then("wait", "→ 1 hold")
+        os.kill(chat.terminal.process.pid, signal.SIGKILL)
+        chat.terminal.wait()
+        (here / "tools.py").write_text(TOOLS.replace("sleep(600)", "sleep(0)"))
+        env = surroundings(here)
+        (task,) = json.loads(
+            run_delf("runs", "list", "--state", "interrupted", "--json", cwd=here, env=env).stdout
+        )
+        done = run_delf("resume", task["task_id"], "--approve", "all", cwd=here, env=env)
+        assert done.returncode == 0, done.stderr
+        flags = ("--last", "--llm", f"recorded:{here / 'answers.jsonl'}")
+        shown = run_delf("chat", *flags, cwd=here, stdin="/history\n", env=env).stderr
+        assert [line for line in shown.splitlines() if line.startswith("user: ")] == [
+            "user: I am Ada",
+            "user: wait",
+        ], done.stderr
+
+
+class TestCommands:
+    def test_help_exit_and_completion(self, talk):
+        chat = talk()
+        shown = chat.say("/help", "Ctrl-D leaves.")
+        for name in ("/new", "/history", "/cost", "/clear", "/stop", "/exit"):
+            assert f"  {name} " in shown
+        chat.expect(PROMPT)
+        chat.send("/hi\t")
+        chat.expect("/history")
+        chat.send(CTRL_C)
+        chat.then("/exit")
+        assert chat.terminal.wait() == 0
+
+    def test_an_unknown_one_gets_a_suggestion(self, talk):
+        chat = talk()
+        chat.say("/histroy", "unknown command '/histroy'; did you mean '/history'?")
+        assert chat.leave() == 0
+
+    def test_clear_clears_the_screen(self, talk):
+        chat = talk()
+        chat.say("/clear")
+        chat.say("/cost", "0 tasks")
+        assert chat.leave() == 0
+        assert "\x1b[2J" in chat.terminal.raw
+
+    def test_stop_frees_and_the_next_task_starts_again(self, talk):
+        chat = talk("print('one')")  # a recording begins again, too
+        chat.say("first", "done · ")
+        chat.then("/stop", "stopped; the next task starts it again")
+        chat.then("second", "one\n", "done · ")
+        assert chat.leave() == 0
+
+    def test_conversations_are_made_listed_opened_and_forgotten(self, talk, here):
+        chat = talk("print('in a')", "print('in b')", flags=("--conversation", "a"))
+        chat.say("one", "done · ")
+        chat.then("/new b", "conversation b\n")
+        chat.then("two", "done · ")
+        shown = chat.then("/list", "2 messages  one")
+        assert re.search(r"\* b .* 2 messages  two\n  a ", shown)
+        chat.then("/open a", "conversation a, 2 messages")
+        chat.then("/forget", "forgotten")
+        chat.then(f"/history {'9' * 5000}", "nothing was said yet")
+        chat.then("/open z", "there is no conversation 'z'")
+        chat.then("/open a", "there is no conversation 'a'")
+        assert chat.leave() == 0
+        listed = run_delf("chat", "list", cwd=here, env=surroundings(here))
+        assert re.fullmatch(r"b  .* 2 messages  two\n", listed.stdout), listed.stderr
+
+    def test_cost_and_code(self, talk):
+        chat = talk("print('one')")
+        chat.say("first", "done · ")
+        chat.then("/cost", "1 task · $0.0100 · ")
+        chat.then("/code", "script 1", "print('one')")
+        assert chat.leave() == 0
+
+
+class TestPipes:
+    @pytest.fixture
+    def chat(self, here):
+        """Runs `delf chat` with lines for its standard input."""
+
+        def run(stdin, *scripts, flags=("--conversation", "p"), env=None):
+            llm = write_recording(here / "answers.jsonl", *scripts)
+            surrounding = {**surroundings(here), **(env or {})}
+            return run_delf("chat", "--llm", llm, *flags, cwd=here, stdin=stdin, env=surrounding)
+
+        return run
+
+    @pytest.fixture
+    def conversations(self, here):
+        """Runs `delf chat list | delete | prune`."""
+
+        def run(*arguments):
+            return run_delf("chat", *arguments, cwd=here, env=surroundings(here))
+
+        return run
+
+    def test_each_line_is_a_task(self, chat):
+        done = chat("\ufeffone\r\n\ntwo", "print('first')", "print('second')")
+        assert (done.returncode, done.stdout) == (0, "first\nsecond\n"), done.stderr
+        assert PROMPT not in done.stderr
+        assert "user: one\n" in chat("/history\n").stderr
+
+    def test_it_goes_on_later_and_is_listed(self, chat, conversations):
+        chat("one\n", "print('first')")
+        last = chat("two\n/history\n", "print('second')", flags=("--last",))
+        assert "assistant: first\n" in last.stderr
+        (record,) = json.loads(conversations("list", "--json").stdout)
+        assert (record["conversation"], record["messages"], record["title"]) == ("p", 4, "one")
+
+    def test_a_task_that_fails_gives_status_1_and_the_next_is_done(self, chat):
+        flags = ("--set", "agent.retry_count=0")
+        done = chat("one\ntwo\n", "1 / 0", "print('second')", flags=flags)
+        assert (done.returncode, done.stdout) == (1, "second\n")
+
+    def test_json_is_a_line_for_each_task(self, chat):
+        flags = ("--json", "--conversation", "p", "--set", "agent.retry_count=0")
+        done = chat("one\n/new q\ntwo\n", "print('a\\nb')", "1 / 0", flags=flags)
+        assert done.returncode == 1
+        first, second = map(json.loads, done.stdout.splitlines())
+        assert (first["conversation"], first["status"], first["text"]) == ("p", True, "a\nb")
+        assert first["trace"]["task"] == "one"
+        assert (second["conversation"], second["status"]) == ("q", False)
+        assert "ZeroDivisionError" in second["error"]
+
+    def test_json_of_a_task_that_could_not_be_begun(self, chat, here):
+        done = chat("one\n", "print(1)", flags=("--json", "--file", "missing.csv"))
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        assert done.returncode in (1, 2)
+        assert all(line["status"] is False for line in lines)
+        assert "missing.csv" in done.stderr
+
+    def test_json_that_nobody_reads_any_more_ends_it(self, here):
+        llm = write_recording(here / "answers.jsonl", "print('first')", "print('second')")
+        command = [DELF, "chat", "--llm", llm, "--json"]
+        with subprocess.Popen(
+            command,
+            cwd=here,
+            env=surroundings(here),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(b"one\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["text"] == "first"
+            process.stdout.close()
+            process.stdin.write(b"two\n")
+            process.stdin.flush()
+            assert process.wait(60) == 141
+
+    def test_lines_are_taken_one_at_a_time(self, here):
+        llm = write_recording(here / "answers.jsonl", "print('first')")
+        read_end, write_end = os.pipe()
+        with subprocess.Popen(
+            [DELF, "chat", "--llm", llm],
+            cwd=here,
+            env=surroundings(here),
+            stdin=read_end,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            os.write(write_end, b"one\n/exit\n")
+            assert process.wait(60) == 0, "the standard input is open, and nothing waits for it"
+        os.close(read_end)
+        os.close(write_end)
+
+    def test_conversations_are_forgotten_by_id(self, chat, conversations):
+        lines = "one\n/new a\ntwo\n/new b\nthree\n"
+        chat(lines, *["print('done')"] * 3, flags=("--conversation", "c"))
+        wrong = conversations("delete", "a", "z")
+        assert wrong.returncode == 1
+        assert "there is no conversation 'z'" in wrong.stderr
+        done = conversations("delete", "a", "b", "a")
+        assert (done.returncode, done.stdout) == (0, "2 conversations with 4 messages forgotten\n")
+        (left,) = json.loads(conversations("list", "--json").stdout)
+        assert left["conversation"] == "c"
+
+    def test_old_conversations_are_forgotten(self, chat, conversations):
+        chat("one\n/new b\ntwo\n", *["print('done')"] * 2, flags=("--conversation", "a"))
+        assert json.loads(conversations("prune", "--json").stdout) == {
+            "dry_run": False,
+            "conversations": [],
+            "messages": 0,
+        }
+        told = conversations("prune", "--older-than", "0s", "--dry-run")
+        assert told.stdout == "a\nb\n"
+        assert told.stderr == "2 conversations with 4 messages would be forgotten\n"
+        elsewhere = conversations("prune", "--keep", "0", "--namespace", "mine")
+        assert elsewhere.stdout == "0 conversations with 0 messages forgotten\n"
+        dry = json.loads(conversations("prune", "--keep", "1", "--dry-run", "--json").stdout)
+        assert dry["dry_run"] is True
+        assert [(k["namespace"], k["conversation"]) for k in dry["conversations"]] == [
+            ("default", "a")
+        ]
+        done = conversations("prune", "--keep", "1")
+        assert done.stdout == "1 conversation with 2 messages forgotten\n"
+        (left,) = json.loads(conversations("list", "--json").stdout)
+        assert left["conversation"] == "b"
+        assert conversations("prune", "--older-than", "soon").returncode == 2
+
+    def test_those_of_every_program_are_seen_and_forgotten(self, here, conversations):
+        path = here / "data/delf/journal.db"
+        for namespace, name in [("default", "a"), ("shop", "a"), ("shop", "b"), ("desk", "c")]:
+            with Chat(persist=True, path=path, namespace=namespace, conversation_id=name) as chat:
+                chat.append("user", f"{namespace} {name}")
+        listed = conversations("list").stdout.splitlines()
+        assert [line.split()[:2] for line in listed] == [
+            ["desk", "c"],
+            ["shop", "b"],
+            ["shop", "a"],
+            ["default", "a"],
+        ]
+        (newest,) = json.loads(conversations("list", "--limit", "1", "--json").stdout)
+        assert (newest["namespace"], newest["conversation"]) == ("desk", "c")
+        assert len(conversations("list", "--namespace", "shop").stdout.splitlines()) == 2
+
+        several = conversations("delete", "c", "a")
+        assert several.returncode == 1
+        assert "more than one namespace has a conversation 'a': default, shop" in several.stderr
+        assert len(json.loads(conversations("list", "--json").stdout)) == 4
+        assert conversations("delete", "a", "--namespace", "default").returncode == 0
+        assert conversations("delete", "a").stdout == "1 conversation with 1 message forgotten\n"
+
+        told = conversations("prune", "--older-than", "0s", "--dry-run")
+        assert told.stdout == "desk  c\nshop  b\n"
+        kept = conversations("prune", "--keep", "1")
+        assert kept.stdout == "0 conversations with 0 messages forgotten\n"
+        one = conversations("prune", "--older-than", "0s", "--namespace", "desk")
+        assert one.stdout == "1 conversation with 1 message forgotten\n"
+        gone = json.loads(conversations("prune", "--older-than", "0s", "--json").stdout)
+        assert [kept["conversation"] for kept in gone["conversations"]] == ["b"]
+        assert conversations("list").stdout == ""
+
+    def test_a_namespace_that_cannot_be_is_refused(self, conversations):
+        done = conversations("list", "--namespace", " ")
+        assert done.returncode == 2
+        assert "--namespace must be a text" in done.stderr
+
+    @pytest.mark.parametrize("option", ["--set=agent.timeout=1", "--json", "--last"])
+    def test_options_of_a_chat_are_none_of_its_commands(self, here, option):
+        done = run_delf("chat", option, "list", cwd=here)
+        assert done.returncode == 2
+        assert "delf chat list --help" in done.stderr
+
+    def test_nothing_in_a_list_steers_the_terminal(self, chat, conversations):
+        chat("on\x1b[31me\n", "print('first')", flags=("--conversation", "a\x1b[2J\nb"))
+        listed = conversations("list").stdout
+        assert listed.startswith("a\\x1b[2J b ")
+        assert listed.endswith("on\\x1b[31me\n")
+
+    def test_nothing_is_listed_where_nothing_is(self, conversations):
+        listed = conversations("list")
+        assert (listed.returncode, listed.stdout) == (0, "")
+        assert "There is no conversation yet" in listed.stderr
+
+    @pytest.mark.parametrize("flags", [("--no-journal",), ("--journal", "memory")])
+    def test_a_conversation_is_kept_only_where_tasks_are(self, chat, conversations, flags):
+        done = chat("one\n/history\n", "print('first')", flags=flags)
+        assert done.returncode == 0
+        assert "assistant: first\n" in done.stderr
+        assert json.loads(conversations("list", "--json").stdout) == []
+
+    def test_without_a_journal_that_can_be_opened_it_lives_in_memory(self, chat, tmp_path):
+        env = {"DELF_JOURNAL_SQL_URL": str(tmp_path)}  # a folder
+        done = chat("one\n/history\n", "print('first')", flags=(), env=env)
+        assert (done.returncode, done.stdout) == (0, "first\n")
+        assert "nothing of this task is kept" in done.stderr
+        assert "assistant: first\n" in done.stderr
+        wanted = chat("one\n", "print('first')", env=env)
+        last = chat("one\n", "print('first')", flags=("--last",), env=env)
+        for done in (wanted, last):
+            assert (done.returncode, done.stdout) == (2, "")
+            assert "cannot be opened" in done.stderr
+
+    def test_no_standard_input_at_all(self, here):
+        llm = write_recording(here / "answers.jsonl")
+        command = f"exec {shlex.quote(str(DELF))} chat --llm {shlex.quote(llm)} <&-"
+        done = subprocess.run(
+            ["sh", "-c", command], cwd=here, env=surroundings(here), capture_output=True, text=True
+        )
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+        assert "Traceback" not in done.stderr
+
+    @pytest.mark.parametrize(
+        ("flags", "says"),
+        [
+            (("--last", "--conversation", "x"), "exclude each other"),
+            (("--no-journal", "--last"), "keeps nothing to go on with"),
+            (("--no-journal", "--journal", "sql"), "exclude each other"),
+        ],
+    )
+    def test_wrong_usage(self, here, flags, says):
+        done = run_delf("chat", *flags, cwd=here, env=surroundings(here))
+        assert done.returncode == 2
+        assert says in done.stderr
+
+    def test_json_needs_a_pipe(self, here):
+        command = [DELF, "chat", "--json"]
+        with TerminalProcess(command, env=surroundings(here), cwd=here) as terminal:
+            terminal.expect("--json is for tasks from the standard input")
+            assert terminal.wait() == 2
+
+
+PROGRAM = """
+from delf import Agent, Chat
+import tools
+
+agent = Agent(tools=[tools.hold], llm={llm!r}, chat=Chat(), sandbox="local")
+{before}
+agent.run_chat({options})
+print("messages:", len(agent.chat))
+print(agent.run("afterwards").text)
+agent.stop()
+"""
+
+
+class TestRunChat:
+    @pytest.mark.parametrize("before", ["", "agent.run('before')"], ids=["new", "started"])
+    def test_a_program_talks_and_goes_on(self, talk, here, before):
+        scripts = ["print('hello')", "await hold()", "print('after all')"]
+        scripts = ["print('before')", *scripts] if before else scripts
+        llm = f"recorded:{here / 'answers.jsonl'}"
+        (here / "talk.py").write_text(
+            PROGRAM.format(llm=llm, before=before, options="verbose=True")
+        )
+        chat = talk(*scripts, command=[sys.executable, "talk.py"])
+        chat.say("hi", "hello")
+        chat.then("/cost", "1 task · $0.0100")  # of this session
+        chat.then("wait", "→ 1 hold")
+        chat.send(CTRL_C)
+        chat.expect("stopped\n")
+        chat.then("/exit", "messages: ")
+        # One that was stopped begins its recording again.
+        chat.expect("after all" if before else "hello")
+        assert chat.terminal.wait() == 0
+        assert "Traceback" not in chat.text
+
+    def test_inside_an_event_loop_it_says_what_to_call(self, here):
+        (here / "talk.py").write_text(
+            "import asyncio\nfrom delf import Agent\n"
+            "async def main():\n    Agent(llm='x').run_chat()\n"
+            "asyncio.run(main())\n"
+        )
+        with TerminalProcess(
+            [sys.executable, "talk.py"], env=surroundings(here), cwd=here
+        ) as terminal:
+            assert terminal.wait() == 1
+        assert (
+            "await agent.arun_chat()" in terminal.text or "run_chat() was called" in terminal.text
+        )
+
+    def test_without_its_package_the_package_is_named(self, here):
+        (here / "talk.py").write_text(
+            "from delf import Agent, PluginError\n"
+            "try:\n    Agent(llm='x').run_chat()\n"
+            "except PluginError as error:\n    print(error)\n"
+        )
+        environ = {**surroundings(here), "DELF_DISABLE_PLUGINS": "chat"}
+        with TerminalProcess([sys.executable, "talk.py"], env=environ, cwd=here) as terminal:
+            assert terminal.wait() == 0
+        assert "plugin 'chat' (delf-plugin-chat 0.1.0) is disabled" in terminal.text

@@ -1,0 +1,78 @@
+"""Real weights of MiniLM, the prefixes of model families, and models that are not there."""
+
+import asyncio
+import threading
+
+import pytest
+
+import delf_embed_sentence_transformers.embedder as module
+from delf.errors import ConfigurationError
+from delf.testing import EmbedderContract, PluginContract
+from delf_embed_sentence_transformers.embedder import SentenceTransformersEmbedder
+from delf_embed_sentence_transformers.prefixes import prefix_of
+from support.minilm import minilm_path
+
+pytestmark = pytest.mark.timeout(180)
+
+
+class TestMiniLM(EmbedderContract):
+    @pytest.fixture
+    def embedder(self) -> SentenceTransformersEmbedder:
+        return SentenceTransformersEmbedder(minilm_path(), device="cpu")
+
+
+class TestPackage(PluginContract):
+    name = "embed-sentence-transformers"
+
+
+async def test_a_model_is_in_memory_once_and_leaves_with_its_last_user() -> None:
+    one, other = (SentenceTransformersEmbedder(minilm_path(), device="cpu") for _ in range(2))
+    await asyncio.gather(one.embed(["a"]), other.embed(["b"]))
+    assert len(module._loaded) == 1
+    assert one._model is other._model
+    await one.aclose()
+    assert len(module._loaded) == 1
+    await other.aclose()
+    assert len(module._loaded) == 0
+
+
+async def test_the_event_loop_goes_on_while_a_model_works() -> None:
+    embedder = SentenceTransformersEmbedder(minilm_path(), device="cpu")
+    threads: set[str] = set()
+    working = asyncio.ensure_future(embedder.embed(["a long text " * 50] * 16))
+    turns = 0
+    while not working.done():
+        turns += 1
+        threads.update(thread.name for thread in threading.enumerate())
+        await asyncio.sleep(0.01)
+    assert turns > 2
+    assert any(name.startswith("delf-embed") for name in threads)
+    await embedder.aclose()
+
+
+@pytest.mark.parametrize(
+    ("model", "query", "passage"),
+    [
+        ("sentence-transformers/all-MiniLM-L6-v2", "", ""),
+        ("intfloat/multilingual-e5-small", "query: ", "passage: "),
+        ("BAAI/bge-small-en-v1.5", "Represent this sentence", ""),
+        ("BAAI/bge-m3", "", ""),
+        ("thenlper/gte-base", "", ""),
+        ("nomic-ai/nomic-embed-text-v1.5", "search_query: ", "search_document: "),
+    ],
+)
+def test_families_have_their_prefixes(model: str, query: str, passage: str) -> None:
+    assert prefix_of(model, "query", {}).startswith(query)
+    assert bool(prefix_of(model, "query", {})) is bool(query)
+    assert prefix_of(model, "passage", {}) == passage
+    assert prefix_of(model, "query", {"query": "own: "}) == "own: "
+    assert prefix_of(model, "passage", {"document": "own: "}) == "own: "
+
+
+async def test_a_model_that_is_not_there_is_told_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ConfigurationError, match="nobody/nothing") as error:
+        await SentenceTransformersEmbedder("nobody/nothing").embed(["a"])
+    assert "hf download" in str(error.value.hint)

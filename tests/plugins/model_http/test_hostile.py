@@ -1,0 +1,362 @@
+"""Servers that stop, drip, lie, lead elsewhere or answer with something else."""
+
+import asyncio
+import gc
+import itertools
+import json
+import os
+import random
+import socket
+import threading
+import time
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from delf.errors import LLMExecutionError
+from delf_model_http.events import EventReader
+from delf_model_providers.retry import RetryPolicy
+from support import provider_protocols as protocols
+from support.model_calls import PROVIDERS, at
+from support.model_fixtures import ask, read_stream
+from support.openai_server import Reply
+
+ANSWER = protocols.Answer(
+    "m",
+    "one ü 🙂",
+    ["one", " ü", " 🙂"],
+    (9, 9, 3, 2),
+    "stop",
+    include_usage=True,
+    calls=(("run", '{"a": "ü"}'),),
+)
+PATHS = {
+    "openai": "/v1/chat/completions",
+    "anthropic": "/v1/messages",
+    "google": "/v1beta/models/m:streamGenerateContent",
+}
+EVERY_BYTE = "DELF_EVERY_BYTE" in os.environ  # half a minute for each of the three
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+
+
+@asynccontextmanager
+async def answering(*parts, pause=0.0, close=True):
+    """A server that answers each request with these bytes, and what it saw of its connections."""
+    seen = {"open": 0, "closed": asyncio.Event(), "asked": asyncio.Event()}
+
+    async def serve(reader, writer):
+        seen["open"] += 1
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            size = next(
+                int(line.partition(b":")[2])
+                for line in head.split(b"\r\n")
+                if line.lower().startswith(b"content-length")
+            )
+            await reader.readexactly(size)
+            seen["asked"].set()
+            for part in next(parts[0]) if callable(getattr(parts[0], "__next__", None)) else parts:
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(pause)
+            if not close:
+                await reader.read()
+        seen["closed"].set()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    seen["url"] = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield seen
+    finally:
+        server.close()
+
+
+def once(http_model, url, provider="openai", **config):
+    url += "/v1" if provider == "openai" else ""
+    return http_model(
+        PROVIDERS[provider][0],
+        base_url=url,
+        provider=provider,
+        api_key="sk-key-1",
+        retry=RetryPolicy(retries=0, refused_retries=0),
+        **config,
+    )
+
+
+def stream_of(provider):
+    return b"".join(protocols.of(PATHS[provider]).events(ANSWER))
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_a_stream_that_is_cut_at_any_byte_is_whole_or_an_error(provider, http_model):
+    stream = stream_of(provider)
+    ends = range(len(stream), -1, -1 if EVERY_BYTE else -17)
+    whole = None
+    cut = ([HEAD + b"Connection: close\r\n\r\n" + stream[:end]] for end in ends)
+    async with answering(cut) as server:
+        model = once(http_model, server["url"], provider)
+        for end in ends:
+            error = reply = None
+            try:
+                _, reply = await read_stream(model, ask())
+            except LLMExecutionError as caught:
+                error = caught
+            if error is not None:
+                assert "no chat completion" in error.message or "broke off" in error.message
+            else:
+                whole = whole or reply
+                assert (reply.text, reply.calls[0].name) == ("one ü 🙂", "run")
+                assert json.loads(reply.calls[0].arguments) == {"a": "ü"}
+                rest = stream[end:]
+                assert b"finish_reason" not in rest or b'"finish_reason": null' in rest
+                assert rest.count(b'"text"') == 0
+    assert whole is not None
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_bytes_may_come_in_any_pieces(provider):
+    stream = stream_of(provider)
+    expected = EventReader().feed(stream)
+    assert len(expected) > 3
+
+    chance = random.Random(1)
+    for newline in ("\n", "\r\n", "\r") * 100:
+        data = stream.decode().replace("\n", newline).encode()
+        cuts = sorted(chance.choices(range(len(data)), k=chance.randrange(9)))
+        reader, events = EventReader(), []
+        for start, end in itertools.pairwise([0, *cuts, len(data)]):
+            events += reader.feed(data[start:end])
+        assert events + reader.end() == expected
+
+
+def test_comments_other_fields_and_several_lines_of_data():
+    text = ": hello\nid: 1\nevent: x\ndata: one\ndata:two\nretry: 9\n\ndata\n\ndata: \u2028\n\n"
+    assert EventReader().feed(b"\xef\xbb\xbf" + text.encode()) == ["one\ntwo", "", "\u2028"]
+    assert EventReader().feed(b"data: not ended\n") == []
+
+
+BODIES = {
+    "a page": (b"<!doctype html><title>Welcome</title>", "web page"),
+    "wrong UTF-8": (b'{"choices": [{"message": {"content": "\xff"}}]}', "UTF-8"),
+    "no JSON": (b"hello", "not JSON"),
+    "another JSON": (b'{"hello": 1}', "'choices'"),
+    "a list": (b"[1, 2]", "'choices'"),
+    "no choice": (b'{"choices": []}', "'message'"),
+    "a number for a text": (b'{"choices": [{"message": {"content": 7}}]}', "a text is expected"),
+    "10 MB of JSON": (b'{"a": "' + b"x" * 10_000_000 + b'"}', "more than 8 MB"),
+    "deep JSON": (b"[" * 100_000, "not JSON"),
+    "a huge number": (b'{"choices": ' + b"9" * 5000 + b"}", "not JSON"),
+    "nothing": (b"", "not JSON"),
+}
+
+
+@pytest.mark.parametrize("kind", BODIES)
+async def test_an_answer_that_is_something_else(kind, http_model):
+    body, said = BODIES[kind]
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    async with answering(head + body) as server:
+        with pytest.raises(LLMExecutionError, match="no chat completion") as caught:
+            await once(http_model, server["url"]).complete(ask())
+    assert said in caught.value.message
+    assert "/v1" in caught.value.hint
+
+
+STREAMS = {
+    "a page": (b"<!doctype html>", "no end"),
+    "no JSON": (b"data: hello\n\n", "not JSON"),
+    "wrong UTF-8": (b"data: \xff\xfe\n\n", "UTF-8"),
+    "an endless event": (b"data: " + b"x" * 9_000_000, "more than 8 MB"),
+    "an endless event of many lines": (b"data: x\n" * 1_200_000, "more than 8 MB"),
+    "arguments of no call": (
+        b'data: {"choices": [{"delta": {"tool_calls": [{"index": 5, "function": {}}]}}]}\n\n',
+        "not begun",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_a_stream_of_something_else(kind, http_model):
+    data, said = STREAMS[kind]
+    async with answering(HEAD + b"Connection: close\r\n\r\n" + data) as server:
+        with pytest.raises(LLMExecutionError, match="no chat completion") as caught:
+            await read_stream(once(http_model, server["url"]), ask())
+    assert said in caught.value.message
+
+
+TOLD = {
+    "openai": (b'data: {"error": {"code": 502, "message": "upstream is gone"}}\n\n', 502),
+    "anthropic": (
+        b'data: {"type": "error", "error": {"type": "overloaded_error", "message": "upstream is gone"}}\n\n',
+        529,
+    ),
+    "google": (b'data: {"error": {"code": 503, "message": "upstream is gone"}}\n\n', 503),
+}
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_an_error_within_a_stream_is_the_providers(provider, http_model):
+    data, status = TOLD[provider]
+    async with answering(HEAD + b"Connection: close\r\n\r\n" + data) as server:
+        with pytest.raises(LLMExecutionError, match="upstream is gone") as caught:
+            await read_stream(once(http_model, server["url"], provider), ask())
+    assert caught.value.status == status
+
+
+async def test_a_prompt_that_gemini_blocks(http_model):
+    body = b'{"promptFeedback": {"blockReason": "SAFETY"}}'
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    async with answering(head + body) as server:
+        with pytest.raises(LLMExecutionError, match="SAFETY"):
+            await once(http_model, server["url"], "google").complete(ask())
+
+
+async def test_a_server_that_drips(http_model):
+    slow = [HEAD, *[b"x"] * 50]
+    async with answering(*slow, pause=0.05) as server:
+        model = once(http_model, server["url"], settings={"timeout": 0.4})
+        for call in (model.complete(ask()), read_stream(model, ask())):
+            started = time.perf_counter()
+            with pytest.raises(LLMExecutionError, match=r"within 0\.4 s"):
+                await call
+            assert time.perf_counter() - started < 2.5
+
+
+@pytest.mark.parametrize("said", [10_000, 3])
+async def test_a_server_that_lies_about_the_length(said, http_model):
+    body = json.dumps(protocols.OPENAI.answer(ANSWER)).encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {said}\r\n\r\n".encode()
+    async with answering(head + body) as server:
+        with pytest.raises(LLMExecutionError, match=r"dropped the connection|no chat completion"):
+            await once(http_model, server["url"]).complete(ask())
+
+
+@pytest.mark.parametrize("reply", [b"nonsense\r\n\r\n", b"HTTP/1.1 999999 x\r\n\r\n", b""])
+async def test_a_server_that_speaks_no_http(reply, http_model):
+    async with answering(reply) as server:
+        with pytest.raises(LLMExecutionError, match="dropped the connection"):
+            await once(http_model, server["url"]).complete(ask())
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_the_key_does_not_go_along_with_a_redirect(status, openai_server, http_model):
+    other = openai_server(["never"])
+    target = f"http://localhost:{other.port}/v1/chat/completions"
+    server = openai_server([Reply(status=status, headers={"Location": target})])
+    with pytest.raises(LLMExecutionError, match="redirect"):
+        await once(http_model, server.root_url).complete(ask())
+    assert other.requests == []
+
+
+async def test_a_stream_whose_body_never_ends_is_over_with_its_last_event(http_model):
+    for provider in ("openai", "anthropic"):
+        async with answering(HEAD + b"\r\n" + stream_of(provider), close=False) as server:
+            started = time.perf_counter()
+            _, reply = await read_stream(once(http_model, server["url"], provider), ask())
+            assert reply.usage.input_tokens == 9
+            assert time.perf_counter() - started < 3
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_cancelling_closes_the_connection(stream, http_model):
+    first = HEAD + b"\r\n" + stream_of("openai")[:300]
+    async with answering(first, close=False) as server:
+        model = once(http_model, server["url"])
+        call = read_stream(model, ask()) if stream else model.complete(ask())
+        task = asyncio.create_task(call)
+        await server["asked"].wait()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(5):
+            await server["closed"].wait()
+
+
+async def test_many_calls_at_once_begin_cold(openai_server, http_model):
+    server = openai_server(lambda _: Reply(text="fine"))
+    model = http_model(**at(server, "openai"))
+    replies = await asyncio.gather(*(model.complete(ask(f"{n}")) for n in range(200)))
+    assert {reply.text for reply in replies} == {"fine"}
+
+
+async def test_calls_leave_nothing_behind(openai_server, http_model):
+    server = openai_server(lambda _: Reply(text="fine"))
+    model = http_model(**at(server, "openai"))
+
+    async def some(count):
+        for _ in range(count // 10):
+            await asyncio.gather(*(model.complete(ask()) for _ in range(10)))
+        server.requests.clear()
+        gc.collect()
+        return len(gc.get_objects())
+
+    before = await some(100)
+    assert await some(300) - before < 300
+    assert server.connections <= 20
+
+
+def test_loops_come_and_go(openai_server):
+    from delf.llm import LLMConfig
+    from delf.protocols.model import ModelContext
+    from delf_model_http.model import HttpModel
+
+    server = openai_server(lambda _: "ok")
+    model = HttpModel(LLMConfig("m", base_url=server.base_url), ModelContext())
+
+    async def use():
+        reply = await model.complete(ask())
+        await model.aclose()
+        await model.aclose()
+        return reply.text
+
+    assert [asyncio.run(use()) for _ in range(3)] == ["ok"] * 3
+    texts = []
+    threads = [threading.Thread(target=lambda: texts.append(asyncio.run(use()))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert texts == ["ok"] * 8
+
+
+async def test_a_proxy_of_the_environment_is_used(openai_server, http_model, monkeypatch):
+    proxy = openai_server(["by proxy"])
+    monkeypatch.setenv("HTTP_PROXY", proxy.root_url)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    model = once(http_model, "http://models.invalid")
+    assert (await model.complete(ask())).text == "by proxy"
+    assert proxy.requests[0].path.startswith("http://models.invalid/v1/")
+
+
+@pytest.mark.parametrize("key", ["bad\nkey", "sk-ключ", "a\x00b"])
+def test_a_key_that_cannot_be_sent_is_told_and_not_shown(key, http_model):
+    with pytest.raises(Exception, match="no key has") as caught:
+        http_model("gpt-4o", api_key=key)
+    assert key not in str(caught.value)
+
+
+async def test_a_key_with_a_newline_at_its_end(openai_server, http_model):
+    server = openai_server(["ok"], api_key="sk-1")
+    model = http_model(base_url=server.base_url, environ={"OPENAI_API_KEY": "sk-1\n"})
+    assert (await model.complete(ask())).text == "ok"
+
+
+async def test_no_listener(http_model):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    with pytest.raises(LLMExecutionError, match="not reachable"):
+        await once(http_model, f"http://127.0.0.1:{port}").complete(ask())
+
+
+async def test_a_server_without_tls_at_an_https_address(http_model):
+    async def refuse(_reader, writer):
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(LLMExecutionError, match="TLS"):
+            await once(http_model, f"https://127.0.0.1:{port}").complete(ask())

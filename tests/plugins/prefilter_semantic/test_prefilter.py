@@ -1,0 +1,176 @@
+"""Words, vectors, steps, and what is kept between runs."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf.errors import ConnectionUnavailableError, PluginError, PrefilterError
+from delf.protocols.context import PluginContext
+from delf.protocols.prefilter import Catalog, CatalogEntry
+from delf.testing import PluginContract, PrefilterContract
+from delf_prefilter_semantic.prefilter import SemanticPrefilter
+from delf_prefilter_semantic.steps import steps_of
+
+CATALOG = Catalog(
+    [
+        CatalogEntry(name="mail.send", summary="Send an email."),
+        CatalogEntry(name="mail.find", summary="Find emails.", parameters=(("sender", ""),)),
+        CatalogEntry(name="bank.invoices", summary="Invoices by state."),
+        CatalogEntry(name="zoo.feed", summary="Feed an animal."),
+    ]
+)
+
+
+async def ask(question: str) -> str:
+    raise AssertionError("it asks no model")
+
+
+class Meaning:
+    """Vectors that know that a bill is an invoice and a lion an animal."""
+
+    model = "meaning"
+    dimension = 3
+    batch_size = 2
+    topics = (("bill", "invoice", "state"), ("lion", "animal", "feed"), ("mail", "email"))
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.fails = False
+
+    async def embed(self, texts: Sequence[str], kind: str = "passage") -> Any:
+        assert len(texts) <= self.batch_size
+        if self.fails:
+            raise ConnectionUnavailableError("the embedder is gone")
+        self.texts += texts
+        rows = []
+        for text in texts:
+            row = [float(any(w in text.lower() for w in topic)) for topic in self.topics]
+            length = sum(value * value for value in row) ** 0.5 or 1.0
+            rows.append([value / length for value in row])
+        return rows
+
+
+@pytest.fixture
+def meaning() -> Meaning:
+    return Meaning()
+
+
+@pytest.fixture
+def context(tmp_path: Path, meaning: Meaning) -> PluginContext:
+    return PluginContext(data_dir=tmp_path, embedder=lambda name: meaning)
+
+
+@pytest.fixture
+def without(tmp_path: Path) -> PluginContext:
+    return PluginContext(data_dir=tmp_path)
+
+
+class TestWords(PrefilterContract):
+    asks = False
+
+    @pytest.fixture
+    def prefilter(self, without: PluginContext) -> SemanticPrefilter:
+        return SemanticPrefilter(without)
+
+
+class TestPackage(PluginContract):
+    name = "prefilter-semantic"
+
+
+async def chosen(prefilter: SemanticPrefilter, task: str) -> frozenset[str]:
+    selection = await prefilter.select(task, CATALOG, ask)
+    await prefilter.aclose()
+    return selection.names
+
+
+async def test_words_of_names_summaries_and_parameters_count(without: PluginContext) -> None:
+    assert await chosen(SemanticPrefilter(without), "feed it") == {"zoo.feed"}
+    assert await chosen(SemanticPrefilter(without), "the sender, please") == {"mail.find"}
+
+
+async def test_vectors_find_what_words_do_not(context: PluginContext) -> None:
+    prefilter = SemanticPrefilter(context, limit=1)
+    assert await chosen(prefilter, "Which bills are late?") == {"bank.invoices"}
+
+
+async def test_each_step_of_a_task_has_its_tools(without: PluginContext) -> None:
+    prefilter = SemanticPrefilter(without, limit=3)
+    task = "Look for invoices by their state, then send an email about them, and feed every animal twice."
+    assert {"bank.invoices", "mail.send", "zoo.feed"} <= await chosen(prefilter, task)
+
+
+@pytest.mark.parametrize(
+    ("task", "steps"),
+    [
+        ("Feed the animal.", 1),
+        ("Find the late invoice of Ada, then send an email to her boss.", 3),
+        ("Send it to a@b.com and c.d@e.org", 3),
+        ("Yes, and no.", 1),
+    ],
+)
+def test_steps(task: str, steps: int) -> None:
+    assert steps_of(task)[0] == task
+    assert len(steps_of(task)) == steps
+
+
+async def test_nothing_in_common_is_told(without: PluginContext) -> None:
+    with pytest.raises(PrefilterError, match="no tool has a word in common"):
+        await chosen(SemanticPrefilter(without), "Quo vadis?")
+
+
+async def test_vectors_are_made_once_and_kept(context: PluginContext, meaning: Meaning) -> None:
+    await chosen(SemanticPrefilter(context), "bills")
+    made = len(meaning.texts)
+    assert made == len(CATALOG) + 1
+    await chosen(SemanticPrefilter(context), "bills")
+    assert len(meaning.texts) == made + 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"not numpy", b"\x93NUMPY\x01\x00"])
+async def test_damaged_vectors_are_made_again(
+    damage: bytes, context: PluginContext, tmp_path: Path
+) -> None:
+    await chosen(SemanticPrefilter(context), "bills")
+    (kept,) = (tmp_path / "prefilter-semantic").glob("*.npy")
+    kept.write_bytes(damage)
+    assert "bank.invoices" in await chosen(SemanticPrefilter(context), "bills")
+    assert kept.read_bytes() != damage
+
+
+async def test_a_task_does_not_wait_for_vectors(context: PluginContext, meaning: Meaning) -> None:
+    release = asyncio.Event()
+    embed = meaning.embed
+
+    async def slow(texts: Sequence[str], kind: str = "passage") -> Any:
+        await release.wait()
+        return await embed(texts, kind)
+
+    meaning.embed = slow  # type: ignore[method-assign]
+    prefilter = SemanticPrefilter(context, patience=0.01)
+    assert (await prefilter.select("feed it", CATALOG, ask)).names == {"zoo.feed"}
+    release.set()
+    while "bank.invoices" not in (await _or_nothing(prefilter, "bills")):
+        await asyncio.sleep(0.01)
+    await prefilter.aclose()
+
+
+async def _or_nothing(prefilter: SemanticPrefilter, task: str) -> frozenset[str]:
+    try:
+        return (await prefilter.select(task, CATALOG, ask)).names
+    except PrefilterError:
+        return frozenset()
+
+
+async def test_words_decide_where_the_embedder_fails(
+    context: PluginContext, meaning: Meaning
+) -> None:
+    meaning.fails = True
+    assert await chosen(SemanticPrefilter(context), "feed it") == {"zoo.feed"}
+
+
+async def test_an_embedder_that_was_named_has_to_be_there(without: PluginContext) -> None:
+    with pytest.raises(PluginError):
+        SemanticPrefilter(without, embedding_model="nothing")

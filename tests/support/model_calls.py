@@ -1,0 +1,187 @@
+"""What every plugin of models does with requests and answers, on a server that speaks as they do."""
+
+import asyncio
+import base64
+import json
+
+import pytest
+
+from delf.messages import ModelRequest, ModelTool, Usage, assistant, system, user
+from support.model_fixtures import ask, read_stream
+from support.openai_server import Reply
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+)
+CODE = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
+PROVIDERS = {
+    "openai": ("gpt-4o-mini", "/v1"),
+    "anthropic": ("claude-sonnet-4-5", ""),
+    "google": ("gemini-2.5-flash", "/v1beta"),
+}
+
+
+def at(server, provider, **config):
+    model, path = PROVIDERS[provider]
+    url = server.root_url + path
+    return {"model": model, "base_url": url, "provider": provider, "api_key": "key-1", **config}
+
+
+class ModelCalls:
+    """Give a fixture ``make_model``."""
+
+    @pytest.mark.parametrize("provider", PROVIDERS)
+    async def test_complete(self, provider, openai_server, make_model):
+        server = openai_server([Reply(text="print('hi')", usage=(100, 20, 50))])
+        model = make_model(**at(server, provider))
+        reply = await model.complete(ask())
+        assert reply.text == "print('hi')"
+        assert reply.model == PROVIDERS[provider][0]
+        assert reply.usage == Usage(input_tokens=100, cached_tokens=50, output_tokens=20)
+        assert 0 < reply.cost_usd < 0.01
+        assert reply.finish_reason == "stop"
+
+    @pytest.mark.parametrize("provider", PROVIDERS)
+    @pytest.mark.parametrize("streamed", [False, True])
+    async def test_tools(self, provider, streamed, openai_server, make_model):
+        arguments = '{"code": "print(1)"}'
+        server = openai_server([Reply(calls=(("run", arguments),), usage=(9, 8, 0))])
+        tool = ModelTool(name="run", description="Runs it.", parameters=CODE)
+        request = ModelRequest(messages=(user("go"),), tools=(tool,), must_call=True)
+        model = make_model(**at(server, provider))
+        _, reply = (
+            await read_stream(model, request) if streamed else (None, await model.complete(request))
+        )
+        [call] = reply.calls
+        assert (call.name, json.loads(call.arguments)) == ("run", {"code": "print(1)"})
+        assert "run" in str(server.json[0]["tools"])
+
+    @pytest.mark.parametrize("provider", PROVIDERS)
+    async def test_stream(self, provider, openai_server, make_model):
+        server = openai_server([Reply(text="one two  three\nfour ünï 🙂", usage=(100, 20, 50))])
+        pieces, reply = await read_stream(make_model(**at(server, provider)), ask())
+        assert len(pieces) > 1
+        assert "".join(pieces) == reply.text == "one two  three\nfour ünï 🙂"
+        assert reply.usage == Usage(input_tokens=100, cached_tokens=50, output_tokens=20)
+        assert reply.cost_usd > 0
+        assert reply.finish_reason == "stop"
+
+    async def test_what_an_openai_server_receives(self, openai_server, make_model):
+        server = openai_server(["ok"])
+        messages = (system("rules"), user("question"), assistant("answer"), user("more"))
+        model = make_model(base_url=server.base_url, api_key="key-1", headers={"X-Tenant": "acme"})
+        await model.complete(ModelRequest(messages=messages))
+        [request] = server.requests
+        assert request.path == "/v1/chat/completions"
+        assert request.headers["authorization"] == "Bearer key-1"
+        assert request.headers["x-tenant"] == "acme"
+        assert request.json["model"] == "test-model"
+        assert "stream" not in request.json
+        assert [(m["role"], m["content"]) for m in request.json["messages"]] == [
+            ("system", "rules"),
+            ("user", "question"),
+            ("assistant", "answer"),
+            ("user", "more"),
+        ]
+
+    async def test_settings_reach_a_compatible_server(self, openai_server, make_model):
+        server = openai_server(["ok"])
+        settings = {
+            "temperature": 0.2,
+            "top_p": 0.9,
+            "top-k": 40,
+            "max-tokens": 12,
+            "presence_penalty": 0.1,
+            "frequency_penalty": 0.3,
+            "stop": ["END"],
+            "seed": 7,
+            "timeout": 20,
+        }
+        model = make_model(base_url=server.base_url, settings=settings)
+        await model.complete(ask(settings={"temperature": 0.9}))
+        sent = server.json[0]
+        expected = {
+            "temperature": 0.9,
+            "top_p": 0.9,
+            "top_k": 40,
+            "max_tokens": 12,
+            "presence_penalty": 0.1,
+            "frequency_penalty": 0.3,
+            "stop": ["END"],
+            "seed": 7,
+        }
+        assert {name: sent.get(name) for name in expected} == expected
+        assert "timeout" not in sent
+
+    async def test_the_key_reaches_each_provider_and_no_other(self, openai_server, make_model):
+        server = openai_server(lambda _: "ok")
+        environ = {
+            "OPENAI_API_KEY": "key-openai",
+            "ANTHROPIC_API_KEY": "key-anthropic",
+            "GOOGLE_API_KEY": "key-google",
+        }
+        for provider in PROVIDERS:
+            model = make_model(**at(server, provider, api_key=None), environ=environ)
+            await model.complete(ask())
+            request = server.requests[-1]
+            sent = f"{request.path} {dict(request.headers)} {request.body}"
+            assert {key for key in environ.values() if key in sent} == {f"key-{provider}"}
+
+    @pytest.mark.parametrize("stream", [False, True])
+    async def test_an_unknown_model_has_no_price(self, stream, openai_server, make_model):
+        server = openai_server(["a", "b"])
+        model = make_model("nobody-knows-me", base_url=server.base_url)
+        for _ in range(2):
+            reply = (await read_stream(model, ask()))[1] if stream else await model.complete(ask())
+            assert reply.cost_usd is None
+            assert reply.usage.total_tokens == 18
+
+    async def test_the_price_is_of_the_model_that_was_asked(self, openai_server, make_model):
+        usage = (1_000_000, 1_000_000)
+        server = openai_server([Reply(text="a", model="surprise", usage=usage)])
+        reply = await make_model(**at(server, "openai")).complete(ask())
+        assert reply.cost_usd == pytest.approx(0.15 + 0.60)
+        assert reply.model == "gpt-4o-mini"
+
+    async def test_cached_tokens_are_cheaper(self, openai_server, make_model):
+        server = openai_server([Reply(usage=(1_000_000, 0, 1_000_000), text="a")])
+        reply = await make_model(**at(server, "openai")).complete(ask())
+        assert reply.cost_usd == pytest.approx(0.075)
+
+    async def test_no_usage_is_no_price(self, openai_server, make_model):
+        server = openai_server([Reply(text="a", usage=None)])
+        reply = await make_model(**at(server, "openai")).complete(ask())
+        assert (reply.usage, reply.cost_usd) == (Usage(), None)
+
+    async def test_an_empty_answer_is_an_answer(self, openai_server, make_model):
+        server = openai_server([Reply(text=""), Reply(text="")])
+        model = make_model(base_url=server.base_url)
+        assert (await model.complete(ask())).text == ""
+        assert (await read_stream(model, ask()))[1].text == ""
+
+    async def test_a_cut_answer_says_so(self, openai_server, make_model):
+        cut = Reply(text="half an", finish_reason="length")
+        server = openai_server([cut, cut])
+        model = make_model(base_url=server.base_url)
+        assert (await model.complete(ask())).finish_reason == "length"
+        assert (await read_stream(model, ask()))[1].finish_reason == "length"
+
+    async def test_a_server_that_gives_no_finish_reason_but_ends_its_stream(
+        self, openai_server, make_model
+    ):
+        server = openai_server([Reply(text="a b", finish_reason=None)])
+        assert (await read_stream(make_model(base_url=server.base_url), ask()))[1].text == "a b"
+
+    async def test_connections_are_kept(self, openai_server, make_model):
+        server = openai_server(lambda _: "ok")
+        model = make_model(base_url=server.base_url)
+        for _ in range(5):
+            await model.complete(ask())
+            await read_stream(model, ask())
+        assert server.connections <= 2
+
+    async def test_many_calls_at_once(self, openai_server, make_model):
+        server = openai_server(lambda request: Reply(text=request.prompt, delay=0.05))
+        model = make_model(base_url=server.base_url)
+        replies = await asyncio.gather(*(model.complete(ask(f"task {i}")) for i in range(50)))
+        assert [reply.text.split("\n")[1] for reply in replies] == [f"task {i}" for i in range(50)]
