@@ -96,10 +96,10 @@ class GuestSession:
             if frame[0] == "init":
                 self._initialise(frame[1])
             else:
-                seed, clock, turns = frame[3] or ("", [], [])
+                self._turns = []
                 if frame[3] is not None:
+                    seed, clock, self._turns = frame[3]
                     self._world.begin(seed, clock)
-                self._turns = turns
                 answer = await self._execute(frame[1], frame[2])
                 self._reply(answer)
 
