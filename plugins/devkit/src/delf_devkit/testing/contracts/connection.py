@@ -229,8 +229,7 @@ class ConnectionContract(Contract):
                 text = dumps(result).decode(errors="replace")
                 self._has_no_secret(connection, text, f"a result of {call.action} holds a secret")
             for call in self.failing_calls:
-                with contextlib.suppress(Exception):
-                    await self.within(call.make(connection))
+                await asyncio.gather(self.within(call.make(connection)), return_exceptions=True)
             await _close(connection)
         for line in lines:
             self._has_no_secret(connection, line, "a secret is logged")
