@@ -15,6 +15,12 @@ SETUP = {
             'INSERT INTO items VALUES (99, ''f'') RETURNING id';
         CREATE FUNCTION lying() RETURNS int LANGUAGE plpgsql STABLE AS
             'BEGIN RETURN add_item(); END';
+        CREATE FUNCTION fn(items) RETURNS int LANGUAGE plpgsql VOLATILE AS
+            'BEGIN PERFORM pg_advisory_lock(7); RETURN 1; END';
+        CREATE FUNCTION lower(int) RETURNS int LANGUAGE plpgsql VOLATILE AS
+            'BEGIN PERFORM pg_advisory_lock(8); RETURN 1; END';
+        CREATE FUNCTION filter(int) RETURNS int LANGUAGE plpgsql STABLE AS
+            'BEGIN PERFORM pg_advisory_lock(9); RETURN 1; END';
         CREATE PROCEDURE add_items() LANGUAGE sql AS 'INSERT INTO items VALUES (97, ''p'')';
         CREATE VIEW numbered AS SELECT nextval('counter') AS n;
     """,
@@ -161,6 +167,24 @@ ATTACKS = {
         "CREATE ROLE evil",
         "ALTER SYSTEM SET work_mem = '1MB'",
         "SECURITY LABEL ON TABLE items IS 'x'",
+        # A comment ends at a carriage return, and what follows it is run.
+        "SELECT 1 --\r, pg_read_file('/etc/passwd')\n, 2",
+        "SELECT 1 --\r, lo_export(1, '/tmp/delf-evil-file')\n, 2",
+        "SELECT 1 --\r, pg_ls_dir('/')\n, 2",
+        "SELECT 1 --\r, pg_reload_conf()\n, 2",
+        "SELECT 1 --\r, pg_advisory_lock(1)\n, 2",
+        # Functions that are called by a dot, or under a name that seems harmless.
+        "SELECT items.fn FROM items",
+        'SELECT "items"."fn" FROM items',
+        "SELECT (items).fn FROM items",
+        "SELECT i.fn FROM (SELECT * FROM items) AS j, items AS i",
+        "SELECT ('/etc/passwd'::text).pg_read_file",
+        "SELECT x.pg_advisory_lock FROM generate_series(1, 1) AS x",
+        "SELECT lower(1)",
+        "SELECT items.id.lower FROM items",
+        "SELECT (items.id).lower FROM items",
+        "SELECT filter(1)",
+        "SELECT 1 OPERATOR(pg_catalog.+) pg_advisory_lock(1)",
         "SELECT 1\\; DELETE FROM items",
         "SELECT E'\\'; DELETE FROM items; --'; DELETE FROM items",
         "SELECT $a$ $b$ $a$; DELETE FROM items; --$b$",
@@ -217,6 +241,12 @@ ATTACKS = {
         "GRANT ALL ON *.* TO evil",
         "SELECT '\\'; DELETE FROM items; -- '; DELETE FROM items",
         'SELECT "\\"; DELETE FROM items; -- "; DELETE FROM items',
+        # What the server takes for no comment, or for one that it runs.
+        "SELECT 1 --\u00a0, LOAD_FILE('/etc/passwd')",
+        "SELECT 1 --\u2003, GET_LOCK('evil', 1)",
+        "SELECT 1 --\x0b, SLEEP(0)",
+        "SELECT 1 /*!, LOAD_FILE('/etc/passwd') */",
+        "SELECT 1 /*!99999 x */ /*M!100000 , GET_LOCK('evil', 1) */",
         "SELECT 1 # \n; DELETE FROM items",
         "SELECT 1 --\t\n; DELETE FROM items",
     ],

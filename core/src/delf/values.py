@@ -37,7 +37,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from types import ModuleType
 from typing import Any, cast
 
 TAG = "$t"
@@ -129,14 +128,15 @@ def _parts_of(value: Any) -> tuple[Iterator[Any], int]:
         return chain.from_iterable(items.items()), 2 * len(items)
     if isinstance(value, (str, bytearray, memoryview)):
         return iter(()), len(cast("str", value)) // VALUE_BYTES
+    if isinstance(value, enum.Enum):  # a flag is a collection, of itself
+        return iter((value.value,)), 1
     if isinstance(value, Collection):
         members = cast("Collection[Any]", value)
         return iter(members), len(members)
-    if isinstance(value, (type, ModuleType)):
-        return iter(()), 0
-    names: Iterable[str] = getattr(kind, "__dataclass_fields__", ())
+    names: Iterable[str] = getattr(kind, "__dataclass_fields__", None) or getattr(
+        kind, "__pydantic_fields__", ()
+    )
     fields = [getattr(value, name, None) for name in names]
-    fields = fields or list(cast("Mapping[str, Any]", getattr(value, "__dict__", {})).values())
     return iter(fields), len(fields)
 
 
@@ -228,6 +228,8 @@ def _stays_hashable(encoded: Any) -> bool:
 
 
 def _encode_other(value: Any) -> Any:
+    if kind_name(value) in _MISSING:
+        return None
     if isinstance(value, enum.Enum):
         return _encode(value.value)
     for base, encoder in _ENCODERS.items():
@@ -319,6 +321,7 @@ def _placed(item: Any) -> tuple[_Place, Any]:
 _Place = tuple[Any, ...]
 _place_of = operator.itemgetter(0)
 _QUICKLY_SORTED: tuple[set[type], ...] = ({str}, {int})
+_MISSING = frozenset({"NAType", "NaTType"})  # of pandas
 _LIST_LIKE = frozenset({"deque", "dict_keys", "dict_values", "dict_items", "range"})
 
 _ENCODERS: dict[type, Callable[[Any], Any]] = {

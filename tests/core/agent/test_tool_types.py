@@ -5,7 +5,10 @@ import asyncio
 import dataclasses
 import datetime as dt
 import enum
+import functools
+import logging
 import pathlib
+import traceback
 import typing
 import uuid
 from collections.abc import Mapping, Sequence
@@ -17,6 +20,8 @@ import pytest
 from pydantic import Field
 
 from delf import Agent, ToolDefinitionError, ToolException, tool
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
 
 
 class Color(enum.Enum):
@@ -510,3 +515,48 @@ def test_defaults_that_only_look_odd_are_fine():
         """Fine."""
 
     assert fine.action.signature.startswith("(a: int = None, b: float = 1, c: ")
+
+
+def test_the_traceback_of_a_tool_is_the_cause_of_the_tasks_failure_and_in_the_debug_log(
+    delf_host: TestHost, scripted_model: ScriptedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    @tool(confirm=False)
+    def divide(a: int) -> float:
+        """Divide."""
+        return a / 0
+
+    caplog.set_level(logging.DEBUG, "delf.engine.calls")
+    scripted_model.writes("await divide(1)")
+    agent = Agent(tools=[divide], llm="scripted", host=delf_host, sandbox="local", retry_count=0)
+    with agent:
+        cause = agent.run("x").exception.__cause__
+    assert isinstance(cause, ZeroDivisionError)
+    assert traceback.extract_tb(cause.__traceback__)[-1].line == "return a / 0"
+    (record,) = [item for item in caplog.records if item.message == "divide failed"]
+    assert record.exc_info[1] is cause
+
+
+def test_partials_and_methods_are_tools_and_other_results_cross_with_a_note(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    class Shop:
+        def find(self, name: str) -> Any:
+            """Find a shop."""
+            return self
+
+        def __repr__(self) -> str:
+            return "<the shop>"
+
+    def add(a: int, b: int, *, c: int = 0) -> int:
+        """Add numbers."""
+        return a + b + c
+
+    find = tool(confirm=False)(Shop().find)
+    partial = tool(name="plus", confirm=False)(functools.partial(add, 1, c=5))
+    assert str(partial.action.signature) == "(b: int) -> int"
+    scripted_model.writes("print(await find('x'), await plus(2))")
+    with Agent(tools=[find, partial], llm="scripted", host=delf_host, sandbox="local") as agent:
+        response = agent.run("x")
+    assert response.text == "<the shop> 8"
+    assert [call.status for call in response.trace.tool_calls] == ["ok", "ok"]
+    assert response.trace.warnings == ["find: passed as text: Shop"]

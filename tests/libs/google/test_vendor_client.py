@@ -93,8 +93,7 @@ def test_batches_and_pages(google: GoogleServer, vendor: Vendor) -> None:
 def test_drive(google: GoogleServer, vendor: Vendor) -> None:
     service = vendor("drive")
     files = service.files()
-    (key,) = files.generateIds(count=1).execute()["ids"]
-    folder = files.create(body={"name": "Bills", "mimeType": FOLDER, "id": key}).execute()
+    folder = files.create(body={"name": "Bills", "mimeType": FOLDER}).execute()
     content = bytes(range(256)) * 4096  # four chunks
     media = MediaInMemoryUpload(content, "image/png", chunksize=256 * 1024, resumable=True)
     upload = files.create(body={"name": "a.png", "parents": [folder["id"]]}, media_body=media)
@@ -130,6 +129,7 @@ def test_drive(google: GoogleServer, vendor: Vendor) -> None:
     ).execute()
     assert len(listed["permissions"]) == 2
     permissions.delete(fileId=made["id"], permissionId=shared["id"]).execute()
+    assert files.copy(fileId=text["id"], body={"name": "c.txt"}).execute()["name"] == "c.txt"
     google.drive.drives["0Ashared"] = "Team"
     assert service.drives().list(pageSize=5).execute()["drives"][0]["name"] == "Team"
     document = vendor("docs").documents().create(body={"title": "Notes"}).execute()

@@ -16,6 +16,7 @@ def script(text: str) -> str:
 PRINTS = {
     "top-level await": ("print(await echo(1))", "[1, {}]\n"),
     "main called": ("async def main():\n    print(1)\nawait main()", "1\n"),
+    "a plain main forgotten": ("def main():\n    print(1)", "1\n"),
     "main forgotten": ("async def main():\n    print(1)", "1\n"),
     "main with asyncio.run": (
         "import asyncio\nasync def main():\n    print(1)\n    return 2\nprint(asyncio.run(main()))",
@@ -451,8 +452,6 @@ async def test_variables_of_a_failure_are_described():
         "text": "str of length 3",
         "empty": "empty dict",
         "helper": "function",
-        "part": "list of 2 int",
-        "total": "int",
     }
 
 
@@ -511,6 +510,37 @@ STRANGE_ENDS = {
 }
 
 
+@pytest.mark.parametrize("end", ["rerun('seen', 'go on', carry=['rows'])", "1 / 0"])
+@pytest.mark.parametrize(
+    "call", ["await main()", "asyncio.run(main())", "await asyncio.gather(main())"]
+)
+async def test_variables_of_main_outlive_it(end, call):
+    code = f"""
+async def main():
+    rows = [n for n in range(3)]
+    helper = await asyncio.gather(inner())
+    {end}
+
+async def inner():
+    gone = 1
+
+{call}
+"""
+    async with local_session() as session:
+        outcome = await session.execute(code, NotingHost())
+        assert "rows" in outcome.variables
+        assert "gone" not in outcome.variables
+        outcome = await session.execute("(rows, helper)", NotingHost())
+        assert outcome.value == ([0, 1, 2], [None])
+
+
+async def test_variables_of_other_functions_do_not():
+    code = "def work():\n    gone = 1\n    1 / 0\nwork()"
+    async with local_session() as session:
+        outcome = await session.execute(code, NotingHost())
+        assert "gone" not in outcome.variables
+
+
 async def test_variables_that_cannot_be_looked_at():
     variables = {
         **dict.fromkeys(("Unbound", "Named", "Odd", "Shape", "Shaped"), "class"),
@@ -523,7 +553,7 @@ async def test_variables_that_cannot_be_looked_at():
         assert outcome == Done(value=None, variables=variables)
         outcome = await session.execute("def f(given):\n    1 / 0\nf(unbound)", NotingHost())
         assert isinstance(outcome, Failed)
-        assert outcome.variables == {**variables, "f": "function", "given": "Unbound"}
+        assert outcome.variables == {**variables, "f": "function"}
 
 
 @pytest.mark.parametrize("name", STRANGE_ENDS)

@@ -43,6 +43,7 @@ async def test_what_is_missing_is_said(bench, name):
 
 
 WORKS = {
+    "a plain main forgotten": ("def main():\n    print(3)", "3\n"),
     "main forgotten": ("async def main():\n    print(await add(1, 2))", "3\n"),
     "main under dunder main": (
         "import asyncio\nasync def main():\n    print(1)\nif __name__ == '__main__':\n    asyncio.run(main())",
@@ -78,6 +79,22 @@ async def test_what_is_meant_works(bench, name):
 async def test_a_return_value_of_an_own_class_is_a_dict(bench):
     code = "import dataclasses\n@dataclasses.dataclass\nclass P:\n    x: int\n[P(1), print]"
     assert done(await bench.run(code)).value == [{"x": 1}, "print"]
+
+
+async def test_variables_of_main_outlive_it(bench):
+    code = """
+async def main():
+    import math
+    rows = [n for n in range(3)]
+    total = math.floor(3.5)
+    rerun("seen", "go on", carry=["rows"])
+
+await main()
+"""
+    run = await bench.open()
+    outcome = await run(code)
+    assert outcome.variables == {"main": "function", "rows": "list of length 3", "total": "int"}
+    assert done(await run("(rows, total)")).value == ([0, 1, 2], 3)
 
 
 async def test_variables_are_listed(bench):

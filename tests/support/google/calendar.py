@@ -97,13 +97,14 @@ class CalendarService:
             "kind": "calendar#events",
             "summary": calendar.summary,
             "timeZone": call.get("timeZone") or calendar.zone,
-            "items": [self._shown(event, call.user) for event in some],
+            "items": [self._shown(event, call.user, calendar) for event in some],
             **rest,
         }
 
     def _expanded(self, calendar: Calendar, event: dict[str, Any], low: Any, high: Any) -> Any:
         if "recurrence" not in event:
-            return [event]
+            yield event
+            return
         from dateutil.rrule import rrulestr
 
         all_day = "date" in event["start"]
@@ -165,7 +166,7 @@ class CalendarService:
     @serves("calendar.events.get")
     def get(self, call: Call) -> Any:
         calendar = self.calendar(call["calendarId"], call.user)
-        return self._shown(self._event(calendar, call["eventId"]), call.user)
+        return self._shown(self._event(calendar, call["eventId"]), call.user, calendar)
 
     @serves("calendar.events.insert")
     def insert(self, call: Call) -> Any:
@@ -197,7 +198,7 @@ class CalendarService:
             person.setdefault("responseStatus", "needsAction")
         calendar.events[key] = event
         self._tell(event, call, "invitation")
-        return self._shown(event, call.user)
+        return self._shown(event, call.user, calendar)
 
     @serves("calendar.events.patch")
     def patch(self, call: Call) -> Any:
@@ -224,7 +225,7 @@ class CalendarService:
             person.setdefault("responseStatus", "needsAction")
         calendar.events[event["id"]] = event
         self._tell(event, call, "change")
-        return self._shown(event, call.user)
+        return self._shown(event, call.user, calendar)
 
     @serves("calendar.events.delete")
     def delete(self, call: Call) -> Any:
@@ -356,8 +357,13 @@ class CalendarService:
             if person["email"] != call.user and (told == "all" or not inside):
                 self.mails.append((person["email"], what, event.get("summary", "")))
 
-    def _shown(self, event: dict[str, Any], user: str) -> dict[str, Any]:
+    def _shown(self, event: dict[str, Any], user: str, calendar: Calendar) -> dict[str, Any]:
         shown = copy.deepcopy(event)
+        for side in ("start", "end"):
+            if "dateTime" in shown[side]:
+                zone = ZoneInfo(shown[side].get("timeZone", calendar.zone))
+                moment = _place(shown[side], calendar).astimezone(zone)
+                shown[side]["dateTime"] = moment.isoformat()
         for person in shown.get("attendees", []):
             if person["email"] == user:
                 person["self"] = True

@@ -33,7 +33,6 @@ class DriveService:
     def __init__(self) -> None:
         self.files: dict[str, File] = {}
         self.drives: dict[str, str] = {}
-        self.reserved: set[str] = set()
         self.mails: list[tuple[str, str]] = []
         self.exporters: dict[str, Any] = {}
         self.creators: dict[str, Any] = {}
@@ -169,11 +168,6 @@ class DriveService:
     @serves("drive.files.create")
     def create(self, call: Call) -> Any:
         body = call.body
-        key = body.get("id")
-        if key is not None and key in self.files:
-            raise ApiError(409, "A file already exists with the provided ID.", "fileIdInUse")
-        if key is not None and key not in self.reserved:
-            raise ApiError(400, "The provided file ID is not usable.", "invalid")
         parents = body.get("parents", ["root"])
         if len(parents) != 1:
             raise ApiError(400, "A file has one parent.", "multipleParentsNotSupported")
@@ -183,7 +177,6 @@ class DriveService:
             body.get("name", "Untitled"),
             kind,
             parent=parent.id,
-            key=key,
             owner=call.user,
             drive=parent.data.get("driveId"),
         )
@@ -246,18 +239,6 @@ class DriveService:
         for forget in self.deleters.values():
             forget(file.id)
         return None
-
-    @serves("drive.files.generateIds")
-    def generate_ids(self, call: Call) -> Any:
-        ids = [self.ids.new("1file") for _ in range(call.get("count") or 10)]
-        self.reserved |= set(ids)
-        return {"kind": "drive#generatedIds", "space": "drive", "ids": ids}
-
-    @serves("drive.about.get")
-    def about(self, call: Call) -> Any:
-        if not call.get("fields"):
-            raise ApiError(400, "The 'fields' parameter is required for this method.", "required")
-        return {"kind": "drive#about", "user": {"emailAddress": call.user}}
 
     @serves("drive.drives.list")
     def shared_drives(self, call: Call) -> Any:

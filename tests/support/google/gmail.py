@@ -116,16 +116,6 @@ class GmailService:
             answer["messages"] = [{"id": mail.id, "threadId": mail.thread} for mail in some]
         return answer
 
-    @serves("gmail.users.threads.list")
-    def threads(self, call: Call) -> Any:
-        found = list(dict.fromkeys(mail.thread for mail in self._search(self._mine(call), call)))
-        some, rest = page(found, call, 100, 500)
-        return {
-            "resultSizeEstimate": len(found),
-            "threads": [{"id": key, "historyId": "1"} for key in some],
-            **rest,
-        }
-
     @serves("gmail.users.messages.get")
     def get(self, call: Call) -> Any:
         return self._resource(self._mail(call, call["id"]), call)
@@ -169,12 +159,6 @@ class GmailService:
         key = self.ids.new("Label_")
         box.labels[key] = name
         return {"id": key, "name": name, "type": "user"}
-
-    @serves("gmail.users.messages.modify")
-    def modify(self, call: Call) -> Any:
-        mail = self._mail(call, call["id"])
-        self._relabel(call, mail)
-        return self._minimal(mail)
 
     @serves("gmail.users.messages.batchModify")
     def batch_modify(self, call: Call) -> Any:

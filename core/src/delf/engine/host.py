@@ -286,6 +286,10 @@ class TaskHost:
         self._closed = True
         self._gate.close()
 
+    def failure_behind(self, error: DelfError) -> BaseException | None:
+        """What a tool raised, where a script failed with what it was told of that."""
+        return self._gate.failure_behind(error)
+
     async def settle(self, seconds: float) -> None:
         """Wait until no call and no file is under way.
 

@@ -6,7 +6,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from delf.errors import ToolDefinitionError
 from delf.protocols.connection import ConnectionLike
@@ -94,6 +94,8 @@ def tool(
     """
 
     def make(target: Callable[..., Any]) -> Tool[Any, Any]:
+        if isinstance(target, functools.partial):
+            target = _named(cast("functools.partial[Any]", target))
         _check(target, handle_error, confirm, effect)
         made = action_from_function(
             target,
@@ -109,6 +111,22 @@ def tool(
         return Tool(target, made, confirm)
 
     return make(function) if function is not None else make
+
+
+def _named(partial: functools.partial[Any]) -> functools.partial[Any]:
+    """A partial with the name, text and hints of its function; what it gives is not a parameter."""
+    made: Any = functools.partial(partial.func, *partial.args, **partial.keywords)
+    function = inspect.unwrap(partial.func)
+    for name in ("__name__", "__qualname__", "__doc__", "__module__", "__globals__"):
+        if hasattr(function, name):
+            setattr(made, name, getattr(function, name))
+    signature = inspect.signature(partial)
+    open_ones = [item for name, item in signature.parameters.items() if name not in made.keywords]
+    made.__signature__ = signature.replace(parameters=open_ones)
+    hints = getattr(function, "__annotations__", {})
+    kept = {"return", *(item.name for item in open_ones)}
+    made.__annotations__ = {name: hint for name, hint in hints.items() if name in kept}
+    return made
 
 
 def _check(target: Any, handle_error: Any, confirm: Any, effect: Any) -> None:
@@ -183,10 +201,15 @@ def as_connection(item: Any) -> ConnectionLike:
     """
     if isinstance(item, ConnectionLike):
         return item
-    if isinstance(item, type) or not callable(item) or not hasattr(item, "__name__"):
+    is_partial = isinstance(item, functools.partial)
+    if (
+        isinstance(item, type)
+        or not callable(item)
+        or not (is_partial or hasattr(item, "__name__"))
+    ):
         what = item.__name__ + " (a class)" if isinstance(item, type) else type(item).__name__
         raise ToolDefinitionError(
             f"{what} is no tool",
             hint="give connections (made, not their classes), @tool functions or functions",
         )
-    return tool(item)
+    return tool(cast("Callable[..., Any]", item))

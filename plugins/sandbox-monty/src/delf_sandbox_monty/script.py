@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from delf.protocols.sandbox import Failed
+from delf.sandbox.guest.script import bound_names, forgotten_main
 
 _NO_AWAIT = ("add_to_output_files", "rerun")
 """Names that scripts may await or not; Monty's are plain functions."""
@@ -58,8 +59,9 @@ def prepare(source: str, tools: Mapping[str, Sequence[str]]) -> Prepared | Faile
         )
     awaited = [node for _, node in _never_awaited(tree, tools) if node is last]
     code = _rewritten(source, tree, awaited)
-    if _forgot_main(tree):
-        code += "\nawait main()"
+    main = forgotten_main(tree)
+    if main is not None:
+        code += "\nawait main()" if isinstance(main, ast.AsyncFunctionDef) else "\nmain()"
     return Prepared(code, source)
 
 
@@ -92,7 +94,7 @@ def _never_awaited(
                     pass
 
 
-def _rewritten(source: str, tree: ast.AST, awaited: Sequence[ast.Expr]) -> str:
+def _rewritten(source: str, tree: ast.Module, awaited: Sequence[ast.Expr]) -> str:
     """The text with small changes for what Monty has in another way; lines stay as they are."""
     # A call as the script's value is awaited, as the other sandboxes do.
     forgotten = [(node.lineno, node.col_offset, b"", b"await ") for node in awaited]
@@ -107,8 +109,9 @@ def _rewritten(source: str, tree: ast.AST, awaited: Sequence[ast.Expr]) -> str:
     return b"\n".join(lines).decode()
 
 
-def _edits(tree: ast.AST) -> Iterator[tuple[int, int, bytes, bytes]]:
+def _edits(tree: ast.Module) -> Iterator[tuple[int, int, bytes, bytes]]:
     """Changes as line, column, what stands there and what is to stand there."""
+    yield from _outliving_main(tree)
     for node in ast.walk(tree):
         match node:
             case ast.Await(value=ast.Call(func=ast.Name(id=name))) if name in _NO_AWAIT:
@@ -122,9 +125,15 @@ def _edits(tree: ast.AST) -> Iterator[tuple[int, int, bytes, bytes]]:
                 pass
 
 
-def _forgot_main(tree: ast.Module) -> bool:
-    """Whether a script only defines ``async def main()`` and means to run it."""
-    mains = [n for n in tree.body if isinstance(n, ast.AsyncFunctionDef) and n.name == "main"]
-    if not mains or mains[-1].args.args or mains[-1].args.kwonlyargs:
-        return False
-    return not any(isinstance(node, ast.Name) and node.id == "main" for node in ast.walk(tree))
+def _outliving_main(tree: ast.Module) -> Iterator[tuple[int, int, bytes, bytes]]:
+    """Have the variables of ``main()`` outlive it: to the model they are the script's."""
+    for main in tree.body:
+        if not isinstance(main, (ast.FunctionDef, ast.AsyncFunctionDef)) or main.name != "main":
+            continue
+        first = main.body[0]
+        is_simple = not hasattr(first, "body") and not isinstance(first, ast.Match)
+        is_shared = any(isinstance(node, (ast.Nonlocal, ast.Global)) for node in ast.walk(main))
+        names = sorted(bound_names(main)) if is_simple and not is_shared else []
+        if names and not main.args.args and not main.args.kwonlyargs:
+            declared = f"global {', '.join(names)}; "
+            yield first.lineno, first.col_offset, b"", declared.encode()

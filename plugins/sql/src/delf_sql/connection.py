@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, TypeVar, cast
 
@@ -29,8 +30,8 @@ from delf_sql.target import make_target
 if TYPE_CHECKING:
     from delf_sql.backends import Backend
     from delf_sql.backends.base import Problem
-    from delf_sql.engines import Engines
     from delf_sql.placeholders import Params
+    from delf_sql.pool import Pool
 
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ class SQL(Connection):
         super().__init__(name=name, allow=allow, confirm=confirm, metadata=metadata, **settings)
         self._limits: SQLSettings = self.settings
         self._target = make_target(self.name, self._limits)
-        self._parts: tuple[Backend, Engines] | None = None
+        self._parts: tuple[Backend, Pool] | None = None
 
     @action(effect="read")
     async def schema(self, table: str | None = None) -> list[TableInfo]:
@@ -103,8 +104,11 @@ class SQL(Connection):
         if limit is not None and not 1 <= limit <= most:
             raise ToolRefusedError(f"limit can be from 1 to {most}; page with LIMIT and OFFSET")
 
+        checked = await asyncio.to_thread(
+            check_query, statement, self._target.dialect, params, self._limits.functions
+        )
+
         async def run(backend: Backend, driver: Any) -> list[dict[str, Any]]:
-            checked = check_query(statement, backend.syntax(driver), self._limits.functions)
             fetched = await backend.read(driver, checked, params, limit or most)
             if fetched.more and limit is None:
                 raise ToolExecutionError(
@@ -126,11 +130,12 @@ class SQL(Connection):
         from delf_sql.gate import check_write
         from delf_sql.rows import as_dicts
 
+        checked = await asyncio.to_thread(check_write, statement, self._target.dialect)
+        batches = _batches(checked.text, checked.tokens, params)
+        if not batches:
+            return Changes(rowcount=0, rows=[], committed=True)
+
         async def run(backend: Backend, driver: Any) -> Changes:
-            checked = check_write(statement, backend.syntax(driver))
-            batches = _batches(checked.text, checked.tokens, params)
-            if not batches:
-                return Changes(rowcount=0, rows=[], committed=True)
             written = await backend.write(driver, checked, batches)
             rows = as_dicts(written.fetched)
             return Changes(rowcount=written.rowcount, rows=rows, committed=True)
@@ -163,10 +168,10 @@ class SQL(Connection):
         if self._parts is not None:
             await self._parts[1].aclose()
 
-    def _connect(self) -> tuple[Backend, Engines]:
+    def _connect(self) -> tuple[Backend, Pool]:
         if self._parts is None:
             from delf_sql.backends import Limits, make_backend
-            from delf_sql.engines import Engines
+            from delf_sql.pool import Pool
 
             own = self._limits
             limits = Limits(
@@ -176,18 +181,19 @@ class SQL(Connection):
                 max_bytes=own.max_bytes,
                 functions=own.functions,
                 create=own.create,
+                role=own.role,
             )
             backend = make_backend(self._target, limits)
-            self._parts = backend, Engines(backend, own.pool_size, own.statement_timeout)
+            self._parts = backend, Pool(backend, own.pool_size, own.statement_timeout)
         return self._parts
 
     async def _on(self, reader: bool, work: Callable[[Backend, Any], Awaitable[T]]) -> T:
         """Do something with a connection; drivers' exceptions become delf's."""
         from delf_sql.failures import problem_of
 
-        backend, engines = self._connect()
+        backend, pool = self._connect()
         try:
-            async with engines.connection(reader=reader) as driver:
+            async with pool.connection(reader=reader) as driver:
                 return await work(backend, driver)
         except DelfError:
             raise

@@ -17,7 +17,7 @@ _CHECK: Final = "check that it runs, and the connection's url, user and password
 
 
 def problem_of(error: BaseException, backend: Backend) -> Problem | None:
-    """What went wrong, also where SQLAlchemy wraps it; None for what is no database's error.
+    """What went wrong; None for what is no database's error.
 
     Args:
         error: Any exception.
@@ -26,9 +26,6 @@ def problem_of(error: BaseException, backend: Backend) -> Problem | None:
     problem = backend.explain(error)
     if problem is not None:
         return problem
-    inner = getattr(error, "orig", None)
-    if isinstance(inner, BaseException):
-        return backend.explain(inner)
     if isinstance(error, TimeoutError):
         return Problem(cause="timeout", text="no answer in time")
     if isinstance(error, OSError):

@@ -1,24 +1,27 @@
 """The statement gate: one statement, of a kind that the action is for.
 
-The database itself keeps a query from writing (see ``backends``). The gate comes first, gives
-clear reasons, and covers what a database lets through: locks, session functions, files.
+``query`` takes what sqlglot reads as a query made of known parts, calling known functions. The
+database itself keeps a query from writing, too (see ``backends``).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from delf.errors import ToolRefusedError
-from delf_sql.lexer import Syntax, Token, tokenize, words
+from delf_sql.functions import grammar_words, is_listed, known_functions, words
+from delf_sql.placeholders import Params, without_holes
+from delf_sql.sqlite_child import is_reading_pragma
+from delf_sql.target import Dialect
+from delf_sql.tokens import Token, normalise, parse
 
 ReadKind = Literal["select", "explain", "show"]
 
 MAX_LENGTH: Final = 200_000
-_LONGEST_TREE: Final = 30_000
-_SELECTS: Final = frozenset({"SELECT", "WITH", "VALUES", "TABLE"})
+_SELECTS: Final = frozenset({"SELECT", "WITH", "VALUES"})
 _WRITES: Final = words(
     "INSERT UPDATE DELETE MERGE REPLACE WITH CREATE ALTER DROP TRUNCATE COMMENT GRANT REVOKE "
     "RENAME CALL DO SELECT VALUES REFRESH REINDEX ANALYZE"
@@ -32,24 +35,19 @@ _SHOW_PREFIXES: Final = frozenset({"FULL", "EXTENDED", "SESSION", "GLOBAL"})
 _EXPLAIN_OPTIONS: Final = words(
     "ANALYZE VERBOSE QUERY PLAN EXTENDED PARTITIONS FORMAT JSON TREE TRADITIONAL"
 )
-_WRITING_NODES: Final = words(
-    "Insert Update Delete Merge Create Drop Alter Into Lock Command Copy Set Pragma LoadData "
-    "TruncateTable Transaction Commit Rollback Use Attach Detach Kill Grant Revoke"
+_PARTS: Final = words(
+    "Select From Join Where Group Having Order Ordered Limit Offset Fetch LimitOptions With CTE "
+    "RecursiveWithSearch Union Except Intersect Subquery Values Table TableAlias TableFromRows "
+    "TableColumn Lateral Unnest WithinGroup Filter Qualify Distinct Window WindowSpec Rollup Cube "
+    "GroupingSets Tuple Paren Column Identifier Dot Star Alias Aliases PropertyEQ Kwarg Literal "
+    "Null Boolean National HexString BitString ByteString RawString UnicodeString Heredoc "
+    "Introducer If In Between Exists Any All Collate AtTimeZone Interval IntervalSpan Cast "
+    "DataType DataTypeParam PseudoType ObjectIdentifier ColumnDef Bracket Slice Var Parameter "
+    "SessionParameter Placeholder Array List Escape PositionalColumn IndexTableHint IgnoreNulls "
+    "RespectNulls Default WithOrdinality JSONTable JSONSchema JSONColumnDef JSONValue OnCondition "
+    "XMLTable FormatJson JSONKeyValue Partition"
 )
-_REFUSED_FUNCTIONS: Final[dict[str, frozenset[str]]] = {
-    # Volatile ones are refused by the catalogue; these run SQL that stands in a text.
-    "postgresql": words(
-        "crosstab crosstab2 crosstab3 crosstab4 crosstabn connectby xpath_table query_to_xml "
-        "query_to_xmlschema query_to_xml_and_xmlschema cursor_to_xml ts_stat ts_rewrite"
-    ),
-    "mysql": words(
-        "load_file get_lock release_lock release_all_locks sleep benchmark nextval setval lastval "
-        "master_pos_wait source_pos_wait master_gtid_wait wait_for_executed_gtid_set "
-        "wait_until_sql_thread_after_gtids service_get_read_locks service_get_write_locks "
-        "service_release_locks sys_exec sys_eval sys_set"
-    ),
-    "sqlite": frozenset({"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}),
-}
+"""What a query may be made of, by sqlglot's names, beside operators and functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,52 +55,57 @@ class Statement:
     """One statement that passed.
 
     Args:
-        text: Without a closing semicolon or what follows it.
+        text: As it is sent: without comments, and without what follows its end.
         tokens: Of that text.
         kind: How a backend runs it.
-        calls: The functions that it names.
+        calls: The names that stand before a parenthesis, as the database folds them.
+        attributes: The names that stand after a dot; PostgreSQL may call them.
     """
 
     text: str
     tokens: Sequence[Token]
     kind: ReadKind
-    calls: frozenset[str]
+    calls: frozenset[str] = frozenset()
+    attributes: frozenset[str] = frozenset()
 
 
-def check_query(text: str, syntax: Syntax, allowed: frozenset[str] = frozenset()) -> Statement:
+def check_query(
+    text: str, dialect: Dialect, params: Params = None, allowed: frozenset[str] = frozenset()
+) -> Statement:
     """A statement that may be run as a query.
 
     Args:
         text: What the script gave.
-        syntax: How this database reads text.
-        allowed: Functions that may be called although they are refused by default.
+        dialect: Of which database.
+        params: Its parameters, which say what in it is a placeholder.
+        allowed: Functions that may be called beside those that are known.
 
     Raises:
-        ToolRefusedError: When it is not one reading statement.
+        ToolRefusedError: When it is not surely one reading statement.
     """
-    text, tokens = _single(text, syntax, routines=False)
-    kind, start = _read_kind(tokens, syntax)
-    calls = _calls(tokens, syntax)
-    refused = sorted((calls & _REFUSED_FUNCTIONS[syntax.dialect]) - allowed)
-    if refused:
-        raise ToolRefusedError(f"query cannot call {refused[0]}(): it has effects beyond reading")
-    _check_words(tokens)
-    if start is not None:
-        _check_tree(text[start:], syntax)
-    return Statement(text, tokens, kind, calls)
+    text, tokens = _single(text, dialect, routines=False)
+    kind, start = _read_kind(tokens, dialect)
+    query = tokens[start:] if start is not None else []
+    if query:
+        _check_words(query)
+        place = query[0].start
+        probed = " " * place + without_holes(text, tokens, params, dialect)[place:]
+        exempt = _check_tree(probed, dialect)
+        _check_calls(query, dialect, allowed, exempt)
+    return Statement(text, tokens, kind, *named(query, dialect))
 
 
-def check_write(text: str, syntax: Syntax) -> Statement:
+def check_write(text: str, dialect: Dialect) -> Statement:
     """A statement that may be run as a write.
 
     Args:
         text: What the script gave.
-        syntax: How this database reads text.
+        dialect: Of which database.
 
     Raises:
         ToolRefusedError: When it is not one changing statement.
     """
-    text, tokens = _single(text, syntax, routines=True)
+    text, tokens = _single(text, dialect, routines=True)
     first = tokens[0].word
     if first in {"BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "END", "ABORT"}:
         raise ToolRefusedError(
@@ -113,22 +116,18 @@ def check_write(text: str, syntax: Syntax) -> Statement:
             f"write does not run {first or tokens[0].text!r}: it is for INSERT, UPDATE, DELETE, "
             "MERGE and statements that define or change tables"
         )
-    return Statement(text, tokens, "select", _calls(tokens, syntax))
+    return Statement(text, tokens, "select")
 
 
-def _single(text: str, syntax: Syntax, *, routines: bool) -> tuple[str, list[Token]]:
+def _single(text: str, dialect: Dialect, *, routines: bool) -> tuple[str, list[Token]]:
     if len(text) > MAX_LENGTH:
         raise ToolRefusedError(
             f"the statement has {len(text)} characters, more than {MAX_LENGTH}: "
             "pass values in params"
         )
-    everything = tokenize(text, syntax, comments=True)
-    tokens: list[Token] = []
-    for token in everything:
-        if token.kind != "comment":
-            tokens.append(token)
-        elif syntax.dialect == "mysql" and token.text.startswith(("/*!", "/*M!")):
-            raise ToolRefusedError("a comment that MySQL executes (/*! … */) is not allowed")
+    if "\x00" in text:
+        raise ToolRefusedError("the statement holds a NUL character")
+    text, tokens = normalise(text, dialect)
     while tokens and tokens[-1].text == ";" and tokens[-1].kind == "operator":
         tokens.pop()
     if not tokens:
@@ -144,19 +143,19 @@ def _defines_routine(tokens: Sequence[Token]) -> bool:
     return head[0] == "CREATE" and not _ROUTINES.isdisjoint(head)
 
 
-def _read_kind(tokens: Sequence[Token], syntax: Syntax) -> tuple[ReadKind, int | None]:
-    """The kind, and where the query begins, if there is one."""
+def _read_kind(tokens: Sequence[Token], dialect: Dialect) -> tuple[ReadKind, int | None]:
+    """The kind, and the number of the token where the query begins, if there is one."""
     terms = [token.word if token.kind == "word" else token.text for token in tokens]
     first = next((word for word in terms if word != "("), "")
     if first in _SELECTS:
         return "select", 0
     if terms[0] in ("EXPLAIN", "DESCRIBE", "DESC"):
-        return "explain", _explained(terms[1:], tokens[1:], syntax)
-    if terms[0] == "SHOW" and syntax.dialect != "sqlite" and _may_show(terms[1:], syntax):
+        return "explain", _explained(terms, tokens, dialect)
+    if terms[0] == "SHOW" and dialect != "sqlite" and _may_show(terms[1:], tokens, dialect):
         return "show", None
-    if terms[0] == "PRAGMA" and syntax.dialect == "sqlite" and "=" not in terms:
+    if terms[0] == "PRAGMA" and dialect == "sqlite" and _may_tell(tokens[1:]):
         return "show", None
-    more = ", SHOW" if syntax.dialect != "sqlite" else ""
+    more = ", SHOW" if dialect != "sqlite" else ""
     shown = terms[0] if len(terms[0]) <= 20 else f"{terms[0][:20]}…"
     raise ToolRefusedError(
         f"query only reads (SELECT, WITH, VALUES, EXPLAIN{more}) and this is {shown}: "
@@ -164,43 +163,96 @@ def _read_kind(tokens: Sequence[Token], syntax: Syntax) -> tuple[ReadKind, int |
     )
 
 
-def _explained(terms: Sequence[str], tokens: Sequence[Token], syntax: Syntax) -> int | None:
+def _explained(terms: Sequence[str], tokens: Sequence[Token], dialect: Dialect) -> int | None:
     """Where the explained query begins; None where a table is described."""
-    place = 0
-    if terms and terms[0] == "(" and syntax.dialect == "postgresql":
-        inner = terms[1] if len(terms) > 1 else ""
+    place = 1
+    if terms[1:2] == ["("] and dialect == "postgresql":
+        inner = terms[2] if len(terms) > 2 else ""
         if inner not in _SELECTS and inner != "(":
             place = terms.index(")") + 1 if ")" in terms else len(terms)
+            options = tokens[2 : place - 1]
+            if any(token.kind != "word" and token.text != "," for token in options):
+                place = len(terms)
     while place < len(terms) and (terms[place] in _EXPLAIN_OPTIONS or terms[place] == "="):
         place += 1
     rest = [word for word in terms[place:] if word != "("]
     if rest and rest[0] in _SELECTS:
-        return tokens[place].start
-    names_table = syntax.dialect == "mysql" and all(
-        token.kind in ("word", "name") or token.text == "." for token in tokens
-    )
+        return place
+    names_table = dialect == "mysql" and _is_named(tokens[1:])
     if names_table and rest and len(rest) <= 4 and rest[0] not in _WRITES:
         return None
     raise ToolRefusedError("query explains reading statements only: EXPLAIN SELECT …")
 
 
-def _may_show(terms: Sequence[str], syntax: Syntax) -> bool:
-    if syntax.dialect == "postgresql":
-        return True
+def _is_named(tokens: Sequence[Token]) -> bool:
+    return all(token.kind in ("word", "name") or token.text == "." for token in tokens)
+
+
+def _may_show(terms: Sequence[str], tokens: Sequence[Token], dialect: Dialect) -> bool:
+    if dialect == "postgresql":
+        return _is_named(tokens)
+    plain = all(token.kind in ("word", "name", "string") or token.text == "." for token in tokens)
     wanted = [word for word in terms if word not in _SHOW_PREFIXES]
-    if wanted[:2] == ["CREATE", "USER"]:
+    if not plain or wanted[:2] == ["CREATE", "USER"]:
         return False
     return bool(wanted) and wanted[0] in _SHOWS
 
 
-def _calls(tokens: Sequence[Token], syntax: Syntax) -> frozenset[str]:
-    """Names before a parenthesis, as the database folds them."""
-    found: set[str] = set()
-    for token, after in itertools.pairwise(tokens):
+def _may_tell(tokens: Sequence[Token]) -> bool:
+    """Whether it is a pragma that only reads: its name, and maybe what it is asked about."""
+    argument = [token for token in tokens[1:] if token.text not in ("(", ")")]
+    simple = tokens and len(argument) <= 1 and all(one.kind != "operator" for one in argument)
+    return bool(simple) and is_reading_pragma(
+        tokens[0].text, argument[0].text if argument else None
+    )
+
+
+def _calls(tokens: Sequence[Token]) -> Iterable[tuple[Token | None, Token]]:
+    """Names before a parenthesis, each with the token before it."""
+    for number, (token, after) in enumerate(itertools.pairwise(tokens)):
         if after.text == "(" and after.kind == "operator" and token.kind in ("word", "name"):
-            folds = token.kind == "word" or syntax.dialect != "postgresql"
-            found.add(token.text.lower() if folds else token.text)
-    return frozenset(found)
+            yield tokens[number - 1] if number else None, token
+
+
+def named(tokens: Sequence[Token], dialect: Dialect) -> tuple[frozenset[str], frozenset[str]]:
+    """The names that stand before a parenthesis, and those that stand after a dot.
+
+    Args:
+        tokens: Of a query.
+        dialect: Of which database.
+    """
+    calls = {_folded(name, dialect) for _, name in _calls(tokens)}
+    attributes = {
+        _folded(name, dialect)
+        for dot, name in itertools.pairwise(tokens)
+        if dot.text == "." and dot.kind == "operator" and name.kind in ("word", "name")
+    }
+    return frozenset(calls), frozenset(attributes)
+
+
+def _folded(token: Token, dialect: Dialect) -> str:
+    folds = token.kind == "word" or dialect != "postgresql"
+    return token.text.lower() if folds else token.text
+
+
+def _check_calls(
+    tokens: Sequence[Token], dialect: Dialect, allowed: frozenset[str], exempt: frozenset[int]
+) -> None:
+    known, grammar = known_functions(dialect), grammar_words(dialect)
+    for before, token in _calls(tokens):
+        name = _folded(token, dialect)
+        if token.start in exempt or is_listed(name, allowed):
+            continue
+        if token.kind == "word" and token.text.lower() in grammar:
+            continue
+        qualified = before is not None and before.text == "." and before.kind == "operator"
+        if name in known and not (qualified and dialect == "mysql"):
+            continue
+        raise ToolRefusedError(
+            f"query cannot call {name}(): it is not among the functions that are known to only "
+            "read",
+            hint=f"if it only reads, the connection's setting functions may list {name!r}",
+        )
 
 
 def _check_words(tokens: Sequence[Token]) -> None:
@@ -216,37 +268,42 @@ def _check_words(tokens: Sequence[Token]) -> None:
             raise ToolRefusedError("query cannot lock rows (FOR UPDATE, FOR SHARE): it only reads")
         if word == "LOCK" and follow == ["IN", "SHARE", "MODE"]:
             raise ToolRefusedError("query cannot lock rows (LOCK IN SHARE MODE): it only reads")
-        if word == "NEXT" and follow[:2] == ["VALUE", "FOR"]:
+        if word in ("NEXT", "PREVIOUS") and follow[:2] == ["VALUE", "FOR"]:
             raise ToolRefusedError("query cannot take a sequence's next value: it only reads")
-        if word == "U" and _is_escaped_name(tokens[index : index + 3]):
-            raise ToolRefusedError('names with escapes (U&"…") are not allowed in query')
 
 
-def _is_escaped_name(tokens: Sequence[Token]) -> bool:
-    if len(tokens) < 3 or tokens[1].text != "&" or tokens[2].kind != "name":
-        return False
-    return tokens[0].end == tokens[1].start and tokens[1].end == tokens[2].start
-
-
-def _check_tree(text: str, syntax: Syntax) -> None:
-    """A second opinion: sqlglot's tree holds nothing that writes.
-
-    What sqlglot cannot parse, or not quickly, is left to the database, which refuses to write
-    by itself.
-    """
-    if len(text) > _LONGEST_TREE:
-        return
-    import sqlglot
+def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
+    """One query, as sqlglot reads it, made of what is known. Gives where only aliases stand."""
+    from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
-    dialect = {"postgresql": "postgres"}.get(syntax.dialect, syntax.dialect)
+    trees: list[Any] = []
+    reason = ""
     try:
-        trees = sqlglot.parse(text, read=dialect)
-    except (SqlglotError, RecursionError):
-        return
-    if len(trees) != 1 or trees[0] is None:
-        raise ToolRefusedError("one statement at a time: make a call for each")
+        trees = parse(query, dialect)
+    except SqlglotError as error:
+        reason = f"query cannot read this statement: {_reason(error)}"
+    except RecursionError:
+        reason = "the statement is nested too deeply"
+    if reason:  # outside of the handler: sqlglot's error holds the whole text
+        raise ToolRefusedError(reason)
+    if len(trees) != 1 or not isinstance(trees[0], (exp.Query, exp.Values)):
+        raise ToolRefusedError("query only reads and this is no plain query: use write for changes")
+    exempt: set[int] = set()
+    families = (exp.Binary, exp.Unary, exp.Func)
     for node in trees[0].walk():
         kind = type(node).__name__
-        if kind in _WRITING_NODES:
-            raise ToolRefusedError(f"query only reads and this holds {kind.upper()}: use write")
+        known = kind in _PARTS or kind.startswith("JSONPath") or isinstance(node, families)
+        if not known:
+            raise ToolRefusedError(f"query cannot hold {kind.upper()}: it only reads")
+        if isinstance(node, exp.TableAlias) and node.this is not None and node.args.get("columns"):
+            exempt.add(node.this.meta.get("start", -1))
+    return frozenset(exempt)
+
+
+def _reason(error: Exception) -> str:
+    problems: list[dict[str, Any]] = getattr(error, "errors", [])
+    problem = problems[0] if problems else {}
+    what = str(problem.get("description") or error).split("\n", 1)[0].rstrip(". ")
+    near = str(problem.get("highlight") or "").strip()
+    return f"syntax not known near {near!r} ({what})" if near else f"syntax not known ({what})"

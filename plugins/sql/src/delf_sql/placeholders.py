@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from delf.errors import ToolRefusedError
-from delf_sql.lexer import Token
 from delf_sql.target import Dialect
+from delf_sql.tokens import Token
 
 Params = Mapping[str, Any] | Sequence[Any] | None
 Adapt = Callable[[Any], tuple[str, Any]]
@@ -124,6 +124,30 @@ def bind(
     parts.append(rest if dialect == "sqlite" else rest.replace("%", "%%"))
     probe.append(rest)
     return Bound("".join(parts), values, "".join(probe))
+
+
+def without_holes(text: str, tokens: Sequence[Token], params: Params, dialect: Dialect) -> str:
+    """The text as a parser takes it: a number of the same length in each placeholder's place.
+
+    Args:
+        text: A statement.
+        tokens: Of that text.
+        params: What is to be bound.
+        dialect: Whose driver is to take it.
+
+    Raises:
+        ToolRefusedError: When placeholders and parameters do not fit.
+    """
+    if not params:
+        return text
+    holes = find_holes(text, tokens, named=isinstance(params, Mapping))
+    _check(holes, params, dialect)
+    parts: list[str] = []
+    place = 0
+    for hole in holes:
+        parts += [text[place : hole.start], "1".ljust(hole.end - hole.start)]
+        place = hole.end
+    return "".join([*parts, text[place:]])
 
 
 def _marks(hole: Hole, value: Any, adapt: Adapt, values: list[Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from delf_sql.catalog import Column, Relation, Table
-from delf_sql.lexer import words
+from delf_sql.functions import words
 from delf_sql.target import Dialect
 
 _LONGEST_COMMENT: Final = 100

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence, Sized
+from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any
 
 from delf.errors import ToolExecutionError
+from delf_sql.sqlite_child import weight
 from delf_sql.values import plain
-
-_CHUNK: Final = 200
-_ROW_BYTES: Final = 64
-_VALUE_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +29,13 @@ class Fetched:
 
 
 async def collect(
-    columns: Sequence[str],
-    fetch: Callable[[int], Awaitable[Sequence[Sequence[Any]]]],
-    limit: int,
-    max_bytes: int,
-) -> Fetched:
-    """Rows from a cursor, up to a limit.
+    source: AsyncIterable[Sequence[Any]], limit: int, max_bytes: int
+) -> tuple[list[Sequence[Any]], bool]:
+    """Rows from a cursor, each weighed as it comes, and whether there are more.
 
     Args:
-        columns: Their names.
-        fetch: Gives the next rows, at most so many.
-        limit: The most rows to keep.
+        source: Gives the rows.
+        limit: The most rows to take.
         max_bytes: About how much they may hold.
 
     Raises:
@@ -50,26 +43,27 @@ async def collect(
     """
     rows: list[Sequence[Any]] = []
     held = 0
-    while len(rows) <= limit:
-        part = await fetch(min(_CHUNK, limit + 1 - len(rows)))
-        if not part:
-            return Fetched(tuple(columns), rows)
-        held += sum(map(_weight, part))
+    async for row in source:
+        if len(rows) == limit:
+            return rows, True
+        held += weight(row)
         if held > max_bytes:
-            raise ToolExecutionError(
-                f"the result is larger than {max_bytes / 1e6:g} MB after {len(rows) + len(part)} "
-                "rows: select fewer columns or rows, or aggregate in SQL"
-            )
-        rows.extend(part)
-    return Fetched(tuple(columns), rows[:limit], more=True)
+            raise too_large(max_bytes, len(rows) + 1)
+        rows.append(row)
+    return rows, False
 
 
-def _weight(row: Sequence[Any]) -> int:
-    size = _ROW_BYTES
-    for value in row:
-        sized = isinstance(value, (str, bytes, list, dict))
-        size += len(cast("Sized", value)) if sized else _VALUE_BYTES
-    return size
+def too_large(max_bytes: int, rows: int) -> ToolExecutionError:
+    """The error for a result that holds more than it may.
+
+    Args:
+        max_bytes: What it may hold.
+        rows: After how many rows it was too much.
+    """
+    return ToolExecutionError(
+        f"the result is larger than {max_bytes / 1e6:g} MB after {rows} rows: select fewer columns "
+        "or rows, or aggregate in SQL"
+    )
 
 
 def as_dicts(fetched: Fetched) -> list[dict[str, Any]]:

@@ -45,7 +45,10 @@ class SQLSettings(PluginSettings):
     )
     functions: frozenset[str] = Field(
         default=frozenset(),
-        description="Functions that query may call although they are refused by default.",
+        description="Functions that query may call beside the known ones; st_* is a pattern.",
+    )
+    role: str | None = Field(
+        default=None, description="PostgreSQL: the role that query takes on (SET LOCAL ROLE)."
     )
     create: bool = Field(default=False, description="Make a SQLite file that does not exist.")
 

@@ -437,11 +437,9 @@ async def test_a_tool_that_raises_is_an_error_in_the_script(error, said, kind):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (object(), "object cannot be passed"),
         ("x" * 120_000, "too large: more than 120,001 bytes"),
-        ([10**5000], "integer"),
     ],
-    ids=["object", "large", "integer"],
+    ids=["large"],
 )
 async def test_a_result_that_cannot_be_passed_is_an_error(value, said):
     @read_tool

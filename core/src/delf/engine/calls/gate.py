@@ -12,8 +12,10 @@ import copy
 import functools
 import inspect
 import itertools
+import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -37,13 +39,16 @@ from delf.errors import (
     ToolRefusedError,
     UnrecordedCallError,
 )
-from delf.events import CallFinished
+from delf.events import CallFinished, Warned
 from delf.protocols.approval import Approved, Decision, Edited, Settled
 from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
 from delf.protocols.sandbox import CallAnswer, CallRequest, Raised, Returned, Told
 from delf.tools.action import Action
 from delf.values import UnsupportedValueError
 
+_log = logging.getLogger(__name__)
+
+_KEPT_FAILURES = 20
 _MAX_MESSAGE = 4000
 _MAX_NAME = 200
 _CLEAN = SAFE | {"result"}
@@ -81,6 +86,8 @@ class Gate:
         self._threads = threads
         self._redactor = Redactor() if redactor is None else redactor
         self._results = Results(self._redactor, max_result_bytes)
+        self.failures: deque[tuple[str, BaseException]] = deque(maxlen=_KEPT_FAILURES)
+        """How tools failed lately: what the script was told, and what they raised."""
         self._replay = Replay() if replay is None else replay
         self._children = children
         self._numbers = itertools.count(self._replay.last_call + 1)
@@ -361,20 +368,34 @@ class Gate:
         started = time.perf_counter()
         try:
             result = await self._invoke(action, arguments)
-            result, encoded = await self._results.take(result)
+            result, encoded, note = await self._results.take(result)
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 await self._records.cancel(call, "cancelled", error, started)
                 raise
             return await self._fail(call, started, f"{call.bound.name} cancelled itself")
         except ToolException as error:
+            self.failures.append((error.message, error))
             return await self._tell(call, started, error)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             if isinstance(error, KeyboardInterrupt) and _is_main_thread():
                 raise  # somebody pressed Ctrl-C
-            return await self._fail(call, started, describe_failure(error))
+            message = self._redactor.text(describe_failure(error))
+            self.failures.append((message, error))
+            about = f"{call.bound.name} failed"
+            self._redactor.log_failure(_log, about, error, logging.DEBUG)
+            return await self._fail(call, started, message)
         await self._records.end(call, "ok", started, result=result, safe=_CLEAN)
+        if note is not None:
+            await self._log.record(Warned, message=f"{call.bound.name}: {note}")
         return Returned(result, encoded)
+
+    def failure_behind(self, error: DelfError) -> BaseException | None:
+        """What a tool raised, where a script failed with what it was told of that."""
+        for told, failure in reversed(self.failures):
+            if told and told in error.message:
+                return failure
+        return None
 
     async def _fail(
         self, call: Call, started: float, message: str, kind: str = "ToolError"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from delf.chunks import dump_chunks, in_turns, is_large
+from delf.engine.calls.plain import plain_or_text
 from delf.engine.secrets.redaction import Redactor
 from delf.values import UnsupportedValueError, dumps, loads
+
+
+class ResultTooLargeError(UnsupportedValueError):
+    """A result has more bytes than may be passed."""
 
 
 class Results:
@@ -22,15 +28,27 @@ class Results:
         self._redactor = redactor
         self._max_bytes = max_bytes
 
-    async def take(self, result: Any) -> tuple[Any, bytes]:
-        """A result without secrets, and the same encoded.
+    async def take(self, result: Any) -> tuple[Any, bytes, str | None]:
+        """A result without secrets, the same encoded, and what was passed as text, if anything.
 
         Other tasks have their turns while a large one is encoded; a cancellation waits until it is.
-        What its tool puts into a list or a dict meanwhile is not in the result any more.
+        What its tool puts into a list or a dict meanwhile is not in the result any more. What no
+        script could read is passed as text: the tool has done its work, and must not do it again.
 
         Raises:
-            UnsupportedValueError: When it cannot be passed, or is too large.
+            UnsupportedValueError: When it is too large, or cannot be passed at all.
         """
+        try:
+            return *await self._take(result), None
+        except ResultTooLargeError:
+            raise
+        except UnsupportedValueError:
+            told: dict[str, None] = {}
+            plain = await asyncio.to_thread(plain_or_text, result, told)
+            note = f"passed as text: {', '.join(told)}" if told else None
+            return *await self._take(plain), note
+
+    async def _take(self, result: Any) -> tuple[Any, bytes]:
         if is_large(result):
             result = _of_its_own(result)
             look = Look(self._redactor)
@@ -66,7 +84,7 @@ class Results:
 
     def _check_size(self, size: int, at_least: str = "") -> None:
         if size > self._max_bytes:
-            raise UnsupportedValueError(
+            raise ResultTooLargeError(
                 f"the result is too large: {at_least}{size:,} bytes, and at most "
                 f"{self._max_bytes:,} can be passed; ask for less"
             )

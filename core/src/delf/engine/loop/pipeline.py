@@ -170,6 +170,7 @@ class TaskPipeline:
         log.end_prints()
         text = log.redactor.text(text)
         if error is not None:
+            error.__cause__ = error.__cause__ or self._host.failure_behind(error)
             log.redactor.error(error)
         outcome = TaskOutcome(
             text=text,

@@ -162,14 +162,22 @@ class Redactor:
             return True
         return self.text(told) is not told
 
-    def log_failure(self, log: logging.Logger, message: str, error: BaseException) -> None:
+    def log_failure(
+        self,
+        log: logging.Logger,
+        message: str,
+        error: BaseException,
+        level: int = logging.ERROR,
+    ) -> None:
         """Log an error with its traceback, without secrets."""
+        if not log.isEnabledFor(level):
+            return
         told = "".join(traceback.format_exception(error))
         safe = self.text(told)
         if safe == told:
-            log.error("%s", message, exc_info=error)
+            log.log(level, "%s", message, exc_info=error)
         else:
-            log.error("%s\n%s", self.text(message), safe)
+            log.log(level, "%s\n%s", self.text(message), safe)
 
     def is_in(self, encoded: bytes) -> bool:
         """Whether JSON holds what could be a secret.

@@ -47,7 +47,6 @@ class Place:
 
     line: int | None = None
     source: str | None = None
-    local_variables: Mapping[str, Any] | None = None
 
 
 def find_place(error: BaseException, sources: Mapping[str, str]) -> Place:
@@ -69,8 +68,7 @@ def find_place(error: BaseException, sources: Mapping[str, str]) -> Place:
         source = sources.get(code.co_filename)
         if source is not None:
             text = _line_of(source, trace.tb_lineno)
-            in_function = not code.co_name.startswith("<") and code.co_name != "__delf_main__"
-            place = Place(trace.tb_lineno, text, trace.tb_frame.f_locals if in_function else None)
+            place = Place(trace.tb_lineno, text)
         trace = trace.tb_next
     return place
 
@@ -98,23 +96,37 @@ def _text_of(thing: object) -> str:
         return f"(its message cannot be shown: {kind_name(broken)})"
 
 
-def describe_variables(
-    namespace: Mapping[str, Any], hidden: frozenset[str], local: Mapping[str, Any] | None = None
-) -> dict[str, str]:
+def variables_of_main(error: BaseException, sources: Mapping[str, str]) -> dict[str, Any]:
+    """The variables of the script's ``main()`` where an exception came through it.
+
+    To the model they are the script's: many write everything into such a function.
+
+    Args:
+        error: The exception.
+        sources: Script texts by the file name that tracebacks give them.
+    """
+    found: dict[str, Any] = {}
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_name == "main" and code.co_filename in sources:
+            found.update(trace.tb_frame.f_locals)
+        trace = trace.tb_next
+    return found
+
+
+def describe_variables(namespace: Mapping[str, Any], hidden: frozenset[str]) -> dict[str, str]:
     """The variables alive with their types, newest last, for the next prompt.
 
     Args:
         namespace: The script's global names.
         hidden: Names that were there before any script.
-        local: Local variables of the function that failed.
     """
-    found: dict[str, str] = {}
-    for scope in (namespace, local or {}):
-        for name, value in scope.items():
-            if str(name).startswith("_") or name in hidden or issubclass(type(value), _HIDDEN):
-                continue
-            found.pop(name, None)
-            found[name] = describe_type(value)
+    found = {
+        name: describe_type(value)
+        for name, value in namespace.items()
+        if not (str(name).startswith("_") or name in hidden or issubclass(type(value), _HIDDEN))
+    }
     return dict(list(found.items())[-_MAX_VARIABLES:])
 
 

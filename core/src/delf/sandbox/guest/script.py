@@ -107,14 +107,22 @@ def _await_runners(tree: ast.Module) -> None:
 
 
 def _call_forgotten_main(tree: ast.Module) -> None:
-    """A script that only defines ``async def main()`` and never uses it means to run it."""
-    mains = [n for n in tree.body if isinstance(n, ast.AsyncFunctionDef) and n.name == "main"]
+    main = forgotten_main(tree)
+    if main is not None:
+        call: ast.expr = ast.Call(func=_name("main"), args=[], keywords=[])
+        if isinstance(main, ast.AsyncFunctionDef):
+            call = ast.Await(value=call)
+        tree.body.append(ast.copy_location(ast.Expr(value=call), main))
+
+
+def forgotten_main(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The function ``main`` of a script that defines it, means to run it and never does."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    mains = [node for node in tree.body if isinstance(node, kinds) and node.name == "main"]
     if not mains or mains[-1].args.args or mains[-1].args.kwonlyargs:
-        return
+        return None
     used = any(isinstance(node, ast.Name) and node.id == "main" for node in ast.walk(tree))
-    if not used:
-        call = ast.Await(value=ast.Call(func=_name("main"), args=[], keywords=[]))
-        tree.body.append(ast.copy_location(ast.Expr(value=call), mains[-1]))
+    return None if used else mains[-1]
 
 
 def _name(name: str, context: ast.expr_context | None = None) -> ast.Name:
@@ -130,7 +138,7 @@ def _keep_last_value(tree: ast.Module) -> None:
 
 def _wrap(tree: ast.Module) -> ast.Module:
     """Put a script with a top-level ``return`` into a function that shares its names."""
-    names = sorted(_bound_names(tree))
+    names = sorted(bound_names(tree))
     outside = [node for node in tree.body if _only_at_module_level(node)]
     body: list[ast.stmt] = [_ForFunction().visit(n) for n in tree.body if n not in outside]
     if body and isinstance(body[-1], ast.Expr):
@@ -180,8 +188,8 @@ class _ForFunction(ast.NodeTransformer):
         return node
 
 
-def _bound_names(tree: ast.Module) -> set[str]:
-    """The names that the top-level scope binds."""
+def bound_names(tree: ast.AST) -> set[str]:
+    """The names that a scope binds: a module's, or a function's."""
     names: set[str] = set()
     for node in _own_nodes(tree):
         match node:
@@ -203,7 +211,7 @@ def _bound_names(tree: ast.Module) -> set[str]:
     return names - _comprehension_names(tree)
 
 
-def _comprehension_names(tree: ast.Module) -> set[str]:
+def _comprehension_names(tree: ast.AST) -> set[str]:
     """Names bound by comprehensions only; they live in scopes of their own."""
     inner: set[str] = set()
     outer: set[str] = set()

@@ -22,6 +22,7 @@ from delf.sandbox.guest.failure import (
     is_a,
     kind_name,
     message_of,
+    variables_of_main,
 )
 from delf.sandbox.guest.frames import FrameTooLargeError
 from delf.sandbox.guest.loop import GuestLoop
@@ -192,8 +193,16 @@ class GuestSession:
         try:
             value = await Script(source, filename).run(self._namespace)
         except BaseException as error:
-            return None, error
+            failure = error
+            attempt(lambda: self._keep_main(failure), None)
+            return None, failure
         return value, None
+
+    def _keep_main(self, error: BaseException) -> None:
+        for name, value in variables_of_main(error, self._sources).items():
+            if name not in self._hidden:
+                self._namespace.pop(name, None)  # the newest are last
+                self._namespace[name] = value
 
     async def _stop_stray_tasks(self) -> None:
         """Tasks that a script left running end with it."""
@@ -213,15 +222,14 @@ class GuestSession:
         if error is None:
             return ["done", value, self._variables()]
         place = attempt(lambda: find_place(error, self._sources), Place())
-        where = [place.line, place.source, self._variables(place)]
+        where = [place.line, place.source, self._variables()]
         limit = attempt(lambda: _limit_of(error), None)
         if limit is not None:
             return ["limit", *limit, *where]
         return ["failed", kind_name(error), _explain(error), *where]
 
-    def _variables(self, place: Place | None = None) -> dict[str, str]:
-        local = place.local_variables if place is not None else None
-        return attempt(lambda: describe_variables(self._namespace, self._hidden, local), {})
+    def _variables(self) -> dict[str, str]:
+        return attempt(lambda: describe_variables(self._namespace, self._hidden), {})
 
     def _reply(self, answer: list[Any]) -> None:
         with self._lock:

@@ -6,12 +6,11 @@ import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from delf.errors import OptionalDependencyError, ToolExecutionError
 from delf_sql.catalog import Relation, Table
 from delf_sql.gate import Statement
-from delf_sql.lexer import Syntax
 from delf_sql.placeholders import Bound, Params
 from delf_sql.rows import Fetched
 from delf_sql.target import Target
@@ -30,6 +29,7 @@ class Limits:
         max_bytes: About how much the rows may hold.
         functions: Functions that a query may call although they are refused by default.
         create: Make a SQLite file that does not exist.
+        role: PostgreSQL's role that a query takes on.
     """
 
     timeout: float
@@ -38,6 +38,7 @@ class Limits:
     max_bytes: int
     functions: frozenset[str]
     create: bool
+    role: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +108,6 @@ def can_batch(statement: Statement, bounds: Sequence[Bound]) -> bool:
 class Backend(Protocol):
     """How to speak with one kind of database. ``driver`` is the driver's own connection."""
 
-    sqlalchemy_url: ClassVar[str]
     target: Target
 
     async def connect(self, *, reader: bool) -> Any:
@@ -116,10 +116,6 @@ class Backend(Protocol):
         Args:
             reader: Whether it is for reading.
         """
-        ...
-
-    def syntax(self, driver: Any) -> Syntax:
-        """How this connection's database reads text."""
         ...
 
     async def read(self, driver: Any, statement: Statement, params: Params, limit: int) -> Fetched:
@@ -159,12 +155,24 @@ class Backend(Protocol):
         """Stop what a cancelled task left running on the server."""
         ...
 
+    async def reset(self, driver: Any) -> None:
+        """Undo whatever its statement left in the session: settings, locks, transactions."""
+        ...
+
+    async def revive(self, driver: Any) -> bool:
+        """Make ready a connection that has rested; False when it has ended meanwhile."""
+        ...
+
+    async def close(self, driver: Any) -> None:
+        """End a connection in good order."""
+        ...
+
     def is_usable(self, driver: Any) -> bool:
         """Whether the connection can go back to the pool."""
         ...
 
     def abandon(self, driver: Any) -> None:
-        """Drop a connection of an event loop that is gone, without awaiting."""
+        """End a connection at once, whatever it does, and whether its event loop runs or not."""
         ...
 
     def explain(self, error: BaseException) -> Problem | None:

@@ -12,9 +12,9 @@ import contextlib
 import importlib
 import re
 import struct
-from collections.abc import Sequence
-from typing import Any, ClassVar, Final
-from weakref import WeakKeyDictionary
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+from weakref import WeakSet
 
 from delf.errors import ConnectionConfigurationError, ToolRefusedError
 from delf_sql.backends.base import (
@@ -27,7 +27,6 @@ from delf_sql.backends.base import (
 from delf_sql.backends.mysql_catalog import read_relations, read_tables
 from delf_sql.catalog import Relation, Table
 from delf_sql.gate import Statement
-from delf_sql.lexer import Syntax
 from delf_sql.placeholders import Bound, Params, bind
 from delf_sql.rows import Fetched, collect
 from delf_sql.target import Target
@@ -38,8 +37,15 @@ Connection = Any
 
 _FOUND_ROWS: Final = 2
 _COM_SET_OPTION: Final = 0x1B
+_COM_RESET_CONNECTION: Final = 0x1F
 _ONE_STATEMENT: Final = struct.pack("<H", 1)
-_NO_BACKSLASH_ESCAPES: Final = 512
+_OTHER_READINGS: Final = frozenset(
+    {
+        "ANSI", "ANSI_QUOTES", "NO_BACKSLASH_ESCAPES", "IGNORE_SPACE", "PIPES_AS_CONCAT", "ORACLE",
+        "MSSQL", "DB2", "MAXDB", "POSTGRESQL",
+    }
+)  # fmt: skip
+"""Modes in which the server reads text by other rules than the gate."""
 _TIMEOUTS: Final = (1969, 3024)
 _READ_ONLY: Final = (1792, 1290, 1836)
 _UNAVAILABLE: Final = (1040, 1044, 1045, 1049, 1053, 1129, 1130, 1152, 1203)
@@ -58,12 +64,10 @@ class MysqlBackend:
         limits: What a statement may take.
     """
 
-    sqlalchemy_url: ClassVar[str] = "mysql+asyncmy://"
-
     def __init__(self, target: Target, limits: Limits) -> None:
         self.target = target
         self._limits = limits
-        self._ansi_quotes: WeakKeyDictionary[Connection, bool] = WeakKeyDictionary()
+        self._readers: WeakSet[Connection] = WeakSet()
 
     async def connect(self, *, reader: bool) -> Connection:
         """A new connection; a reader's transactions are read-only.
@@ -73,23 +77,56 @@ class MysqlBackend:
         """
         driver = await self._open()
         try:
-            await driver._execute_command(_COM_SET_OPTION, _ONE_STATEMENT)  # noqa: SLF001
-            await driver.read_packet()
-            modes = await self._rows(driver, "SELECT @@sql_mode")
-            self._ansi_quotes[driver] = "ANSI_QUOTES" in str(modes[0][0])
-            await driver.query(
-                "SET SESSION sql_notes = 0, max_error_count = 0"
-            )  # asyncmy logs them
-            if reader:
-                await driver.query("SET SESSION TRANSACTION READ ONLY")
-                limit = f"sql_select_limit = {self._limits.max_rows + 1}"
-                await driver.query(f"SET SESSION {limit}, {self._clock(driver)}")
-            elif _is_mariadb(driver):
-                await driver.query(f"SET SESSION {self._clock(driver)}")
+            await self._prepare(driver, reader=reader)
         except BaseException:
             driver.close()
             raise
+        if reader:
+            self._readers.add(driver)
         return driver
+
+    async def _prepare(self, driver: Connection, *, reader: bool) -> None:
+        """Make a session of a fresh one: one statement at a time, read by MySQL's own rules."""
+        await driver._execute_command(_COM_SET_OPTION, _ONE_STATEMENT)  # noqa: SLF001
+        await driver.read_packet()
+        (modes,) = await self._rows(driver, "SELECT @@sql_mode")
+        kept = [mode for mode in str(modes[0]).split(",") if mode not in _OTHER_READINGS]
+        settings = [
+            f"sql_mode = '{','.join(kept)}'",
+            "autocommit = 0",
+            "sql_notes = 0",
+            "max_error_count = 0",  # asyncmy logs them
+        ]
+        if reader:
+            settings += [f"sql_select_limit = {self._limits.max_rows + 1}", self._clock(driver)]
+        elif _is_mariadb(driver):
+            settings.append(self._clock(driver))
+        await driver.query(f"SET SESSION {', '.join(settings)}")
+        await driver.query("SET NAMES utf8mb4")
+        if reader:
+            await driver.query("SET SESSION TRANSACTION READ ONLY")
+
+    async def reset(self, driver: Connection) -> None:
+        """End the transaction, and forget settings, locks, tables and variables of the session."""
+        await driver._execute_command(_COM_RESET_CONNECTION, b"")  # noqa: SLF001
+        await driver.read_packet()
+        await self._prepare(driver, reader=driver in self._readers)
+
+    async def revive(self, driver: Connection) -> bool:
+        """Ask whether the server is still there.
+
+        Args:
+            driver: One that was reset.
+        """
+        try:
+            await driver.ping(reconnect=False)
+        except (self._error_class, OSError, EOFError):
+            return False
+        return True
+
+    async def close(self, driver: Connection) -> None:
+        """Say goodbye."""
+        await driver.ensure_closed()
 
     async def _open(self) -> Connection:
         asyncmy: Any = importlib.import_module("asyncmy")
@@ -111,14 +148,6 @@ class MysqlBackend:
         if _is_mariadb(driver):
             return f"max_statement_time = {self._limits.timeout:.3f}"
         return f"max_execution_time = {max(1, round(self._limits.timeout * 1000))}"
-
-    def syntax(self, driver: Connection) -> Syntax:
-        """How this server reads text, which its sql_mode decides."""
-        return Syntax(
-            "mysql",
-            backslash=not driver.server_status & _NO_BACKSLASH_ESCAPES,
-            ansi_quotes=self._ansi_quotes.get(driver, False),
-        )
 
     async def read(
         self, driver: Connection, statement: Statement, params: Params, limit: int
@@ -165,7 +194,8 @@ class MysqlBackend:
             if not columns:
                 fetched = Fetched((), [], changed=cursor.rowcount)
             else:
-                fetched = await collect(columns, cursor.fetchmany, limit, self._limits.max_bytes)
+                rows, more = await collect(_rows_of(cursor), limit, self._limits.max_bytes)
+                fetched = Fetched(tuple(columns), rows, more)
             done = may_drain or not fetched.more
             return fetched
         except self._error_class as error:
@@ -280,6 +310,11 @@ class MysqlBackend:
             table=name if code == _NO_TABLE else None,
             column=name if code == _NO_COLUMN else None,
         )
+
+
+async def _rows_of(cursor: Any) -> AsyncIterator[Sequence[Any]]:
+    while (row := await cursor.fetchone()) is not None:
+        yield row
 
 
 def _code(error: BaseException) -> int:

@@ -2,8 +2,9 @@
 
 ``DECLARE … CURSOR FOR`` takes one query and nothing else, the extended protocol takes one
 statement and nothing else, the transaction is read-only from its first statement on, so that
-it cannot be made writable, and it is always rolled back. Functions that are marked volatile
-in the catalogue are refused before the query runs, since some act outside of transactions.
+it cannot be made writable, and it is always rolled back. The catalogue says, before the query
+runs, whether a name that it calls, or that stands after a dot, is a function of this database
+that nobody listed: PostgreSQL reads ``x.f`` as ``f(x)`` where ``x`` has no such column.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import ToolRefusedError
 from delf_sql.backends.base import (
@@ -23,8 +24,8 @@ from delf_sql.backends.base import (
 )
 from delf_sql.backends.postgresql_catalog import read_relations, read_tables
 from delf_sql.catalog import Relation, Table
+from delf_sql.functions import is_listed, known_functions
 from delf_sql.gate import Statement
-from delf_sql.lexer import POSTGRESQL, Syntax, words
 from delf_sql.placeholders import Bound, Params, bind
 from delf_sql.rows import Fetched, collect
 from delf_sql.target import Target
@@ -35,17 +36,30 @@ if TYPE_CHECKING:
 
 _BEGIN: Final = """
 SELECT pg_catalog.set_config('statement_timeout', %s, true),
-       ARRAY(SELECT DISTINCT p.proname::text FROM pg_catalog.pg_proc p
-             WHERE p.proname OPERATOR(pg_catalog.=) ANY (%s::pg_catalog.name[])
-               AND p.provolatile OPERATOR(pg_catalog.=) 'v')
+       pg_catalog.set_config('standard_conforming_strings', 'on', true)
 """
-_HARMLESS: Final = words(
-    "random random_normal clock_timestamp timeofday gen_random_uuid gen_random_bytes gen_salt "
-    "uuid_generate_v1 uuid_generate_v1mc uuid_generate_v4 uuidv4 uuidv7 pg_sleep pg_sleep_for "
-    "pg_sleep_until currval lastval pg_relation_size pg_total_relation_size pg_table_size "
-    "pg_indexes_size pg_database_size pg_tablespace_size pg_is_in_recovery pg_blocking_pids"
-)
-"""Volatile because they give another value each time, not because they do anything."""
+_ROLE: Final = "SELECT pg_catalog.set_config('role', %s, true)"
+_UNLISTED: Final = """
+SELECT p.proname::text
+FROM pg_catalog.pg_proc p
+WHERE p.proname OPERATOR(pg_catalog.=) ANY (%(calls)s::pg_catalog.name[])
+  AND (p.provolatile OPERATOR(pg_catalog.=) 'v'
+       AND NOT p.proname OPERATOR(pg_catalog.=) ANY (%(known)s::pg_catalog.name[])
+    OR p.pronamespace OPERATOR(pg_catalog.<>) 'pg_catalog'::pg_catalog.regnamespace
+       AND (p.provolatile OPERATOR(pg_catalog.=) 'v' OR NOT EXISTS (
+            SELECT FROM pg_catalog.pg_depend d
+            WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass
+              AND d.objid OPERATOR(pg_catalog.=) p.oid
+              AND d.deptype OPERATOR(pg_catalog.=) 'e')))
+UNION ALL
+SELECT '.' OPERATOR(pg_catalog.||) p.proname::text
+FROM pg_catalog.pg_proc p
+WHERE p.proname OPERATOR(pg_catalog.=) ANY (%(attributes)s::pg_catalog.name[])
+  AND p.pronargs OPERATOR(pg_catalog.>=) 1
+LIMIT 1
+"""
+"""Functions under a called name: volatile ones that are not known, and those that users made, but
+for harmless ones of extensions; and whatever may be called by a name after a dot."""
 
 _NEVER: Final = 1_000_000_000
 _UNAVAILABLE: Final = ("08", "28", "3D", "53", "57P")
@@ -60,8 +74,6 @@ class PostgresBackend:
         target: The database.
         limits: What a statement may take.
     """
-
-    sqlalchemy_url: ClassVar[str] = "postgresql+psycopg://"
 
     def __init__(self, target: Target, limits: Limits) -> None:
         self.target = target
@@ -94,10 +106,6 @@ class PostgresBackend:
         await driver.set_read_only(reader)
         return driver
 
-    def syntax(self, driver: psycopg.AsyncConnection[Any]) -> Syntax:
-        """How PostgreSQL reads text."""
-        return POSTGRESQL
-
     async def read(
         self,
         driver: psycopg.AsyncConnection[Any],
@@ -115,36 +123,58 @@ class PostgresBackend:
         """
         bound = bind(statement.text, statement.tokens, params, "postgresql", for_postgresql)
         await self._begin_reading(driver, statement)
-        if statement.kind == "select":
-            async with driver.cursor(name="delf") as cursor:
-                await cursor.execute(_literal(bound.text), bound.values)
-                return await self._collect(cursor, limit)
         async with driver.cursor() as cursor:
+            if statement.kind == "select":
+                return await self._select(cursor, bound, limit)
             await cursor.execute(_literal(bound.text), bound.values, prepare=True)
             return await self._collect(cursor, limit)
+
+    async def _select(self, cursor: Any, bound: Bound, limit: int) -> Fetched:
+        """Row after row, so that none is held before it is weighed."""
+        query = f"DECLARE delf NO SCROLL CURSOR FOR {bound.text}"
+        await cursor.execute(_literal(query), bound.values, prepare=True)
+        async with contextlib.aclosing(cursor.stream(f"FETCH FORWARD {limit} FROM delf")) as source:
+            rows, _ = await collect(source, limit, self._limits.max_bytes)
+        columns = _columns(cursor) if rows else ()
+        more = False
+        if len(rows) == limit:
+            await cursor.execute("FETCH FORWARD 1 FROM delf")
+            more = cursor.rowcount > 0
+        return Fetched(columns, rows, more)
 
     async def _begin_reading(
         self, driver: psycopg.AsyncConnection[Any], statement: Statement
     ) -> None:
-        """The transaction's first statement: from here on it stays read-only."""
-        cursor = await driver.execute(_BEGIN, [self._timeout, sorted(statement.calls)])
+        """The transaction's first statements: from here on it stays read-only."""
+        await driver.execute(_BEGIN, [self._timeout])
+        if self._limits.role is not None:
+            await driver.execute(_ROLE, [self._limits.role])
+        if not statement.calls and not statement.attributes:
+            return
+        listed = self._limits.functions
+        names = statement.calls | statement.attributes
+        unlisted = {name for name in names if not is_listed(name, listed)}
+        known = known_functions("postgresql") & unlisted
+        asked = {
+            "calls": sorted(unlisted & statement.calls | known),
+            "known": sorted(known),
+            "attributes": sorted(unlisted & statement.attributes - known),
+        }
+        cursor = await driver.execute(_UNLISTED, asked)
         row = await cursor.fetchone()
-        volatile = set(row[1] if row else ()) - _HARMLESS - self._limits.functions
-        if volatile:
-            raise ToolRefusedError(
-                f"query cannot call {min(volatile)}(): PostgreSQL marks it as volatile, so it may "
-                "do more than read"
-            )
+        if row is not None:
+            raise _unlisted(row[0])
 
     @property
     def _timeout(self) -> str:
         return str(max(1, round(self._limits.timeout * 1000)))
 
     async def _collect(self, cursor: Any, limit: int) -> Fetched:
-        columns = [str(column.name) for column in cursor.description or ()]
+        columns = _columns(cursor)
         if not columns:
             return Fetched((), [])
-        return await collect(columns, cursor.fetchmany, limit, self._limits.max_bytes)
+        rows, more = await collect(cursor, limit, self._limits.max_bytes)
+        return Fetched(columns, rows, more)
 
     async def write(
         self,
@@ -164,7 +194,7 @@ class PostgresBackend:
             for params in batches
         ]
         written = Written()
-        await driver.execute(_BEGIN, [self._timeout, list[str]()])
+        await driver.execute(_BEGIN, [self._timeout])
         async with driver.cursor() as cursor:
             if can_batch(statement, bounds):
                 values = [bound.values or [] for bound in bounds]
@@ -203,6 +233,31 @@ class PostgresBackend:
 
     async def interrupted(self, driver: psycopg.AsyncConnection[Any]) -> None:
         """Nothing to do: psycopg cancels a statement when its task is cancelled."""
+
+    async def reset(self, driver: psycopg.AsyncConnection[Any]) -> None:
+        """End the transaction, and forget settings, locks, tables and cursors of the session."""
+        await driver.rollback()
+        await driver.set_autocommit(True)
+        await driver.execute("DISCARD ALL")
+
+    async def revive(self, driver: psycopg.AsyncConnection[Any]) -> bool:
+        """Ask whether the server is still there.
+
+        Args:
+            driver: One that was reset.
+        """
+        import psycopg
+
+        try:
+            await driver.execute("SELECT 1")
+            await driver.set_autocommit(False)
+        except psycopg.Error:
+            return False
+        return True
+
+    async def close(self, driver: psycopg.AsyncConnection[Any]) -> None:
+        """Say goodbye."""
+        await driver.close()
 
     def is_usable(self, driver: psycopg.AsyncConnection[Any]) -> bool:
         """Whether it is connected and its statement has ended."""
@@ -243,6 +298,20 @@ class PostgresBackend:
             table=name if state == "42P01" else None,
             column=name if state == "42703" and not hinted else None,
         )
+
+
+def _columns(cursor: Any) -> tuple[str, ...]:
+    return tuple(str(column.name) for column in cursor.description or ())
+
+
+def _unlisted(name: str) -> ToolRefusedError:
+    called = f"{name}()" if not name.startswith(".") else f"{name} (PostgreSQL may call it)"
+    return ToolRefusedError(
+        f"query cannot use {called}: it is a function of this database, which may do more than "
+        "read",
+        hint="if it only reads, the connection's setting functions may list "
+        f"{name.removeprefix('.')!r}; a column of that name can be written without its table",
+    )
 
 
 def _message(error: psycopg.Error) -> str:

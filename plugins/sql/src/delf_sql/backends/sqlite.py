@@ -1,49 +1,41 @@
-"""SQLite. Reading is confined by a read-only file handle and an authorizer."""
+"""SQLite, each connection in a process of its own (``sqlite_child``).
+
+Reading is confined by a read-only file handle, an authorizer, and bounds of the system.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
+import signal
 import sqlite3
-import threading
+import subprocess
+import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar, Final, cast
+from typing import Any, BinaryIO, Final, cast
 from urllib.parse import quote
-from weakref import WeakKeyDictionary
-
-import aiosqlite
 
 from delf.errors import ConnectionFileNotFoundError
+from delf_sql import sqlite_child
 from delf_sql.backends.base import Limits, Problem, Written, can_batch, first_line
 from delf_sql.catalog import Column, Relation, Table
+from delf_sql.functions import known_functions
 from delf_sql.gate import Statement
-from delf_sql.lexer import SQLITE, Syntax, words
 from delf_sql.placeholders import Params, bind
-from delf_sql.rows import Fetched, collect
+from delf_sql.rows import Fetched, too_large
+from delf_sql.sqlite_child import Opening, Work, receive, send
 from delf_sql.target import Target
 from delf_sql.values import for_sqlite
 
-_READING: Final = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
-_READING_PRAGMAS: Final = words(
-    "table_info table_xinfo table_list index_list index_info index_xinfo foreign_key_list "
-    "database_list collation_list function_list data_version"
-)
-_TELLING_PRAGMAS: Final = words(
-    "application_id compile_options encoding foreign_keys freelist_count journal_mode page_count "
-    "page_size read_uncommitted schema_version user_version"
-)
-"""These read without an argument and write with one."""
-_FILE_FUNCTIONS: Final = frozenset(
-    {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}
-)
-_RTREE_TABLES: Final = ("_node", "_rowid", "_parent")
-_STEPS: Final = 5000
-"""Instructions of SQLite's machine between two looks at the clock."""
 _BUSY_SECONDS: Final = 5.0
-_LARGEST_VALUE: Final = 256_000_000
+_STOP_SECONDS: Final = 1.0
+_SPARE_FILE: Final = 1_000_000_000
+_KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "SQLITE_TMPDIR", "TMPDIR")
 _ALL: Final = 1_000_000
 
 _MISSING_TABLE: Final = re.compile(r"no such table: (?:\w+\.)?(.+)")
@@ -58,123 +50,115 @@ _KEYS: Final = (
 )
 
 
-class _Guard:
-    """The clock of one connection; its statement ends when the time is over."""
+class _SqliteError(Exception):
+    """What SQLite said."""
 
-    def __init__(self) -> None:
-        self.deadline = float("inf")
 
-    def expired(self) -> bool:
-        """Asked by SQLite every so many steps, in the connection's thread."""
-        return time.monotonic() > self.deadline
+class _Child:
+    """A process that has the file open, and the thread that waits for it."""
 
-    @contextlib.contextmanager
-    def running(self, seconds: float) -> Generator[None]:
-        """Statements in this block end in time, or at once when their task is cancelled."""
-        self.deadline = time.monotonic() + seconds
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="delf-sqlite")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> None:
+        """Start it and open the file.
+
+        Raises:
+            _SqliteError: When the file cannot be opened.
+        """
+        await self._in_thread(self._start)
+
+    async def run(self, work: Work) -> Fetched:
+        """Run a statement.
+
+        Args:
+            work: Which.
+
+        Raises:
+            _SqliteError: What SQLite says.
+            TimeoutError: When it took too long.
+        """
+        return await self._in_thread(self._run, work)
+
+    async def _in_thread(self, call: Any, *arguments: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, call, *arguments)
+
+    def _start(self) -> None:
+        kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        command = [sys.executable, "-I", "-S", sqlite_child.__file__]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=kept)  # noqa: S603 - ours
+        self._ask(tuple(self._opening))
+
+    def _run(self, work: Work) -> Fetched:
+        started = time.monotonic()
         try:
-            yield
-        except asyncio.CancelledError:
-            self.deadline = 0.0  # the thread is still at it
-            raise
-        except BaseException:
-            self.deadline = float("inf")
-            raise
-        self.deadline = float("inf")
+            columns, rows, more, changed = self._ask(tuple(work))
+        except (EOFError, BrokenPipeError):
+            process = cast("subprocess.Popen[bytes]", self._process)
+            process.kill()
+            process.wait()  # it may close its pipes a while before it is gone
+            if time.monotonic() - started >= self._opening.timeout:
+                raise TimeoutError from None
+            raise _SqliteError("disk I/O error: its process ended") from None
+        return Fetched(tuple(columns), rows, more, changed)
 
+    def _ask(self, message: Any) -> Sequence[Any]:
+        process = cast("subprocess.Popen[bytes]", self._process)
+        send(cast("BinaryIO", process.stdin), message)
+        kind, *answer = receive(cast("BinaryIO", process.stdout))
+        if kind == "large":
+            raise too_large(self._opening.max_bytes, answer[0])
+        if kind == "failed":
+            raise _SqliteError(answer[0])
+        return answer
 
-class _Connection(sqlite3.Connection):
-    """A connection with limits. Made in the thread that uses it."""
+    @property
+    def is_reader(self) -> bool:
+        """Whether it is for reading."""
+        return self._opening.reader
 
-    def guard(self, guard: _Guard) -> None:
-        """Let a clock end what takes too long."""
-        self.set_progress_handler(guard.expired, _STEPS)
-        self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.poll() is None
 
+    async def stop(self) -> None:
+        """End what it runs, and it: a writer first by itself, which leaves no journal."""
+        if self._process is not None and not self._opening.reader:
+            self._process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_STOP_SECONDS):
+                    await self._in_thread(lambda: None)  # after what it runs
+        self.kill()
 
-class _Reader(_Connection):
-    """A connection whose authorizer lets nothing pass but reading."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.set_authorizer(_authorize_reading)
-
-
-class _Writer(_Connection):
-    """A connection that stays within its file, and holds foreign keys."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.execute("PRAGMA foreign_keys = ON")
-        self.set_authorizer(_authorize_writing)
-
-
-def _authorize_reading(
-    action: int, first: str | None, second: str | None, database: str | None, _by: str | None
-) -> int:
-    if action in _READING:
-        return sqlite3.SQLITE_OK
-    if action == sqlite3.SQLITE_FUNCTION:
-        return _unless(second in _FILE_FUNCTIONS)
-    if action == sqlite3.SQLITE_PRAGMA:
-        return _unless(not _is_reading_pragma(first, second))
-    return _unless(not _opens_virtual_table(action, first, database))
-
-
-def _authorize_writing(
-    action: int, first: str | None, second: str | None, _database: str | None, _by: str | None
-) -> int:
-    if action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
-        return sqlite3.SQLITE_DENY
-    if action == sqlite3.SQLITE_FUNCTION:
-        return _unless(second in _FILE_FUNCTIONS)
-    if action == sqlite3.SQLITE_PRAGMA:
-        return _unless(not _is_reading_pragma(first, second))
-    return sqlite3.SQLITE_OK
-
-
-def _exists(path: Path) -> bool:
-    return path.is_file()
-
-
-def _is_reading_pragma(name: str | None, argument: str | None) -> bool:
-    lower = (name or "").lower()
-    return lower in _READING_PRAGMAS or (lower in _TELLING_PRAGMAS and argument is None)
-
-
-def _opens_virtual_table(action: int, table: str | None, database: str | None) -> bool:
-    """What SQLite prepares to declare a virtual table (json_each, FTS, R-tree) for reading.
-
-    It would write to the file's own tables, which the read-only file does not let it.
-    """
-    if database != "main" or table is None:
-        return False
-    if action == sqlite3.SQLITE_UPDATE:
-        return table == "sqlite_master"
-    changes = action in (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_DELETE)
-    return changes and table.endswith(_RTREE_TABLES)
-
-
-def _unless(denied: bool) -> int:
-    return sqlite3.SQLITE_DENY if denied else sqlite3.SQLITE_OK
+    def kill(self) -> None:
+        """End the process at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                with contextlib.suppress(OSError):
+                    cast("BinaryIO", pipe).close()
+        self._thread.shutdown(wait=False)
 
 
 class SqliteBackend:
-    """Speaks with SQLite through aiosqlite, a thread for each connection.
+    """Speaks with SQLite, a process for each connection.
 
     Args:
         target: The file.
         limits: What a statement may take.
     """
 
-    sqlalchemy_url: ClassVar[str] = "sqlite+aiosqlite://"
-
     def __init__(self, target: Target, limits: Limits) -> None:
         self.target = target
         self._limits = limits
-        self._guards: WeakKeyDictionary[aiosqlite.Connection, _Guard] = WeakKeyDictionary()
 
-    async def connect(self, *, reader: bool) -> aiosqlite.Connection:
+    async def connect(self, *, reader: bool) -> _Child:
         """A new connection; a reader's has the file open for reading only.
 
         Args:
@@ -184,36 +168,35 @@ class SqliteBackend:
             ConnectionFileNotFoundError: When there is no such file and none is to be made.
         """
         path = Path.cwd() / self.target.database
-        if not _exists(path) and (reader or not self._limits.create):
+        size = await asyncio.to_thread(_size, path)
+        if size is None and (reader or not self._limits.create):
             raise ConnectionFileNotFoundError(
                 f"there is no SQLite file {self.target.database!r}",
                 hint="check the path (it is taken from the working directory), or set create = true"
                 " and make the tables with write",
             )
         mode = "ro" if reader else "rwc" if self._limits.create else "rw"
-        guard = _Guard()
-
-        def make(*args: Any, **kwargs: Any) -> sqlite3.Connection:
-            connection = (_Reader if reader else _Writer)(*args, **kwargs)
-            connection.guard(guard)
-            return connection
-
-        driver = await aiosqlite.connect(
-            f"file:{quote(str(path))}?mode={mode}",
-            uri=True,
-            isolation_level=None,
-            timeout=min(_BUSY_SECONDS, self._limits.timeout),
-            factory=make,
+        limits = self._limits
+        child = _Child(
+            Opening(
+                uri=f"file:{quote(str(path))}?mode={mode}",
+                reader=reader,
+                timeout=limits.timeout,
+                busy=min(_BUSY_SECONDS, limits.timeout),
+                max_bytes=limits.max_bytes,
+                functions=sorted(known_functions("sqlite") | limits.functions),
+                temporary=4 * (size or 0) + _SPARE_FILE,
+            )
         )
-        self._guards[driver] = guard
-        return driver
-
-    def syntax(self, driver: aiosqlite.Connection) -> Syntax:
-        """How SQLite reads text."""
-        return SQLITE
+        try:
+            await child.start()
+        except BaseException:
+            child.kill()
+            raise
+        return child
 
     async def read(
-        self, driver: aiosqlite.Connection, statement: Statement, params: Params, limit: int
+        self, driver: _Child, statement: Statement, params: Params, limit: int
     ) -> Fetched:
         """Run a query; sqlite3 itself refuses a second statement in the text.
 
@@ -227,27 +210,12 @@ class SqliteBackend:
         return await self._run(driver, bound.text, bound.values, limit)
 
     async def _run(
-        self, driver: aiosqlite.Connection, text: str, values: Sequence[Any] | None, limit: int
+        self, driver: _Child, text: str, values: Sequence[Any] | None, limit: int
     ) -> Fetched:
-        with self._guards[driver].running(self._limits.timeout):
-            cursor = await driver.execute(text, values or ())
-            try:
-                return await self._fetch(cursor, limit)
-            except Exception:
-                await cursor.close()
-                raise
-
-    async def _fetch(self, cursor: aiosqlite.Cursor, limit: int) -> Fetched:
-        async def fetch(size: int) -> Sequence[Sequence[Any]]:
-            return cast("Sequence[Sequence[Any]]", await cursor.fetchmany(size))
-
-        columns = [str(column[0]) for column in cursor.description or ()]
-        fetched = await collect(columns, fetch, limit, self._limits.max_bytes)
-        await cursor.close()
-        return fetched
+        return await driver.run(Work([(text, list(values or ()))], limit, many=False))
 
     async def write(
-        self, driver: aiosqlite.Connection, statement: Statement, batches: Sequence[Params]
+        self, driver: _Child, statement: Statement, batches: Sequence[Params]
     ) -> Written:
         """Run a statement for each set of parameters, and commit.
 
@@ -260,22 +228,18 @@ class SqliteBackend:
             bind(statement.text, statement.tokens, params, "sqlite", for_sqlite)
             for params in batches
         ]
+        runs = [(bound.text, list(bound.values or ())) for bound in bounds]
+        many = can_batch(statement, bounds)
+        try:
+            fetched = await driver.run(Work(runs, self._limits.max_rows, many))
+        except TimeoutError:
+            await self._recover()
+            raise
         written = Written()
-        with self._guards[driver].running(self._limits.timeout):
-            await driver.execute("BEGIN IMMEDIATE")
-            if can_batch(statement, bounds):
-                values = [bound.values or [] for bound in bounds]
-                cursor = await driver.executemany(bounds[0].text, values)
-                written.add(cursor.rowcount)
-            else:
-                for bound in bounds:
-                    cursor = await driver.execute(bound.text, bound.values or ())
-                    fetched = await self._fetch(cursor, written.room(self._limits.max_rows))
-                    written.add(cursor.rowcount, fetched)
-            await driver.commit()
+        written.add(fetched.changed, fetched)
         return written
 
-    async def relations(self, driver: aiosqlite.Connection) -> list[Relation]:
+    async def relations(self, driver: _Child) -> list[Relation]:
         """All tables and views but SQLite's own."""
         found = (await self._run(driver, _RELATIONS, None, _ALL)).rows
         shadows = tuple(f"{name}_" for name, _, virtual in found if virtual)
@@ -285,9 +249,7 @@ class SqliteBackend:
             if not name.startswith(shadows)
         ]
 
-    async def tables(
-        self, driver: aiosqlite.Connection, relations: Sequence[Relation]
-    ) -> list[Table]:
+    async def tables(self, driver: _Child, relations: Sequence[Relation]) -> list[Table]:
         """These with their columns.
 
         Args:
@@ -296,7 +258,7 @@ class SqliteBackend:
         """
         return [await self._table(driver, relation) for relation in relations]
 
-    async def _table(self, driver: aiosqlite.Connection, relation: Relation) -> Table:
+    async def _table(self, driver: _Child, relation: Relation) -> Table:
         table = Table(relation)
         columns = await self._run(driver, _COLUMNS, (relation.key,), _ALL)
         for name, kind, not_null, key, hidden in columns.rows:
@@ -317,35 +279,46 @@ class SqliteBackend:
                 column.references = f"{other}.{theirs}" if theirs else other
         return table
 
-    async def version(self, driver: aiosqlite.Connection) -> str:
+    async def version(self, driver: _Child) -> str:
         """SQLite's version."""
         return f"SQLite {sqlite3.sqlite_version}"
 
-    async def interrupted(self, driver: aiosqlite.Connection) -> None:
-        """Nothing to do: the clock has ended the statement, and rolling back waits for that."""
+    async def interrupted(self, driver: _Child) -> None:
+        """End the process of a cancelled statement."""
+        await driver.stop()
+        if not driver.is_reader:
+            await self._recover()
 
-    def is_usable(self, driver: aiosqlite.Connection) -> bool:
-        """Always."""
-        return True
+    async def _recover(self) -> None:
+        """Roll back what a killed writer left, which a reader may not."""
+        (await self.connect(reader=False)).kill()
 
-    def abandon(self, driver: aiosqlite.Connection) -> None:
-        """Let the connection's thread close it."""
-        guard = self._guards.get(driver)
-        if guard is not None:
-            guard.deadline = 0.0
-        # In a thread without a loop, since stop() reports to the running one, which may be
-        # closed by the time the connection's thread gets there.
-        stopper = threading.Thread(target=driver.stop)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-        stopper.start()
-        stopper.join()
+    async def reset(self, driver: _Child) -> None:
+        """Nothing to do: a reader keeps no state, a writer opens the file anew for each write."""
+
+    async def revive(self, driver: _Child) -> bool:
+        """Whether its process still runs."""
+        return driver.is_alive
+
+    def is_usable(self, driver: _Child) -> bool:
+        """Whether its process still runs."""
+        return driver.is_alive
+
+    async def close(self, driver: _Child) -> None:
+        """End the process."""
+        driver.kill()
+
+    def abandon(self, driver: _Child) -> None:
+        """End the process."""
+        driver.kill()
 
     def explain(self, error: BaseException) -> Problem | None:
-        """What an error of sqlite3 means.
+        """What SQLite's error means.
 
         Args:
             error: Any exception.
         """
-        if not isinstance(error, (sqlite3.Error, sqlite3.Warning)):
+        if not isinstance(error, _SqliteError):
             return None
         text = first_line(str(error))
         if text == "interrupted":
@@ -363,3 +336,7 @@ class SqliteBackend:
             table=table.group(1) if table else None,
             column=column.group(1) if column else None,
         )
+
+
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() else None

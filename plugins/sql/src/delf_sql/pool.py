@@ -1,4 +1,4 @@
-"""SQLAlchemy's engines: one for reading and one for writing, bound to the running loop."""
+"""Connections: some for reading and some for writing, bound to the running loop."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakSet
 
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool
-
 from delf.errors import DelfError
 from delf_sql.backends import Backend
 from delf_sql.failures import unavailable
@@ -22,31 +19,33 @@ log = logging.getLogger(__name__)
 _GRACE_SECONDS: Final = 1.0
 """What a database has beyond its own time limit before its answer is not waited for."""
 _STOP_SECONDS: Final = 5.0
-_SPARE: Final = 2
 
 
 @dataclass(slots=True)
 class _Lane:
-    """An engine with as many places as its pool has connections."""
+    """Connections of one kind: places for those in use, and those that rest."""
 
-    engine: AsyncEngine
+    reader: bool
     places: asyncio.Semaphore
     loop: asyncio.AbstractEventLoop
+    idle: list[Any] = field(default_factory=list[Any])
     drivers: WeakSet[Any] = field(default_factory=WeakSet[Any])
 
 
-class Engines:
-    """Connections to one database. Engines are made when needed, and again after closing.
+class Pool:
+    """Connections to one database, made when needed, and again after closing.
+
+    Each statement gets a session that holds nothing of an earlier one.
 
     Args:
         backend: How to speak with it.
-        pool_size: The most statements at the same time.
+        size: The most statements of a kind at the same time.
         timeout: Seconds that a statement may take.
     """
 
-    def __init__(self, backend: Backend, pool_size: int, timeout: float) -> None:
+    def __init__(self, backend: Backend, size: int, timeout: float) -> None:
         self._backend = backend
-        self._pool_size = pool_size
+        self._size = size
         self._timeout = timeout
         self._lanes: dict[bool, _Lane] = {}
 
@@ -63,22 +62,28 @@ class Engines:
         """
         lane = self._lane(reader=reader)
         async with lane.places:
-            connection = await self._checkout(lane)
+            driver = await self._checkout(lane, reader=reader)
             try:
-                driver = (await connection.get_raw_connection()).driver_connection
                 async with asyncio.timeout(self._timeout + _GRACE_SECONDS):
                     async with self._stopped_when_cancelled(driver):
                         yield driver
             finally:
-                await asyncio.shield(self._give_back(connection))
+                await asyncio.shield(self._give_back(lane, driver))
 
-    async def _checkout(self, lane: _Lane) -> AsyncConnection:
+    async def _checkout(self, lane: _Lane, *, reader: bool) -> Any:
         try:
-            return await lane.engine.connect()
+            while lane.idle:
+                driver = lane.idle.pop()
+                if await self._backend.revive(driver):
+                    return driver
+                self._backend.abandon(driver)
+            driver = await self._backend.connect(reader=reader)
         except DelfError:
             raise
         except Exception as error:
             raise unavailable(error, self._backend) from None
+        lane.drivers.add(driver)
+        return driver
 
     @contextlib.asynccontextmanager
     async def _stopped_when_cancelled(self, driver: Any) -> AsyncGenerator[None]:
@@ -95,11 +100,19 @@ class Engines:
         except Exception as error:
             log.warning("could not stop a cancelled statement: %s", type(error).__name__)
 
-    async def _give_back(self, connection: AsyncConnection) -> None:
-        driver = (await connection.get_raw_connection()).driver_connection
-        if not self._backend.is_usable(driver):
-            await connection.invalidate()
-        await connection.close()
+    async def _give_back(self, lane: _Lane, driver: Any) -> None:
+        """Let it rest without what its statement left in the session, else end it."""
+        if self._backend.is_usable(driver):
+            try:
+                async with asyncio.timeout(_STOP_SECONDS):
+                    await self._backend.reset(driver)
+            except Exception as error:
+                log.debug("a connection could not be reset: %s", type(error).__name__)
+            else:
+                if self._lanes.get(lane.reader) is lane:
+                    lane.idle.append(driver)
+                    return
+        self._backend.abandon(driver)
 
     def _lane(self, *, reader: bool) -> _Lane:
         loop = asyncio.get_running_loop()
@@ -108,41 +121,20 @@ class Engines:
             return lane
         if lane is not None:
             self._abandon(lane)
-        lane = self._lanes[reader] = self._make_lane(loop, reader=reader)
-        return lane
-
-    def _make_lane(self, loop: asyncio.AbstractEventLoop, *, reader: bool) -> _Lane:
-        backend = self._backend
-
-        async def create() -> Any:
-            driver = await backend.connect(reader=reader)
-            lane.drivers.add(driver)
-            return driver
-
-        engine = create_async_engine(
-            backend.sqlalchemy_url,
-            async_creator=create,
-            poolclass=AsyncAdaptedQueuePool,
-            pool_size=self._pool_size,
-            max_overflow=_SPARE,
-            pool_pre_ping=True,
-            hide_parameters=True,
-        )
-        lane = _Lane(engine, asyncio.Semaphore(self._pool_size), loop)
+        lane = self._lanes[reader] = _Lane(reader, asyncio.Semaphore(self._size), loop)
         return lane
 
     def _abandon(self, lane: _Lane) -> None:
         """Drop what belongs to a loop that is not running any more."""
         for driver in tuple(lane.drivers):
             self._backend.abandon(driver)
-        lane.engine.sync_engine.dispose(close=False)
 
     async def aclose(self) -> None:
         """Close all connections. The next statement opens new ones."""
         loop = asyncio.get_running_loop()
         lanes, self._lanes = list(self._lanes.values()), {}
         for lane in lanes:
-            if lane.loop is loop:
-                await lane.engine.dispose()
-            else:
+            if lane.loop is not loop:
                 self._abandon(lane)
+            while lane.loop is loop and lane.idle:
+                await self._backend.close(lane.idle.pop())

@@ -1,0 +1,381 @@
+"""``Calendar``: events that a script can find, make, change and answer."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, Literal, TypedDict, cast
+
+from delf import action
+from delf.errors import ToolRefusedError, did_you_mean
+from delf_calendar.events import Event, When, event_of, moment_text, times, zone_named
+from delf_google.connection import GoogleConnection
+from delf_google.errors import GoogleError
+from delf_google.requests import Request, segment
+
+_MOST_FOUND: Final = 2500
+_MOST_CALENDARS: Final = 50
+_WRITES: Final = "calendar.events calendar.readonly"
+
+_Events = list[Event]
+_Texts = list[str]
+_Minutes = list[int]
+
+
+class Found(TypedDict):
+    """What was found; ``notice`` says when there is more."""
+
+    events: _Events
+    notice: str | None
+
+
+class CalendarInfo(TypedDict):
+    """A calendar."""
+
+    id: str
+    name: str
+    zone: str
+    role: str
+    primary: bool
+
+
+class Busy(TypedDict):
+    """A time in which somebody is busy."""
+
+    start: dt.datetime
+    end: dt.datetime
+
+
+_Calendars = list[CalendarInfo]
+_Spans = list[Busy]
+
+
+class Calendar(GoogleConnection):
+    """Events. A time without a zone is the hour on the wall of the calendar's zone; a date without
+    a time makes an event of whole days.
+    """  # noqa: D205 - the model reads the whole paragraph
+
+    root = "https://www.googleapis.com/"
+    scopes: ClassVar = {
+        "list": "calendar.readonly",
+        "get": "calendar.readonly",
+        **dict.fromkeys(("create", "update", "delete", "respond"), _WRITES),
+    }
+    summary = "Google Calendar: events, invitations, free time."
+    _zones: dict[str, str]
+
+    # -- reading ------------------------------------------------------------------------
+
+    @action("list", effect="read")
+    async def list(
+        self,
+        start: When,
+        end: When,
+        calendar: str = "primary",
+        text: str = "",
+        limit: int = 100,
+    ) -> Found:
+        """Events between two times, in their order, each one of a series on its own; with `text` those
+        that hold it. At most 2500.
+        """  # noqa: D205, E501 - the model reads the whole paragraph
+        if not 1 <= limit <= _MOST_FOUND:
+            raise ToolRefusedError(f"limit can be from 1 to {_MOST_FOUND}; ask for less time")
+        zone = await self._zone(calendar, start, end)
+        listing = Request(
+            what="list events",
+            url=_events(calendar),
+            query={
+                "timeMin": moment_text(start, zone),
+                "timeMax": moment_text(end, zone),
+                "singleEvents": True,
+                "orderBy": "startTime",
+                "q": text or None,
+                "maxResults": min(limit + 1, _MOST_FOUND),
+            },
+        )
+        events: _Events = []
+        async for item in self.transport.pages(listing, "items"):
+            if len(events) == limit:
+                return Found(events=events, notice=f"these are the first {limit}; there are more")
+            events.append(event_of(item))
+        return Found(events=events, notice=None)
+
+    @action("list", effect="read")
+    async def calendars(self) -> _Calendars:
+        """The user's calendars."""
+        return [
+            CalendarInfo(
+                id=str(item["id"]),
+                name=str(item.get("summaryOverride") or item.get("summary", "")),
+                zone=str(item.get("timeZone", "UTC")),
+                role=str(item.get("accessRole", "")),
+                primary=bool(item.get("primary")),
+            )
+            async for item in self.transport.pages(
+                Request(what="list calendars", url="calendar/v3/users/me/calendarList"), "items"
+            )
+        ]
+
+    @action("list", effect="read")
+    async def free_busy(
+        self, start: When, end: When, calendars: _Texts | None = None
+    ) -> dict[str, _Spans]:
+        """When people (by address) or calendars are busy between two times; all else is free."""
+        asked = calendars or ["primary"]
+        if len(asked) > _MOST_CALENDARS:
+            raise ToolRefusedError(f"at most {_MOST_CALENDARS} calendars at once")
+        zone = await self._zone("primary", start, end)
+        body = {
+            "timeMin": moment_text(start, zone),
+            "timeMax": moment_text(end, zone),
+            "items": [{"id": key} for key in asked],
+        }
+        url = "calendar/v3/freeBusy"
+        answer = await self.transport.json(
+            Request(what="look for free time", method="POST", url=url, body=body)
+        )
+        told: Mapping[str, Mapping[str, Any]] = answer.get("calendars") or {}
+        # Google answers with the address that "primary" stands for.
+        unknown = [key for key, item in told.items() if item.get("errors")]
+        if unknown:
+            raise ToolRefusedError(f"nothing is known of: {', '.join(unknown)}")
+        return {key: [_busy(span) for span in item.get("busy") or ()] for key, item in told.items()}
+
+    @action("get", effect="read")
+    async def get(self, event: str, calendar: str = "primary") -> Event:
+        """An event by its id."""
+        return event_of(await self._get(event, calendar))
+
+    # -- changing -----------------------------------------------------------------------
+
+    @action("create", effect="irreversible")
+    async def create(
+        self,
+        title: str,
+        start: When,
+        end: When | None = None,
+        calendar: str = "primary",
+        zone: str = "",
+        description: str = "",
+        location: str = "",
+        attendees: _Texts | None = None,
+        recurrence: _Texts | None = None,
+        reminders: _Minutes | None = None,
+        meet: bool = False,
+        notify: bool = True,
+    ) -> Event:
+        """Make an event; without an end it takes an hour, or a day. Attendees (addresses) get an
+        invitation unless `notify` is false. Recurrence is as ["RRULE:FREQ=WEEKLY;COUNT=4"],
+        reminders are minutes before, `meet` adds a conference link.
+        """  # noqa: D205 - the model reads the whole paragraph
+        zone = await self._zone(calendar, start, end, zone=zone, always=bool(recurrence))
+        key = uuid.uuid4().hex  # so that an event whose answer was lost is not made twice
+        body: dict[str, Any] = {"id": key, "summary": title, **times(start, end, zone)}
+        body |= {"description": description} if description else {}
+        body |= {"location": location} if location else {}
+        body |= _details(attendees, recurrence, reminders)
+        if meet:
+            solution = {"type": "hangoutsMeet"}
+            request = {"requestId": key, "conferenceSolutionKey": solution}
+            body["conferenceData"] = {"createRequest": request}
+        query = {"sendUpdates": _updates(notify), "conferenceDataVersion": 1}
+        try:
+            made = await self.transport.json(
+                Request(
+                    what="make an event",
+                    method="POST",
+                    url=_events(calendar),
+                    query=query,
+                    body=body,
+                )
+            )
+        except GoogleError as error:
+            if error.status != 409:
+                raise
+            made = await self._get(key, calendar)
+        return event_of(made)
+
+    @action("update", effect="irreversible")
+    async def update(
+        self,
+        event: str,
+        calendar: str = "primary",
+        title: str | None = None,
+        start: When | None = None,
+        end: When | None = None,
+        zone: str = "",
+        description: str | None = None,
+        location: str | None = None,
+        add_attendees: _Texts | None = None,
+        remove_attendees: _Texts | None = None,
+        recurrence: _Texts | None = None,
+        reminders: _Minutes | None = None,
+        notify: bool = True,
+    ) -> Event:
+        """Change what is given of an event; a new start alone moves it. Attendees are told, unless
+        `notify` is false.
+        """  # noqa: D205 - the model reads the whole paragraph
+        old = await self._get(event, calendar)
+        named = {"summary": title, "description": description, "location": location}
+        body: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
+        body |= _details(None, recurrence, reminders)
+        if start is not None or end is not None:
+            body |= await self._moved(event_of(old), start, end, calendar, zone)
+        if add_attendees or remove_attendees:
+            people: Sequence[Mapping[str, Any]] = old.get("attendees") or ()
+            body["attendees"] = _changed(people, add_attendees or [], remove_attendees or [])
+        if not body:
+            raise ToolRefusedError("say what is to be changed")
+        return await self._patch("change an event", event, calendar, body, notify=notify)
+
+    @action("delete", effect="irreversible")
+    async def delete(self, event: str, calendar: str = "primary", notify: bool = True) -> None:
+        """Delete an event, or a whole series by its id. Attendees are told, unless notify=False."""
+        await self.transport.send(
+            Request(
+                what="delete an event",
+                method="DELETE",
+                url=f"{_events(calendar)}/{segment(event)}",
+                query={"sendUpdates": _updates(notify)},
+            )
+        )
+
+    @action("respond", effect="irreversible")
+    async def respond(
+        self,
+        event: str,
+        answer: Literal["accepted", "declined", "tentative"],
+        comment: str = "",
+        calendar: str = "primary",
+        notify: bool = True,
+    ) -> Event:
+        """Answer an invitation; its organizer is told, unless `notify` is false."""
+        old = await self._get(event, calendar)
+        people: Sequence[Mapping[str, Any]] = old.get("attendees") or ()
+        if not any(person.get("self") for person in people):
+            raise ToolRefusedError(f"the user is not invited to {old.get('summary', event)!r}")
+        own = {"responseStatus": answer} | ({"comment": comment} if comment else {})
+        attendees = [{**person, **(own if person.get("self") else {})} for person in people]
+        body = {"attendees": attendees}
+        return await self._patch("answer an invitation", event, calendar, body, notify=notify)
+
+    # -- parts --------------------------------------------------------------------------
+
+    async def _get(self, event: str, calendar: str) -> dict[str, Any]:
+        return await self.transport.json(
+            Request(what="look at an event", url=f"{_events(calendar)}/{segment(event)}")
+        )
+
+    async def _patch(
+        self, what: str, event: str, calendar: str, body: dict[str, Any], *, notify: bool
+    ) -> Event:
+        return event_of(
+            await self.transport.json(
+                Request(
+                    what=what,
+                    method="PATCH",
+                    url=f"{_events(calendar)}/{segment(event)}",
+                    query={"sendUpdates": _updates(notify)},
+                    body=body,
+                )
+            )
+        )
+
+    async def _moved(
+        self, old: Event, start: When | None, end: When | None, calendar: str, zone: str
+    ) -> dict[str, Any]:
+        """New times; with a new start alone it takes as long as before."""
+        length: dt.timedelta = cast("Any", old["end"]) - cast("Any", old["start"])
+        kind = isinstance(start, dt.datetime) if start is not None else not old["all_day"]
+        if end is None and start is not None and kind != old["all_day"]:
+            end = start + length
+        start = start if start is not None else old["start"]
+        if isinstance(start, dt.datetime) and isinstance(end, dt.datetime):
+            known = await self._zone(calendar, start, end, zone=zone or old["zone"] or "")
+            if (start.tzinfo is None) != (end.tzinfo is None):
+                start, end = (
+                    when if when.tzinfo else when.replace(tzinfo=zone_named(known))
+                    for when in (start, end)
+                )
+        else:
+            known = zone or old["zone"] or "UTC"
+        found = times(start, end, known)
+        for place in found.values():  # a change keeps what it does not take away
+            place.setdefault("dateTime", None)
+            place.setdefault("date", None)
+        return found
+
+    async def _zone(
+        self,
+        calendar: str,
+        start: When,
+        end: When | None,
+        *,
+        zone: str = "",
+        always: bool = False,
+    ) -> str:
+        """The zone in which times without one are meant; Google is asked where that matters."""
+        if zone:
+            return zone_named(zone).key
+        given = [when for when in (start, end) if when is not None]
+        if not always and all(isinstance(w, dt.datetime) and w.tzinfo is not None for w in given):
+            return "UTC"
+        known: dict[str, str] = self.__dict__.setdefault("_zones", {})
+        if calendar not in known:
+            listed = await self.calendars()
+            found = [c for c in listed if c["id"] == calendar]
+            found = found or [c for c in listed if c["primary"]]
+            known[calendar] = found[0]["zone"] if found else "UTC"
+        return known[calendar]
+
+
+def _events(calendar: str) -> str:
+    return f"calendar/v3/calendars/{segment(calendar)}/events"
+
+
+def _updates(notify: bool) -> str:
+    return "all" if notify else "none"
+
+
+def _busy(span: Mapping[str, Any]) -> Busy:
+    start, end = (dt.datetime.fromisoformat(str(span[side])) for side in ("start", "end"))
+    return Busy(start=start, end=end)
+
+
+def _details(
+    attendees: _Texts | None, recurrence: _Texts | None, reminders: _Minutes | None
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if attendees:
+        found["attendees"] = [{"email": _address(person)} for person in dict.fromkeys(attendees)]
+    if recurrence is not None:
+        for line in recurrence:
+            if not line.startswith(("RRULE:", "RDATE", "EXDATE")):
+                raise ToolRefusedError(
+                    f"{line[:100]!r} is no recurrence, as RRULE:FREQ=WEEKLY;COUNT=4 is one"
+                )
+        found["recurrence"] = recurrence
+    if reminders is not None:
+        overrides = [{"method": "popup", "minutes": minutes} for minutes in reminders]
+        found["reminders"] = {"useDefault": False, "overrides": overrides}
+    return found
+
+
+def _address(text: str) -> str:
+    if "@" not in text or any(character.isspace() for character in text):
+        raise ToolRefusedError(f"{text[:200]!r} is no address of mail")
+    return text
+
+
+def _changed(
+    people: Sequence[Mapping[str, Any]], add: Sequence[str], remove: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Attendees with some more and without others; answers that were given stay."""
+    known = {str(person.get("email", "")).lower(): dict(person) for person in people}
+    for person in remove:
+        if known.pop(person.lower(), None) is None:
+            raise ToolRefusedError(f"{person!r} is not invited{did_you_mean(person, known)}")
+    for person in add:
+        known.setdefault(person.lower(), {"email": _address(person)})
+    return [*known.values()]

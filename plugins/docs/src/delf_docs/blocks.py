@@ -1,0 +1,151 @@
+"""Markdown as blocks that a document can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+
+def units(text: str) -> int:
+    """The length of a text as Google's indexes count it: an emoji is two."""
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A style of a part of a text, from one unit to another."""
+
+    start: int
+    end: int
+    style: str
+    value: Any = True
+
+
+@dataclass(slots=True)
+class Text:
+    """Text with its styles."""
+
+    text: str = ""
+    marks: list[Mark] = field(default_factory=list[Mark])
+    size: int = 0
+
+    def add(self, text: str, styles: Sequence[tuple[str, Any]] = ()) -> None:
+        """Append text with styles."""
+        length = units(text)
+        self.text += text
+        if length:
+            self.marks += [Mark(self.size, self.size + length, *style) for style in styles]
+        self.size += length
+
+
+@dataclass(slots=True)
+class Paragraph:
+    """A paragraph, a heading, a quotation or a line of code."""
+
+    content: Text
+    style: str = "NORMAL_TEXT"
+    quoted: bool = False
+
+
+@dataclass(slots=True)
+class List:
+    """A list with its nested lists: texts with their depth."""
+
+    items: list[tuple[int, Text]]
+    ordered: bool
+
+
+@dataclass(slots=True)
+class Table:
+    """A table; its first row is its header."""
+
+    rows: list[list[Text]]
+
+
+Block: TypeAlias = Paragraph | List | Table
+
+
+def blocks_of(markdown: str) -> list[Block]:
+    """The blocks of a Markdown text (CommonMark, tables, strikethrough)."""
+    from markdown_it import MarkdownIt
+    from markdown_it.tree import SyntaxTreeNode
+
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    found: list[Block] = []
+    _collect(SyntaxTreeNode(parser.parse(markdown)).children, found, quoted=False)
+    return found
+
+
+def _collect(nodes: Sequence[Any], found: list[Block], *, quoted: bool) -> None:
+    for node in nodes:
+        if node.type == "heading":
+            level = min(int(node.tag[1:]), 6)
+            found.append(Paragraph(_text(node), f"HEADING_{level}"))
+        elif node.type == "paragraph":
+            found.append(Paragraph(_text(node), quoted=quoted))
+        elif node.type in ("fence", "code_block"):
+            for line in node.content.rstrip("\n").split("\n"):
+                code = Text()
+                code.add(line, [("code", True)])
+                found.append(Paragraph(code))
+        elif node.type in ("bullet_list", "ordered_list"):
+            items: list[tuple[int, Text]] = []
+            _items(node, 0, items)
+            found.append(List(items, node.type == "ordered_list"))
+        elif node.type == "table":
+            rows = [row for part in node.children for row in part.children]
+            found.append(Table([[_text(cell) for cell in row.children] for row in rows]))
+        elif node.type == "hr":
+            line = Text()
+            line.add("\u2015" * 10)
+            found.append(Paragraph(line))
+        elif node.type == "html_block":
+            plain = Text()
+            plain.add(node.content.rstrip("\n").replace("\n", "\x0b"))
+            found.append(Paragraph(plain))
+        else:
+            _collect(node.children, found, quoted=quoted or node.type == "blockquote")
+
+
+def _items(node: Any, depth: int, items: list[tuple[int, Text]]) -> None:
+    for item in node.children:
+        first = True
+        for child in item.children:
+            if child.type in ("bullet_list", "ordered_list"):
+                _items(child, min(depth + 1, 8), items)
+            elif first:
+                items.append((depth, _text(child)))
+                first = False
+            else:  # a second paragraph of an item
+                items[-1][1].add("\x0b")
+                _inline(child, items[-1][1], [])
+
+
+def _text(node: Any) -> Text:
+    found = Text()
+    _inline(node, found, [])
+    return found
+
+
+def _inline(node: Any, found: Text, styles: list[tuple[str, Any]]) -> None:
+    if node.type == "text":
+        found.add(node.content, styles)
+    elif node.type in ("code_inline", "fence", "code_block"):
+        found.add(node.content.rstrip("\n").replace("\n", "\x0b"), [*styles, ("code", True)])
+    elif node.type == "softbreak":
+        found.add(" ", styles)
+    elif node.type == "hardbreak":
+        found.add("\x0b", styles)
+    elif node.type == "html_inline":
+        found.add(node.content, styles)
+    elif node.type == "image":
+        address = str(node.attrs.get("src", ""))
+        found.add(node.content or address, [*styles, ("link", address)])
+    else:
+        own = {"strong": "bold", "em": "italic", "s": "strikethrough"}.get(node.type)
+        more: list[tuple[str, Any]] = [(own, True)] if own else []
+        if node.type == "link":
+            more = [("link", str(node.attrs.get("href", "")))]
+        for child in node.children:
+            _inline(child, found, [*styles, *more])

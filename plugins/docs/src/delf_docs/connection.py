@@ -1,0 +1,360 @@
+"""``Docs``: documents that a script reads and writes as Markdown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, Literal, TypedDict
+
+from delf import action
+from delf.errors import ToolRefusedError, did_you_mean
+from delf.settings import PluginSettings
+from delf_docs.blocks import blocks_of, units
+from delf_docs.reading import heading_level, markdown_of, paragraphs, plain_text
+from delf_docs.settings import DocsSettings
+from delf_docs.writing import insert_blocks, text_style
+from delf_google.connection import GoogleConnection
+from delf_google.errors import GoogleError
+from delf_google.files import file_id
+from delf_google.requests import Request, segment
+from delf_google.transport import pause
+
+_DOCUMENTS: Final = "v1/documents"
+_DRIVE: Final = "https://www.googleapis.com/"
+
+
+Place = tuple[int, bool, list[dict[str, Any]]]
+"""An index, whether the paragraph there is empty, and what is to be done before."""
+
+
+class DocumentText(TypedDict):
+    """A document; ``notice`` says when its text was cut."""
+
+    id: str
+    title: str
+    link: str
+    markdown: str
+    notice: str | None
+
+
+class DocumentInfo(TypedDict):
+    """A document that was made or changed."""
+
+    id: str
+    title: str
+    link: str
+
+
+class Replaced(TypedDict):
+    """How often a text was found."""
+
+    changed: int
+
+
+class Docs(GoogleConnection):
+    """Documents, by id or address. Texts are Markdown, both ways."""
+
+    Settings: ClassVar[type[PluginSettings] | None] = DocsSettings
+    root = "https://docs.googleapis.com/"
+    scopes: ClassVar = {
+        "read": "documents.readonly",
+        "create": "documents",
+        "update": "documents",
+        "format": "documents",
+        "delete": "drive",
+    }
+    broad: ClassVar = {"documents": frozenset({"documents.readonly"})}
+    summary = "Google Docs: documents as Markdown."
+
+    @action("read", effect="read")
+    async def read(self, document: str) -> DocumentText:
+        """A document as Markdown: headings, lists, tables, links, emphasis."""
+        found = await self._get(document)
+        text = await asyncio.to_thread(markdown_of, found)
+        most, notice = self.settings.text_chars, None
+        if len(text) > most:
+            notice = f"the text has {len(text):,} characters, of which these are the first {most:,}"
+            text = text[:most]
+        return DocumentText(**_info(found), markdown=text, notice=notice)
+
+    @action("create", effect="write")
+    async def create(self, title: str, markdown: str = "") -> DocumentInfo:
+        """A new document at the top of the drive, with this text."""
+        blocks = await asyncio.to_thread(blocks_of, markdown)
+        made = await self.transport.json(
+            Request(
+                what="make a document",
+                method="POST",
+                url=_DOCUMENTS,
+                body={"title": title},
+                once=True,
+            )
+        )
+        if blocks:
+            try:
+                requests = insert_blocks(blocks, 1, spare=True)
+                await self._change("write a document", made, requests)
+            except GoogleError as error:
+                raise type(error)(
+                    f"{error.message}; the document {made['documentId']} was made, and is empty",
+                    status=error.status,
+                    reason=error.reason,
+                    hint=error.hint,
+                ) from None
+        return _info(made)
+
+    @action("update", effect="write")
+    async def append(self, document: str, markdown: str) -> DocumentInfo:
+        """Write Markdown at the end of a document."""
+        return await self._write(document, markdown, _end_of)
+
+    @action("update", effect="write")
+    async def insert(
+        self,
+        document: str,
+        heading: str,
+        markdown: str,
+        where: Literal["start", "end"] = "end",
+    ) -> DocumentInfo:
+        """Write Markdown into the section below a heading: at its start or at its end."""
+
+        def place(found: Mapping[str, Any]) -> Place:
+            return _section_of(found, heading, where)
+
+        return await self._write(document, markdown, place)
+
+    @action("update", effect="write")
+    async def replace(
+        self, document: str, find: str, replacement: str, match_case: bool = True
+    ) -> Replaced:
+        """Replace a text everywhere in a document by another plain text, which keeps its looks."""
+        if not find:
+            raise ToolRefusedError("find is empty")
+        contains = {"text": find, "matchCase": match_case}
+        request = {"replaceAllText": {"containsText": contains, "replaceText": replacement}}
+        answer = await self._batch("replace text", file_id(document), {"requests": [request]})
+        replies: list[dict[str, Any]] = answer.get("replies") or [{}]
+        reply: dict[str, Any] = replies[0].get("replaceAllText") or {}
+        return Replaced(changed=int(reply.get("occurrencesChanged") or 0))
+
+    @action("update", effect="write")
+    async def rewrite(self, document: str, markdown: str) -> DocumentInfo:
+        """Replace the whole text of a document by Markdown."""
+        return await self._write(document, markdown, _everything)
+
+    @action("format", effect="write")
+    async def format(
+        self,
+        document: str,
+        find: str,
+        bold: bool | None = None,
+        italic: bool | None = None,
+        underline: bool | None = None,
+        strikethrough: bool | None = None,
+        link: str | None = None,
+        heading: int | None = None,
+    ) -> Replaced:
+        """Change how a text looks wherever it stands; `heading` (1 to 6, 0 for none) makes its
+        paragraph a heading.
+        """  # noqa: D205 - the model reads the whole paragraph
+        given = {"bold": bold, "italic": italic, "underline": underline}
+        given["strikethrough"] = strikethrough
+        styles: dict[str, Any] = {name: on for name, on in given.items() if on is not None}
+        if link is not None:
+            styles |= text_style("link", link) if link else {"link": None}
+        if not find or (not styles and heading is None):
+            raise ToolRefusedError("give the text to find, and how it is to look")
+        if heading is not None and not 0 <= heading <= 6:
+            raise ToolRefusedError("heading is from 1 to 6, or 0 for none")
+        count = 0
+
+        def requests_for(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+            nonlocal count
+            spans = list(_occurrences(found, find))
+            count = len(spans)
+            return _looks(spans, styles, heading)
+
+        await self._edit("format text", document, requests_for)
+        if not count:
+            raise ToolRefusedError(f"{find[:200]!r} is not in the document")
+        return Replaced(changed=count)
+
+    @action("delete", effect="write")
+    async def trash(self, document: str) -> None:
+        """Move a document to the trash, from which Google deletes it after 30 days."""
+        await self._in_drive("trash a document", "PATCH", document, {"trashed": True})
+
+    @action("delete", effect="irreversible")
+    async def delete(self, document: str) -> None:
+        """Delete a document for ever; `trash` can be undone."""
+        await self._in_drive("delete a document", "DELETE", document, None)
+
+    # -- parts --------------------------------------------------------------------------
+
+    async def _get(self, document: str) -> dict[str, Any]:
+        return await self.transport.json(
+            Request(what="read a document", url=f"{_DOCUMENTS}/{segment(file_id(document))}")
+        )
+
+    async def _write(
+        self, document: str, markdown: str, place: Callable[[Mapping[str, Any]], Place]
+    ) -> DocumentInfo:
+        """Write Markdown at a place that is looked up in the document as it is now."""
+        blocks = await asyncio.to_thread(blocks_of, markdown)
+        if not blocks:
+            raise ToolRefusedError("there is nothing to write")
+
+        def requests_for(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+            index, spare, before = place(found)
+            return [*before, *insert_blocks(blocks, index, spare=spare)]
+
+        return _info(await self._edit("write a document", document, requests_for))
+
+    async def _edit(
+        self,
+        what: str,
+        document: str,
+        requests_for: Callable[[Mapping[str, Any]], list[dict[str, Any]]],
+    ) -> Mapping[str, Any]:
+        """Change a document by requests that are made for it as it is now.
+
+        Whoever comes first wins: the others' indexes would be wrong, so they look again.
+        """
+        for attempt in range(self.settings.retries + 1):
+            found = await self._get(document)
+            requests = requests_for(found)
+            if not requests:
+                return found
+            try:
+                await self._change(what, found, requests)
+            except GoogleError as error:
+                if error.status != 400 or "revision" not in error.message:
+                    raise
+                await self.transport.sleep(pause(attempt) / 10)
+            else:
+                return found
+        raise GoogleError(
+            f"{self.name}: {what}: others change the document all the time; nothing was written",
+            hint="try again later",
+        )
+
+    async def _change(
+        self, what: str, found: Mapping[str, Any], requests: list[dict[str, Any]]
+    ) -> None:
+        control = {"requiredRevisionId": found.get("revisionId")}
+        body = {"requests": requests, "writeControl": control}
+        await self._batch(what, str(found["documentId"]), body, once=True)
+
+    async def _batch(
+        self, what: str, key: str, body: dict[str, Any], *, once: bool = False
+    ) -> dict[str, Any]:
+        return await self.transport.json(
+            Request(
+                what=what,
+                method="POST",
+                url=f"{_DOCUMENTS}/{segment(key)}:batchUpdate",
+                body=body,
+                once=once,
+            )
+        )
+
+    async def _in_drive(
+        self, what: str, method: Literal["PATCH", "DELETE"], document: str, body: Any
+    ) -> None:
+        root = "" if self.settings.base_url else _DRIVE
+        await self.transport.send(
+            Request(
+                what=what,
+                method=method,
+                url=f"{root}drive/v3/files/{segment(file_id(document))}",
+                query={"supportsAllDrives": True, "fields": "id" if body else None},
+                body=body,
+            )
+        )
+
+
+def _info(found: Mapping[str, Any]) -> DocumentInfo:
+    key = str(found["documentId"])
+    link = f"https://docs.google.com/document/d/{key}/edit"
+    return DocumentInfo(id=key, title=str(found.get("title", "")), link=link)
+
+
+def _end_of(found: Mapping[str, Any]) -> Place:
+    last = list(paragraphs(found))[-1]
+    end = int(last["endIndex"]) - 1
+    if not plain_text(last).strip("\n"):
+        return end, True, []
+    return end + 1, True, [{"insertText": {"location": {"index": end}, "text": "\n"}}]
+
+
+def _everything(found: Mapping[str, Any]) -> Place:
+    content: list[Mapping[str, Any]] = found["body"]["content"]
+    end = int(content[-1]["endIndex"]) - 1
+    if end <= 1:
+        return 1, True, []
+    return 1, True, [{"deleteContentRange": {"range": {"startIndex": 1, "endIndex": end}}}]
+
+
+def _section_of(found: Mapping[str, Any], heading: str, where: str) -> Place:
+    content: list[Mapping[str, Any]] = found["body"]["content"]
+    wanted = " ".join(heading.lstrip("#").split()).casefold()
+    known: list[str] = []
+    level: int | None = None
+    for number, element in enumerate(content):
+        own = heading_level(element) if "paragraph" in element else None
+        if level is None:
+            title = " ".join(plain_text(element).split()) if own else ""
+            known += [title] if title else []
+            if not own or title.casefold() != wanted:
+                continue
+            level = own
+            if where == "end":
+                continue
+            return _before(found, content, number + 1)
+        if own is not None and own <= level:
+            return _before(found, content, number)
+    if level is None:
+        raise ToolRefusedError(
+            f"there is no heading {heading[:200]!r}{did_you_mean(heading, known)}; "
+            f"headings: {', '.join(known[:30]) or 'none'}"
+        )
+    return _end_of(found)
+
+
+def _before(found: Mapping[str, Any], content: list[Mapping[str, Any]], number: int) -> Place:
+    """The place in front of an element; at the end of all, the end."""
+    if number >= len(content):
+        return _end_of(found)
+    if "table" in content[number]:  # nothing can be inserted right before a table
+        end = int(content[number - 1]["endIndex"]) - 1
+        return end + 1, True, [{"insertText": {"location": {"index": end}, "text": "\n"}}]
+    return int(content[number].get("startIndex") or 1), False, []
+
+
+def _looks(
+    spans: Sequence[tuple[int, int]], styles: Mapping[str, Any], heading: int | None
+) -> list[dict[str, Any]]:
+    """Requests that change how texts look."""
+    requests: list[dict[str, Any]] = []
+    shown = {name: value for name, value in styles.items() if value is not None}
+    for start, end in spans:
+        span = {"startIndex": start, "endIndex": end}
+        if styles:
+            body = {"range": span, "textStyle": shown, "fields": ",".join(styles)}
+            requests.append({"updateTextStyle": body})
+        if heading is not None:
+            style = {"namedStyleType": f"HEADING_{heading}" if heading else "NORMAL_TEXT"}
+            paragraph = {"range": span, "paragraphStyle": style, "fields": "namedStyleType"}
+            requests.append({"updateParagraphStyle": paragraph})
+    return requests
+
+
+def _occurrences(found: Mapping[str, Any], text: str) -> Iterator[tuple[int, int]]:
+    """Where a text stands, in the units of indexes."""
+    for element in paragraphs(found):
+        whole, start = plain_text(element), int(element.get("startIndex") or 1)
+        position = whole.find(text)
+        while position >= 0:
+            begin = start + units(whole[:position])
+            yield begin, begin + units(text)
+            position = whole.find(text, position + len(text))

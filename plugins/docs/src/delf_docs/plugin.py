@@ -1,0 +1,17 @@
+"""The plugin's hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from delf.hookspecs import hookimpl
+from delf.specs import ConnectionSpec
+
+
+@hookimpl
+def delf_connections() -> Iterable[ConnectionSpec]:
+    yield ConnectionSpec(
+        name="docs",
+        summary="Google Docs: documents as Markdown.",
+        factory="delf_docs.connection:Docs",
+    )

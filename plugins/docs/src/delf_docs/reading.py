@@ -1,0 +1,156 @@
+"""A document of Google's editors as Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+_HEADINGS: Final = {f"HEADING_{level}": "#" * level for level in range(1, 7)} | {
+    "TITLE": "#",
+    "SUBTITLE": "##",
+}
+_HEADER: Final = re.compile(r"^\*\*([^*]*)\*\*$")
+_MONOSPACED: Final = frozenset({"Courier New", "Consolas", "Roboto Mono", "Source Code Pro"})
+
+Node = Mapping[str, Any]
+
+
+def markdown_of(document: Node) -> str:
+    """A document's body as Markdown: headings, lists, tables, links, emphasis."""
+    body: Node = document.get("body") or {}
+    return _blocks(body.get("content") or (), document.get("lists") or {}).strip() + "\n"
+
+
+def paragraphs(document: Node) -> Iterator[Node]:
+    """All paragraphs with their indexes, those in tables among them."""
+    body: Node = document.get("body") or {}
+    yield from _paragraphs(body.get("content") or ())
+
+
+def _paragraphs(content: Sequence[Node]) -> Iterator[Node]:
+    for element in content:
+        if "paragraph" in element:
+            yield element
+        elif "table" in element:
+            for row in element["table"].get("tableRows") or ():
+                for cell in row.get("tableCells") or ():
+                    yield from _paragraphs(cell.get("content") or ())
+
+
+def plain_text(element: Node) -> str:
+    """A paragraph's text; what is no text counts as one character, as its indexes do."""
+    pieces: list[str] = []
+    for part in element["paragraph"].get("elements") or ():
+        if "textRun" in part:
+            pieces.append(str(part["textRun"].get("content", "")))
+        else:
+            pieces.append("\ufffc" * (int(part["endIndex"]) - int(part.get("startIndex") or 0)))
+    return "".join(pieces)
+
+
+def heading_level(element: Node) -> int | None:
+    """1 to 6 for a heading."""
+    style: Node = element["paragraph"].get("paragraphStyle") or {}
+    marks = _HEADINGS.get(str(style.get("namedStyleType")))
+    return len(marks) if marks else None
+
+
+def _blocks(content: Sequence[Node], lists: Node) -> str:
+    lines: list[str] = []
+    in_list = False
+    for element in content:
+        if "paragraph" in element:
+            text, is_item = _paragraph(element, lists)
+            if not text:
+                continue
+            lines += [text] if is_item and in_list else ["", text]
+            in_list = is_item
+        elif "table" in element:
+            lines += ["", _table(element["table"], lists)]
+            in_list = False
+    return "\n".join(lines)
+
+
+def _paragraph(element: Node, lists: Node) -> tuple[str, bool]:
+    """A paragraph as a line, and whether it is an item of a list."""
+    paragraph: Node = element["paragraph"]
+    text = _inline(paragraph).strip()
+    if not text:
+        return "", False
+    bullet: Node | None = paragraph.get("bullet")
+    level = heading_level(element)
+    if level is not None:
+        return f"{'#' * level} {text}", False
+    if bullet is None:
+        return text, False
+    depth = int(bullet.get("nestingLevel") or 0)
+    mark = "1." if _is_ordered(bullet, lists, depth) else "-"
+    return f"{'    ' * depth}{mark} {text}", True
+
+
+def _is_ordered(bullet: Node, lists: Node, depth: int) -> bool:
+    told: Node = lists.get(str(bullet.get("listId"))) or {}
+    properties: Node = told.get("listProperties") or {}
+    levels: Sequence[Node] = properties.get("nestingLevels") or ()
+    kind = str(levels[depth].get("glyphType") or "") if depth < len(levels) else ""
+    return kind not in ("", "NONE", "GLYPH_TYPE_UNSPECIFIED")
+
+
+def _inline(paragraph: Node) -> str:
+    pieces: list[str] = []
+    for element in paragraph.get("elements") or ():
+        if "textRun" in element:
+            run: Node = element["textRun"]
+            pieces.append(_run(str(run.get("content", "")), run.get("textStyle") or {}))
+        elif "inlineObjectElement" in element:
+            pieces.append("![image]()")
+        elif "person" in element:
+            properties: Node = element["person"].get("personProperties") or {}
+            pieces.append(str(properties.get("name") or properties.get("email") or ""))
+        elif "richLink" in element:
+            link: Node = element["richLink"].get("richLinkProperties") or {}
+            pieces.append(f"[{link.get('title') or 'link'}]({link.get('uri', '')})")
+        elif "horizontalRule" in element:
+            pieces.append("---")
+    return "".join(pieces)
+
+
+def _run(content: str, style: Node) -> str:
+    """A run of text with its marks, which stand close to its words."""
+    text = content.replace("\x0b", "  \n").rstrip("\n")
+    core = text.strip(" ")
+    if not core:
+        return text
+    before, after = text[: len(text) - len(text.lstrip(" "))], text[len(text.rstrip(" ")) :]
+    font: Node = style.get("weightedFontFamily") or {}
+    if font.get("fontFamily") in _MONOSPACED:
+        core = f"`{core}`"
+    if style.get("bold"):
+        core = f"**{core}**"
+    if style.get("italic"):
+        core = f"*{core}*"
+    if style.get("strikethrough"):
+        core = f"~~{core}~~"
+    link: Node = style.get("link") or {}
+    if link.get("url"):
+        core = f"[{core}]({link['url']})"
+    return f"{before}{core}{after}"
+
+
+def _table(table: Node, lists: Node) -> str:
+    rows: list[list[str]] = []
+    for row in table.get("tableRows") or ():
+        cells = [_cell(cell.get("content") or (), lists) for cell in row.get("tableCells") or ()]
+        rows.append(cells)
+    if not rows:
+        return ""
+    rows[0] = [_HEADER.sub(r"\1", cell) for cell in rows[0]]
+    width = max(len(row) for row in rows)
+    lines = [f"| {' | '.join([*row, *[''] * (width - len(row))])} |" for row in rows]
+    return "\n".join([lines[0], f"|{'---|' * width}", *lines[1:]])
+
+
+def _cell(content: Sequence[Node], lists: Node) -> str:
+    text = _blocks(content, lists).strip()
+    return " ".join(text.replace("|", "\\|").split("\n")).strip()

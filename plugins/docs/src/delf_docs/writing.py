@@ -1,0 +1,137 @@
+"""Blocks as requests of one batch.
+
+They are written from the last to the first, each at the same place: what is in front of it does
+not move, so no request has to know how long another one's text became.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from delf_docs.blocks import Block, List, Mark, Paragraph, Table, units
+
+_CODE: Final = {"weightedFontFamily": {"fontFamily": "Courier New"}}
+_FIELDS: Final = {"code": "weightedFontFamily", "link": "link"}
+_QUOTE: Final = {"magnitude": 36, "unit": "PT"}
+
+Request = dict[str, Any]
+
+
+def insert_blocks(blocks: Sequence[Block], index: int, *, spare: bool) -> list[Request]:
+    """Requests that insert blocks at the start of a paragraph.
+
+    Args:
+        blocks: What is inserted.
+        index: Where.
+        spare: Whether the paragraph there is empty and may become the last block.
+    """
+    requests: list[Request] = []
+    for block in reversed(blocks):
+        if isinstance(block, Table):
+            requests += _table(block, index)
+            spare = True  # the line break before a table
+            continue
+        texts = _lines(block)
+        joined = "\n".join(text for text, _ in texts)
+        end = "" if spare else "\n"
+        if joined + end:
+            requests.append({"insertText": {"location": {"index": index}, "text": joined + end}})
+        requests += _styles(block, texts, index, units(joined))
+        spare = False
+    return requests
+
+
+def _lines(block: Paragraph | List) -> list[tuple[str, Sequence[Mark]]]:
+    if isinstance(block, Paragraph):
+        return [(block.content.text, block.content.marks)]
+    # Tabs say how deep an item is; they go when it becomes one.
+    return [
+        ("\t" * depth + item.text, [_moved(mark, depth) for mark in item.marks])
+        for depth, item in block.items
+    ]
+
+
+def _styles(
+    block: Paragraph | List, lines: Sequence[tuple[str, Sequence[Mark]]], index: int, size: int
+) -> list[Request]:
+    whole = _range(index, index + size + 1)
+    style: dict[str, Any] = {
+        "namedStyleType": block.style if isinstance(block, Paragraph) else "NORMAL_TEXT"
+    }
+    if isinstance(block, Paragraph) and block.quoted:
+        style |= {"indentStart": _QUOTE, "indentFirstLine": _QUOTE}
+    # What stands behind it would give it its own looks.
+    requests: list[Request] = [
+        {"deleteParagraphBullets": {"range": whole}},
+        {
+            "updateParagraphStyle": {
+                "range": whole,
+                "paragraphStyle": style,
+                "fields": "namedStyleType,indentStart,indentFirstLine",
+            }
+        },
+    ]
+    if size:
+        plain = {"range": _range(index, index + size), "textStyle": {}, "fields": "*"}
+        requests.append({"updateTextStyle": plain})
+    offset = index
+    for text, marks in lines:
+        requests += _marks(marks, offset)
+        offset += units(text) + 1
+    if isinstance(block, List):
+        preset = "NUMBERED_DECIMAL_ALPHA_ROMAN" if block.ordered else "BULLET_DISC_CIRCLE_SQUARE"
+        body = {"range": whole, "bulletPreset": preset}
+        requests.append({"createParagraphBullets": body})
+    return requests
+
+
+def _table(table: Table, index: int) -> list[Request]:
+    columns = max(len(row) for row in table.rows)
+    place = {"index": index}
+    requests: list[Request] = [
+        {"insertTable": {"location": place, "rows": len(table.rows), "columns": columns}}
+    ]
+    # A line break, the table's start, the first row's and cell's: then each cell holds a line
+    # break, and each row begins with one more.
+    first, row_size = index + 4, 2 * columns + 1
+    for r, row in reversed(list(enumerate(table.rows))):
+        for c, cell in reversed(list(enumerate(row))):
+            at = first + r * row_size + c * 2
+            if cell.text:
+                requests.append({"insertText": {"location": {"index": at}, "text": cell.text}})
+                requests += _marks(cell.marks, at)
+                if r == 0:
+                    requests += _marks([Mark(0, cell.size, "bold")], at)
+    return requests
+
+
+def _marks(marks: Sequence[Mark], offset: int) -> list[Request]:
+    return [
+        {
+            "updateTextStyle": {
+                "range": _range(offset + mark.start, offset + mark.end),
+                "textStyle": text_style(mark.style, mark.value),
+                "fields": _FIELDS.get(mark.style, mark.style),
+            }
+        }
+        for mark in marks
+        if mark.style != "link" or str(mark.value).startswith(("http://", "https://", "mailto:"))
+    ]
+
+
+def text_style(style: str, value: Any) -> dict[str, Any]:
+    """One style as the service takes it."""
+    if style == "code":
+        return _CODE
+    if style == "link":
+        return {"link": {"url": value}}
+    return {style: value}
+
+
+def _moved(mark: Mark, by: int) -> Mark:
+    return Mark(mark.start + by, mark.end + by, mark.style, mark.value)
+
+
+def _range(start: int, end: int) -> dict[str, int]:
+    return {"startIndex": start, "endIndex": end}

@@ -1,0 +1,387 @@
+"""``Drive``: files and folders that a script can find, read, store and share."""
+
+from __future__ import annotations
+
+import csv
+import io
+import mimetypes
+from typing import Any, ClassVar, Final, Literal
+
+from delf import action
+from delf.errors import ToolRefusedError
+from delf_drive.paths import ALL_DRIVES, IN_ALL_DRIVES, Places
+from delf_drive.records import (
+    FIELDS,
+    FOLDER,
+    NATIVE,
+    Content,
+    FileInfo,
+    Found,
+    PermissionInfo,
+    file_of,
+    kinds,
+    permission_of,
+    quoted,
+    type_of,
+)
+from delf_google.connection import GoogleConnection
+from delf_google.requests import Request, segment
+from delf_google.uploads import Uploader
+
+_FILES: Final = "drive/v3/files"
+_MOST_FOUND: Final = 1000
+_EXPORTS: Final = {
+    f"{NATIVE}document": "text/markdown",
+    f"{NATIVE}spreadsheet": "text/csv",
+    f"{NATIVE}presentation": "text/plain",
+}
+_SOURCES: Final = {f"{NATIVE}document": "text/markdown", f"{NATIVE}spreadsheet": "text/csv"}
+
+
+class Drive(GoogleConnection):
+    """Files and folders. A file is named by its id, its address or its path: `Reports/Q3.pdf`."""
+
+    root = "https://www.googleapis.com/"
+    scopes: ClassVar = {
+        "search": "drive.readonly",
+        "get": "drive.readonly",
+        "list_permissions": "drive.readonly",
+        "create": "drive.file",
+        "update": "drive",
+        "delete": "drive",
+        "share": "drive",
+        "unshare": "drive",
+    }
+    broad: ClassVar = {"drive": frozenset({"drive.readonly", "drive.file"})}
+    summary = "Google Drive: find, read, store and share files."
+
+    @property
+    def _places(self) -> Places:
+        return Places(self.transport)
+
+    # -- reading ------------------------------------------------------------------------
+
+    @action("search", effect="read")
+    async def search(
+        self,
+        text: str = "",
+        name: str = "",
+        folder: str = "",
+        kind: str = "",
+        query: str = "",
+        limit: int = 50,
+    ) -> Found:
+        """Files whose content has `text` or whose name has `name`, in a folder, of a kind (folder,
+        document, spreadsheet, pdf, or a media type); `query` is in Drive's own language. The
+        newest first, at most 1000.
+        """  # noqa: D205 - the model reads the whole paragraph
+        if not 1 <= limit <= _MOST_FOUND:
+            raise ToolRefusedError(f"limit can be from 1 to {_MOST_FOUND}; narrow the search")
+        terms = [f"({query})"] if query else []
+        if "trashed" not in query:
+            terms.append("trashed = false")
+        if text:
+            terms.append(f"fullText contains {quoted(text)}")
+        if name:
+            terms.append(f"name contains {quoted(name)}")
+        if kind:
+            terms.append(f"mimeType = {quoted(self._type(kind))}")
+        if folder:
+            terms.append(f"{quoted(await self._places.folder(folder))} in parents")
+        listing = Request(
+            what="search files",
+            url=_FILES,
+            query={
+                "q": " and ".join(terms),
+                "fields": f"nextPageToken,files({FIELDS})",
+                # Google does not sort what it finds in texts.
+                "orderBy": None if text or "fullText" in query else "modifiedTime desc",
+                "pageSize": min(limit + 1, _MOST_FOUND),
+                **IN_ALL_DRIVES,
+            },
+        )
+        files: list[FileInfo] = []
+        async for item in self.transport.pages(listing, "files"):
+            if len(files) == limit:
+                notice = f"these are the first {limit}; there are more"
+                return Found(files=files, notice=notice)
+            files.append(file_of(item))
+        return Found(files=files, notice=None)
+
+    @action("get", effect="read")
+    async def get(self, file: str) -> FileInfo:
+        """What a file is: name, kind, size, when it was changed, its folder, owner and link."""
+        return file_of(await self._places.find(file))
+
+    @action("get", effect="read")
+    async def download(self, file: str, type: str = "") -> Content:  # noqa: A002 - in scripts
+        """A file's content as bytes. Documents of Google's editors are exported: a document as
+        text/markdown, a spreadsheet as text/csv (its first sheet), or as another media `type`.
+        """  # noqa: D205 - the model reads the whole paragraph
+        found = await self._places.find(file)
+        kind, wanted = str(found["mimeType"]), type_of(type) if type else ""
+        path = f"{_FILES}/{segment(str(found['id']))}"
+        if kind.startswith(NATIVE):
+            wanted = wanted or _EXPORTS.get(kind, "")
+            if not wanted:
+                raise ToolRefusedError(f"{found['name']} is a {kind}, which has no content")
+            request = Request(
+                what="export a file", url=f"{path}/export", query={"mimeType": wanted}
+            )
+        else:
+            if wanted not in ("", kind):
+                raise ToolRefusedError(f"{found['name']} is {kind}, and is not converted")
+            wanted = kind
+            most = self.settings.max_bytes
+            if int(found.get("size") or 0) > most:
+                raise ToolRefusedError(
+                    f"{found['name']} has {int(found['size']):,} bytes, over {most:,} (max_bytes)"
+                )
+            query = {"alt": "media", **ALL_DRIVES}
+            request = Request(what="download a file", url=path, query=query)
+        data = (await self.transport.send(request)).content
+        return Content(name=str(found["name"]), type=wanted, size=len(data), data=data)
+
+    @action("get", effect="read")
+    async def text(self, file: str) -> str:
+        """A file's content as text: a document as Markdown, a spreadsheet as CSV."""
+        content = await self.download(file)
+        try:
+            return content["data"].decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise ToolRefusedError(
+                f"{content['name']} ({content['type']}) is no text in UTF-8; download it"
+            ) from None
+
+    @action("get", effect="read")
+    async def rows(self, file: str) -> list[dict[str, str]]:
+        """The rows of a CSV file, or of a spreadsheet's first sheet, by the names in its first row,
+        every value as text.
+        """  # noqa: D205 - the model reads the whole paragraph
+        return list(csv.DictReader(io.StringIO(await self.text(file)), restkey="", restval=""))
+
+    @action("list_permissions", effect="read")
+    async def list_permissions(self, file: str) -> list[PermissionInfo]:
+        """Who may read or change a file."""
+        found = await self._places.find(file)
+        return [permission_of(item) for item in await self._permissions(str(found["id"]))]
+
+    # -- changing -----------------------------------------------------------------------
+
+    @action("create", effect="write")
+    async def create(
+        self,
+        name: str,
+        content: str | bytes = b"",
+        folder: str = "",
+        type: str = "",  # noqa: A002 - in scripts
+    ) -> FileInfo:
+        """Store a new file, in a folder or else at the top. With type "document" Markdown
+        becomes a Google document, with "spreadsheet" CSV a sheet.
+        """  # noqa: D205 - the model reads the whole paragraph
+        kind = (
+            self._type(type)
+            if type
+            else mimetypes.guess_type(name)[0]
+            or ("text/plain" if isinstance(content, str) else "application/octet-stream")
+        )
+        if kind == FOLDER:
+            raise ToolRefusedError("create_folder makes folders")
+        parent = await self._places.folder(folder)
+        body = {"name": name, "mimeType": kind, "parents": [parent]}
+        data = content.encode() if isinstance(content, str) else content
+        request = Request(
+            what="store a file",
+            method="POST",
+            url=f"upload/{_FILES}",
+            query={"fields": FIELDS, **ALL_DRIVES},
+            body=body,
+        )
+        media = _SOURCES.get(kind, kind)
+        made = await Uploader(self.transport).upload(request, data, media, resumable_as=body)
+        return file_of(made)
+
+    @action("create", effect="write")
+    async def create_folder(self, path: str) -> FileInfo:
+        """Make a folder, and those above it that are not there yet; one that is there stays."""
+        found, names = await self._places.start(path)
+        if not names:
+            raise ToolRefusedError("the path names no folder")
+        for name in names:
+            listed = await self._places.children(str(found["id"]), name)
+            folders = [item for item in listed if item["mimeType"] == FOLDER]
+            found = folders[0] if folders else await self._make_folder(name, str(found["id"]))
+        return file_of(found)
+
+    @action("create", effect="write")
+    async def copy(self, file: str, name: str = "", folder: str = "") -> FileInfo:
+        """Copy a file, under another name or into another folder."""
+        found = await self._places.find(file)
+        body: dict[str, Any] = {"name": name or f"Copy of {found['name']}"}
+        if folder:
+            body["parents"] = [await self._places.folder(folder)]
+        made = await self.transport.json(
+            Request(
+                what="copy a file",
+                method="POST",
+                url=f"{_FILES}/{segment(str(found['id']))}/copy",
+                query={"fields": FIELDS, **ALL_DRIVES},
+                body=body,
+                once=True,
+            )
+        )
+        return file_of(made)
+
+    @action("update", effect="write")
+    async def update(
+        self,
+        file: str,
+        content: str | bytes | None = None,
+        name: str = "",
+        folder: str = "",
+    ) -> FileInfo:
+        """Replace a file's content, rename it, or move it into another folder."""
+        found = await self._places.find(file)
+        if content is None and not name and not folder:
+            raise ToolRefusedError("give content, name or folder")
+        body: dict[str, Any] = {"name": name} if name else {}
+        query: dict[str, Any] = {"fields": FIELDS, **ALL_DRIVES}
+        if folder:
+            query["addParents"] = await self._places.folder(folder)
+            query["removeParents"] = ",".join(found.get("parents") or [])
+        path = f"{_FILES}/{segment(str(found['id']))}"
+        if content is None:
+            return await self._patch("change a file", path, body, query)
+        data = content.encode() if isinstance(content, str) else content
+        kind = _SOURCES.get(str(found["mimeType"]), str(found["mimeType"]))
+        request = Request(
+            what="replace a file", method="PATCH", url=f"upload/{path}", query=query, body=body
+        )
+        told = {"id": found["id"], **body}
+        return file_of(
+            await Uploader(self.transport).upload(request, data, kind, resumable_as=told)
+        )
+
+    @action("update", effect="write")
+    async def restore(self, file: str) -> FileInfo:
+        """Take a file out of the trash, by its id."""
+        found = await self._places.find(file)
+        path = f"{_FILES}/{segment(str(found['id']))}"
+        return await self._patch("restore a file", path, {"trashed": False}, {})
+
+    @action("delete", effect="write")
+    async def trash(self, file: str) -> FileInfo:
+        """Move a file or folder to the trash, from which Google deletes it after 30 days."""
+        found = await self._places.find(file)
+        path = f"{_FILES}/{segment(str(found['id']))}"
+        return await self._patch("trash a file", path, {"trashed": True}, {})
+
+    @action("delete", effect="irreversible")
+    async def delete(self, file: str) -> None:
+        """Delete a file, or a folder with all that is in it, for ever; `trash` can be undone."""
+        found = await self._places.find(file)
+        await self.transport.send(
+            Request(
+                what="delete a file",
+                method="DELETE",
+                url=f"{_FILES}/{segment(str(found['id']))}",
+                query=ALL_DRIVES,
+            )
+        )
+
+    @action("share", effect="irreversible")
+    async def share(
+        self,
+        file: str,
+        who: str,
+        role: Literal["reader", "commenter", "writer"] = "reader",
+        message: str = "",
+        notify: bool = True,
+    ) -> PermissionInfo:
+        """Let somebody read, comment or change a file: an address of mail, `domain:example.com`, or
+        `anyone` who has the link. Who has an address gets a mail, unless `notify` is false.
+        """  # noqa: D205 - the model reads the whole paragraph
+        found = await self._places.find(file)
+        body: dict[str, Any] = {"role": role}
+        query: dict[str, Any] = {"fields": "id,type,role,emailAddress,domain", **ALL_DRIVES}
+        if who == "anyone":
+            body["type"] = "anyone"
+        elif who.startswith("domain:"):
+            body |= {"type": "domain", "domain": who.removeprefix("domain:")}
+        else:
+            body |= {"type": "user", "emailAddress": who}
+            query |= {"sendNotificationEmail": notify}
+            query |= {"emailMessage": message} if message and notify else {}
+        made = await self.transport.json(
+            Request(
+                what="share a file",
+                method="POST",
+                url=f"{_FILES}/{segment(str(found['id']))}/permissions",
+                query=query,
+                body=body,
+                once=True,
+            )
+        )
+        return permission_of(made)
+
+    @action("unshare", effect="write")
+    async def unshare(self, file: str, who: str) -> PermissionInfo:
+        """Take a permission away: of an address, `domain:…`, `anyone`, or by its id."""
+        found = await self._places.find(file)
+        key = str(found["id"])
+        listed = [permission_of(item) for item in await self._permissions(key)]
+        wanted = who.removeprefix("domain:").lower()
+        held = next((p for p in listed if wanted in (p["who"].lower(), p["id"].lower())), None)
+        if held is None:
+            known = ", ".join(p["who"] for p in listed)
+            raise ToolRefusedError(f"{found['name']} is not shared with {who!r}, but with: {known}")
+        await self.transport.send(
+            Request(
+                what="unshare a file",
+                method="DELETE",
+                url=f"{_FILES}/{segment(key)}/permissions/{segment(held['id'])}",
+                query=ALL_DRIVES,
+            )
+        )
+        return held
+
+    # -- parts --------------------------------------------------------------------------
+
+    def _type(self, kind: str) -> str:
+        found = type_of(kind)
+        if not found:
+            raise ToolRefusedError(f"unknown kind {kind!r}: a media type, or one of {kinds()}")
+        return found
+
+    async def _permissions(self, key: str) -> list[dict[str, Any]]:
+        listing = Request(
+            what="list permissions",
+            url=f"{_FILES}/{segment(key)}/permissions",
+            query={
+                "fields": "nextPageToken,permissions(id,type,role,emailAddress,domain)",
+                **ALL_DRIVES,
+            },
+        )
+        return [item async for item in self.transport.pages(listing, "permissions")]
+
+    async def _make_folder(self, name: str, parent: str) -> dict[str, Any]:
+        return await self.transport.json(
+            Request(
+                what="make a folder",
+                method="POST",
+                url=_FILES,
+                query={"fields": FIELDS, **ALL_DRIVES},
+                body={"name": name, "mimeType": FOLDER, "parents": [parent]},
+                once=True,
+            )
+        )
+
+    async def _patch(
+        self, what: str, path: str, body: dict[str, Any], query: dict[str, Any]
+    ) -> FileInfo:
+        query = {"fields": FIELDS, **ALL_DRIVES, **query}
+        return file_of(
+            await self.transport.json(
+                Request(what=what, method="PATCH", url=path, query=query, body=body)
+            )
+        )

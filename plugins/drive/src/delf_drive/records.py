@@ -1,0 +1,107 @@
+"""Files and permissions as records."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any, Final, TypedDict
+
+NATIVE: Final = "application/vnd.google-apps."
+FOLDER: Final = f"{NATIVE}folder"
+FIELDS: Final = (
+    "id,name,mimeType,size,modifiedTime,parents,owners/emailAddress,webViewLink,trashed,driveId"
+)
+_KINDS: Final = {
+    "folder": FOLDER,
+    "document": f"{NATIVE}document",
+    "spreadsheet": f"{NATIVE}spreadsheet",
+    "presentation": f"{NATIVE}presentation",
+    "pdf": "application/pdf",
+    "text": "text/plain",
+    "csv": "text/csv",
+    "zip": "application/zip",
+}
+
+
+class FileInfo(TypedDict):
+    """A file or folder."""
+
+    id: str
+    name: str
+    kind: str
+    type: str
+    size: int | None
+    modified: dt.datetime | None
+    folder: str | None
+    owner: str | None
+    link: str | None
+    trashed: bool
+
+
+class Found(TypedDict):
+    """What a search found; ``notice`` says when there is more."""
+
+    files: list[FileInfo]
+    notice: str | None
+
+
+class Content(TypedDict):
+    """A file with its content."""
+
+    name: str
+    type: str
+    size: int
+    data: bytes
+
+
+class PermissionInfo(TypedDict):
+    """Who may do what with a file."""
+
+    id: str
+    who: str
+    kind: str
+    role: str
+
+
+def file_of(resource: Mapping[str, Any]) -> FileInfo:
+    """A file as the service describes it."""
+    kind = str(resource["mimeType"])
+    owners: list[Mapping[str, Any]] = resource.get("owners") or []
+    told = resource.get("modifiedTime")
+    return FileInfo(
+        id=str(resource["id"]),
+        name=str(resource["name"]),
+        kind=next((name for name, known in _KINDS.items() if known == kind), "file"),
+        type=kind,
+        size=int(resource["size"]) if "size" in resource else None,
+        modified=dt.datetime.fromisoformat(str(told)) if told else None,
+        folder=(resource.get("parents") or [None])[0],
+        owner=owners[0].get("emailAddress") if owners else None,
+        link=resource.get("webViewLink"),
+        trashed=bool(resource.get("trashed")),
+    )
+
+
+def permission_of(resource: Mapping[str, Any]) -> PermissionInfo:
+    """A permission as the service describes it."""
+    kind = str(resource.get("type", ""))
+    who = resource.get("emailAddress") or resource.get("domain") or kind
+    return PermissionInfo(
+        id=str(resource["id"]), who=str(who), kind=kind, role=str(resource.get("role", ""))
+    )
+
+
+def type_of(kind: str) -> str:
+    """A media type by its short name; what has a slash is one."""
+    return kind if "/" in kind else _KINDS.get(kind, "")
+
+
+def kinds() -> str:
+    """The short names, for messages."""
+    return ", ".join(_KINDS)
+
+
+def quoted(text: str) -> str:
+    """A text in Drive's query language."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

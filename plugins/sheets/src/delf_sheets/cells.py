@@ -1,0 +1,137 @@
+"""Cells: Google's typed values as Python's, and back. A text is never taken for a formula."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+from delf.errors import ToolRefusedError
+
+_EPOCH: Final = dt.datetime(1899, 12, 30)  # noqa: DTZ001 - sheets know no zones
+_DAY: Final = 86_400
+_LONGEST: Final = 50_000
+_ERRORS: Final = {
+    "DIVIDE_BY_ZERO": "#DIV/0!",
+    "ERROR": "#ERROR!",
+    "LOADING": "Loading...",
+    "NAME": "#NAME?",
+    "NULL_VALUE": "#NULL!",
+    "NUM": "#NUM!",
+    "N_A": "#N/A",
+    "REF": "#REF!",
+    "VALUE": "#VALUE!",
+}
+FORMATS: Final = {"DATE": "yyyy-mm-dd", "DATE_TIME": "yyyy-mm-dd hh:mm:ss", "TIME": "hh:mm:ss"}
+
+
+def value_of(cell: Mapping[str, Any], *, formulas: bool = False) -> Any:
+    """What a cell holds: text, number, bool, date, datetime, time, or None.
+
+    Args:
+        cell: The cell as the service gives it.
+        formulas: Whether a formula is wanted in place of its result.
+    """
+    entered: Mapping[str, Any] = cell.get("userEnteredValue") or {}
+    if formulas and "formulaValue" in entered:
+        return entered["formulaValue"]
+    value: Mapping[str, Any] = cell.get("effectiveValue") or {}
+    if "numberValue" in value:
+        form: Mapping[str, Any] = cell.get("effectiveFormat") or {}
+        number: Mapping[str, Any] = form.get("numberFormat") or {}
+        kind: str | None = number.get("type")
+        return _number(float(value["numberValue"]), kind)
+    if "errorValue" in value:
+        kind = str(value["errorValue"].get("type", ""))
+        return _ERRORS.get(kind, f"#{kind}!")
+    return value.get("stringValue", value.get("boolValue"))
+
+
+def _number(number: float, kind: str | None) -> Any:
+    if kind in FORMATS:
+        try:
+            moment = _EPOCH + dt.timedelta(seconds=round(number * _DAY, 3))
+        except OverflowError:
+            return number
+        if kind == "DATE":
+            return moment.date() if number == int(number) else moment
+        if kind == "DATE_TIME":
+            return moment
+        return moment.time() if 0 <= number < 1 else dt.timedelta(seconds=round(number * _DAY, 3))
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str, Any], str | None]:
+    """A value as the service takes it, and the number format that it needs.
+
+    Args:
+        value: Text, number, bool, date, datetime, time, timedelta or None.
+        where: The cell, for messages.
+        formulas: Whether a text that begins with ``=`` is a formula.
+
+    Raises:
+        ToolRefusedError: For anything else.
+    """
+    if value is None:
+        return {}, None
+    if isinstance(value, bool):
+        return {"boolValue": value}, None
+    if isinstance(value, (int, float, Decimal)):
+        if not math.isfinite(value):
+            raise ToolRefusedError(f"{where}: a cell cannot hold {value}")
+        return {"numberValue": int(value) if isinstance(value, int) else float(value)}, None
+    if isinstance(value, str):
+        if len(value) > _LONGEST:
+            raise ToolRefusedError(
+                f"{where}: the text has {len(value):,} characters, over {_LONGEST:,}"
+            )
+        key = (
+            "formulaValue" if formulas and value.startswith("=") and value != "=" else "stringValue"
+        )
+        return {key: value}, None
+    serial, kind = _serial(value)
+    if kind is None:
+        raise ToolRefusedError(f"{where}: a cell cannot hold a {type(value).__name__}")
+    return {"numberValue": serial}, kind
+
+
+def _serial(value: Any) -> tuple[float, str | None]:
+    if isinstance(value, dt.datetime):
+        # The hour on the wall: sheets know no zones.
+        return (value.replace(tzinfo=None) - _EPOCH).total_seconds() / _DAY, "DATE_TIME"
+    if isinstance(value, dt.date):
+        return float((value - _EPOCH.date()).days), "DATE"
+    if isinstance(value, dt.time):
+        seconds = value.hour * 3600 + value.minute * 60 + value.second + value.microsecond / 1e6
+        return seconds / _DAY, "TIME"
+    if isinstance(value, dt.timedelta):
+        return value.total_seconds() / _DAY, "TIME"
+    return 0.0, None
+
+
+def grid_of(sheet: Mapping[str, Any], *, formulas: bool = False) -> list[list[Any]]:
+    """The values of a range, row by row; rows and cells at the ends that are empty are left out."""
+    data: Sequence[Mapping[str, Any]] = sheet.get("data") or ()
+    rows: Sequence[Mapping[str, Any]] = data[0].get("rowData") or () if data else ()
+    return [[value_of(cell, formulas=formulas) for cell in row.get("values") or ()] for row in rows]
+
+
+def records_of(grid: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    """Rows by the names in the first one. Names that are missing or there twice get numbers."""
+    if not grid:
+        return []
+    width = max(len(row) for row in grid)
+    names: list[str] = []
+    for index in range(width):
+        told = grid[0][index] if index < len(grid[0]) else None
+        base = str(told).strip() if told not in (None, "") else f"column_{index + 1}"
+        name, number = base, 1
+        while name in names:
+            number += 1
+            name = f"{base}_{number}"
+        names.append(name)
+    return [
+        {name: row[i] if i < len(row) else None for i, name in enumerate(names)} for row in grid[1:]
+    ]

@@ -1,0 +1,355 @@
+"""``Sheets``: spreadsheets that a script can read, write, format and draw charts in."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Literal, TypedDict
+
+from delf import action
+from delf.errors import ToolRefusedError, did_you_mean
+from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
+from delf.tools.action import Action, actions_of
+from delf.tools.permissions import is_allowed, needs_confirmation
+from delf_google.connection import GoogleConnection
+from delf_google.files import file_id
+from delf_google.requests import Request, segment
+from delf_sheets.cells import grid_of, records_of
+from delf_sheets.plan import ChartKind, Plan, rows_for
+from delf_sheets.ranges import Book
+
+_BOOKS: Final = "v4/spreadsheets"
+_BOOK_FIELDS: Final = (
+    "spreadsheetId,spreadsheetUrl,properties.title,namedRanges(name,range),"
+    "sheets.properties(sheetId,title,gridProperties(rowCount,columnCount))"
+)
+_CELLS: Final = "effectiveValue,effectiveFormat.numberFormat.type"
+_STEPS: Final = ("write", "append", "clear", "add_sheet", "format", "chart")
+
+
+class SheetInfo(TypedDict):
+    """A sheet of a spreadsheet."""
+
+    title: str
+    rows: int
+    columns: int
+
+
+class BookInfo(TypedDict):
+    """A spreadsheet."""
+
+    id: str
+    title: str
+    link: str
+    sheets: list[SheetInfo]
+    names: list[str]
+
+
+class Written(TypedDict):
+    """How many cells or rows a call wrote."""
+
+    cells: int
+
+
+class Sheets(GoogleConnection):
+    """Spreadsheets, by id or address. Ranges are `Sheet1!A1:C9`, `A:C`, `Sheet1`, or names."""
+
+    root = "https://sheets.googleapis.com/"
+    scopes: ClassVar = {
+        "read": "spreadsheets.readonly",
+        **dict.fromkeys(("write", "create", "format", "chart", "batch"), "spreadsheets"),
+    }
+    broad: ClassVar = {"spreadsheets": frozenset({"spreadsheets.readonly"})}
+    summary = "Google Sheets: typed cells, formats, charts."
+
+    # -- read ---------------------------------------------------------------------------
+
+    @action("read", effect="read")
+    async def info(self, spreadsheet: str) -> BookInfo:
+        """A spreadsheet's sheets with their sizes, and its named ranges."""
+        return _info(await self._book(spreadsheet))
+
+    @action("read", effect="read")
+    async def read(
+        self,
+        spreadsheet: str,
+        range: str = "",  # noqa: A002 - in scripts
+        header: bool = True,
+        formulas: bool = False,
+    ) -> list[Any]:
+        """The rows of a range, or of the first sheet: dicts by the names in the first row, or with
+        `header=False` lists. Numbers, dates, times and bools keep their types; an empty cell is
+        None. With `formulas` formulas in place of their results.
+        """  # noqa: D205 - the model reads the whole paragraph
+        grid = await self._grid(spreadsheet, range, formulas=formulas)
+        return records_of(grid) if header else grid
+
+    # -- write --------------------------------------------------------------------------
+
+    @action("write", effect="write")
+    async def write(
+        self,
+        spreadsheet: str,
+        range: str,  # noqa: A002 - in scripts
+        rows: list[Any],
+        formulas: bool = False,
+    ) -> Written:
+        """Write rows, lists or dicts (with a row of names above), from a range's first cell on.
+        Texts stay texts; with `formulas` those that begin with = are formulas.
+        """  # noqa: D205 - the model reads the whole paragraph
+        plan = Plan(await self._book(spreadsheet))
+        cells = plan.write(range, rows, formulas=formulas)
+        await self._do("write cells", plan)
+        return Written(cells=cells)
+
+    @action("write", effect="write")
+    async def append(
+        self, spreadsheet: str, rows: list[Any], sheet: str = "", formulas: bool = False
+    ) -> Written:
+        """Add rows below the last one. Dicts are put under the names in the sheet's first row."""
+        book = await self._book(spreadsheet)
+        plan = Plan(book)
+        found = book.sheet(sheet)
+        grid = rows_for(await self._header(book, found.title, rows), rows)
+        plan.append(found, grid, formulas=formulas)
+        await self._do("append rows", plan)
+        return Written(cells=sum(len(row) for row in grid))
+
+    @action("write", effect="write")
+    async def clear(self, spreadsheet: str, range: str) -> None:  # noqa: A002 - in scripts
+        """Take the values out of a range; formats stay."""
+        plan = Plan(await self._book(spreadsheet))
+        plan.clear(range)
+        await self._do("clear cells", plan)
+
+    # -- create -------------------------------------------------------------------------
+
+    @action("create", effect="write")
+    async def create(self, title: str, sheets: list[str] | None = None) -> BookInfo:
+        """A new spreadsheet at the top of the drive, with these sheets, or one."""
+        body: dict[str, Any] = {"properties": {"title": title}}
+        if sheets:
+            body["sheets"] = [{"properties": {"title": name}} for name in sheets]
+        made = await self.transport.json(
+            Request(
+                what="make a spreadsheet",
+                method="POST",
+                url=_BOOKS,
+                query={"fields": _BOOK_FIELDS},
+                body=body,
+                once=True,
+            )
+        )
+        return _info(Book.read(made))
+
+    @action("create", effect="write")
+    async def add_sheet(
+        self, spreadsheet: str, title: str, rows: int = 1000, columns: int = 26
+    ) -> BookInfo:
+        """Add a sheet to a spreadsheet."""
+        plan = Plan(await self._book(spreadsheet))
+        plan.add_sheet(title, rows, columns)
+        await self._do("add a sheet", plan)
+        return _info(plan.book)
+
+    # -- looks --------------------------------------------------------------------------
+
+    @action("format", effect="write")
+    async def format(
+        self,
+        spreadsheet: str,
+        range: str,  # noqa: A002 - in scripts
+        bold: bool | None = None,
+        italic: bool | None = None,
+        strikethrough: bool | None = None,
+        font_size: int | None = None,
+        color: str | None = None,
+        background: str | None = None,
+        number_format: str | None = None,
+        align: Literal["left", "center", "right"] | None = None,
+        wrap: bool | None = None,
+        borders: bool | None = None,
+        merge: bool = False,
+        freeze_rows: int | None = None,
+        fit_columns: bool = False,
+    ) -> None:
+        """Change how a range looks. Colors are #ff8800 or names; number formats are patterns, as
+        `0.00`, `#,##0 €`, `0%`, `yyyy-mm-dd`.
+        """  # noqa: D205 - the model reads the whole paragraph
+        look = {name: value for name, value in locals().items() if name in _LOOKS}
+        plan = Plan(await self._book(spreadsheet))
+        plan.format(range, look)
+        if not plan.requests:
+            raise ToolRefusedError("say what is to look otherwise: bold, color, number_format, …")
+        await self._do("format cells", plan)
+
+    @action("chart", effect="write")
+    async def chart(
+        self,
+        spreadsheet: str,
+        range: str,  # noqa: A002 - in scripts
+        kind: ChartKind = "column",
+        title: str = "",
+        anchor: str = "",
+    ) -> None:
+        """Draw a chart of a range: its first column against the others, named by its first row; at
+        the cell `anchor`, or beside the range.
+        """  # noqa: D205 - the model reads the whole paragraph
+        plan = Plan(await self._book(spreadsheet))
+        plan.chart(range, kind, title, anchor)
+        await self._do("draw a chart", plan)
+
+    @action("batch", effect="write")
+    async def batch(self, spreadsheet: str, steps: list[dict[str, Any]]) -> BookInfo:
+        """Several steps, all of them or none: `[{"do": "add_sheet", "title": "Q3"}, {"do": "write",
+        "range": "Q3!A1", "rows": [...]}]`. Steps are write, append, clear, add_sheet, format and
+        chart, with the arguments of the actions of their names.
+        """  # noqa: D205 - the model reads the whole paragraph
+        refusal = self._refusal(steps)
+        if refusal is not None:
+            raise ToolRefusedError(refusal)
+        book = await self._book(spreadsheet)
+        old = {sheet.title for sheet in book.sheets}
+        plan = Plan(book)
+        for number, step in enumerate(steps, 1):
+            try:
+                await self._plan(plan, step, old)
+            except ToolRefusedError as error:
+                raise ToolRefusedError(f"step {number}, {step['do']}: {error.message}") from None
+        await self._do("change a spreadsheet", plan)
+        return _info(plan.book)
+
+    def judge(self, call: ProposedCall) -> Judgement:
+        """A batch is asked about where one of its steps would be."""
+        if call.action != "batch":
+            return Allowed()
+        steps: list[dict[str, Any]] = call.arguments.get("steps") or []
+        refusal = self._refusal(steps)
+        if refusal is not None:
+            return Refused(message=refusal)
+        known = self._steps()
+        names = dict.fromkeys(str(step["do"]) for step in steps)
+        asked = [name for name in names if needs_confirmation(self.confirm, known[name])]
+        preview = "\n".join(_shown(step) for step in steps)
+        if asked:
+            return Asks(reason=f"its steps {', '.join(asked)} need it", preview=preview)
+        return Allowed(preview=preview)
+
+    # -- parts --------------------------------------------------------------------------
+
+    def _steps(self) -> dict[str, Action]:
+        return {item.name: item for item in actions_of(type(self), self, self.name)}
+
+    def _refusal(self, steps: list[dict[str, Any]]) -> str | None:
+        """Why a batch is not done, if it is not."""
+        if not steps:
+            return "there are no steps"
+        known = self._steps()
+        for number, step in enumerate(steps, 1):
+            name = str(step.get("do"))
+            if name not in _STEPS:
+                close = did_you_mean(name, _STEPS)
+                return f"step {number}: unknown step {name!r}{close}; steps: {', '.join(_STEPS)}"
+            if not is_allowed(self.allow, known[name]):
+                return f"step {number}: {name} is not allowed"
+            arguments = {key: value for key, value in step.items() if key != "do"}
+            try:
+                known[name].validate({"spreadsheet": "of the batch", **arguments})
+            except ToolRefusedError as error:
+                return f"step {number}: {error.message}"
+        return None
+
+    async def _plan(self, plan: Plan, step: Mapping[str, Any], old: set[str]) -> None:
+        given = {key: value for key, value in step.items() if key != "do"}
+        if step["do"] == "append":
+            sheet = plan.book.sheet(str(given.pop("sheet", "")))
+            rows = given.pop("rows")
+            is_new = sheet.title not in old
+            header = [] if is_new else await self._header(plan.book, sheet.title, rows)
+            plan.append(sheet, rows_for(header, rows), **given)
+        elif step["do"] == "format":
+            plan.format(given.pop("range"), given)
+        elif step["do"] == "chart":
+            kind: ChartKind = given.get("kind", "column")
+            plan.chart(given["range"], kind, given.get("title", ""), given.get("anchor", ""))
+        elif step["do"] == "write":
+            plan.write(given.pop("range"), given.pop("rows"), **given)
+        elif step["do"] == "clear":
+            plan.clear(given["range"])
+        else:
+            plan.add_sheet(**given)
+
+    async def _header(self, book: Book, title: str, rows: list[Any]) -> list[Any]:
+        """The names in a sheet's first row, where dicts are to be put under them."""
+        if not any(isinstance(row, Mapping) for row in rows):
+            return []
+        quoted = title.replace("'", "''")
+        grid = await self._grid(book.id, f"'{quoted}'!1:1", formulas=False)
+        return grid[0] if grid else []
+
+    async def _book(self, spreadsheet: str) -> Book:
+        return Book.read(
+            await self.transport.json(
+                Request(
+                    what="look at a spreadsheet",
+                    url=f"{_BOOKS}/{segment(file_id(spreadsheet))}",
+                    query={"fields": _BOOK_FIELDS},
+                )
+            )
+        )
+
+    async def _grid(self, spreadsheet: str, text: str, *, formulas: bool) -> list[list[Any]]:
+        cells = f"{_CELLS},userEnteredValue.formulaValue" if formulas else _CELLS
+        if not text:
+            text = (await self._book(spreadsheet)).sheets[0].title
+            text = f"'{text.replace(chr(39), chr(39) * 2)}'"
+        found = await self.transport.json(
+            Request(
+                what=f"read {text}",
+                url=f"{_BOOKS}/{segment(file_id(spreadsheet))}",
+                query={"ranges": text, "fields": f"sheets.data.rowData.values({cells})"},
+            )
+        )
+        sheets: list[dict[str, Any]] = found.get("sheets") or [{}]
+        return grid_of(sheets[0], formulas=formulas)
+
+    async def _do(self, what: str, plan: Plan) -> None:
+        await self.transport.json(
+            Request(
+                what=what,
+                method="POST",
+                url=f"{_BOOKS}/{segment(plan.book.id)}:batchUpdate",
+                query={"fields": "spreadsheetId"},
+                body={"requests": plan.requests},
+                once=plan.once,
+            )
+        )
+
+
+_LOOKS: Final = frozenset(inspect.signature(Sheets.format).parameters) - {
+    "self",
+    "spreadsheet",
+    "range",
+}
+
+
+def _info(book: Book) -> BookInfo:
+    return BookInfo(
+        id=book.id,
+        title=book.title,
+        link=book.link,
+        sheets=[
+            SheetInfo(title=sheet.title, rows=sheet.rows, columns=sheet.columns)
+            for sheet in book.sheets
+        ],
+        names=list(book.names),
+    )
+
+
+def _shown(step: Mapping[str, Any]) -> str:
+    rest = ", ".join(
+        f"{key}={len(value)} rows" if key == "rows" else f"{key}={value!r}"
+        for key, value in step.items()
+        if key != "do"
+    )
+    return f"{step['do']}: {rest}"

@@ -1,0 +1,295 @@
+"""Plans requests of one batch, which the service does whole or not at all."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, cast
+
+from delf.errors import ToolRefusedError, did_you_mean
+from delf_sheets.cells import FORMATS, cell_of
+from delf_sheets.ranges import Area, Book, Sheet, a1, growth
+
+ChartKind = Literal["column", "bar", "line", "area", "scatter", "pie"]
+_NAMED_COLORS: Final = {
+    "black": "#000000",
+    "white": "#ffffff",
+    "red": "#ff0000",
+    "green": "#008000",
+    "blue": "#0000ff",
+    "yellow": "#ffff00",
+    "orange": "#ffa500",
+    "grey": "#808080",
+    "gray": "#808080",
+}
+
+
+class Plan:
+    """Requests for a book, and the book as it will be when they are done.
+
+    Args:
+        book: The book as it is.
+    """
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self.requests: list[dict[str, Any]] = []
+        self.once = False
+
+    # -- cells --------------------------------------------------------------------------
+
+    def write(self, where: str, rows: Sequence[Any], *, formulas: bool = False) -> int:
+        """Put rows from the first cell of a range on; dicts get a row of names above."""
+        area = self.book.area(where)
+        grid = _with_header(rows)
+        width = max((len(row) for row in grid), default=0)
+        if not width:
+            raise ToolRefusedError("there are no rows to write")
+        self._check_fits(area, len(grid), width, where)
+        self.requests += growth(area, len(grid), width)
+        cells, dates = _cells(grid, area.top, area.left, formulas=formulas)
+        body = {"start": area.start, "rows": cells, "fields": "userEnteredValue"}
+        self.requests.append({"updateCells": body})
+        self.requests += _date_formats(area, dates)
+        return len(grid) * width
+
+    def append(self, sheet: Sheet, grid: Sequence[Sequence[Any]], *, formulas: bool = False) -> int:
+        """Put rows below the last one that has something in it."""
+        if not grid:
+            raise ToolRefusedError("there are no rows to append")
+        width = max(len(row) for row in grid)
+        if width > sheet.columns:
+            self.requests += growth(Area(sheet=sheet), 0, width)
+        cells, dates = _cells(grid, 0, 0, formulas=formulas)
+        for (row, column), kind in dates.items():
+            form = {"numberFormat": {"type": kind, "pattern": FORMATS[kind]}}
+            cells[row]["values"][column]["userEnteredFormat"] = form
+        fields = "userEnteredValue" + (",userEnteredFormat.numberFormat" if dates else "")
+        body = {"sheetId": sheet.id, "rows": cells, "fields": fields}
+        self.requests.append({"appendCells": body})
+        self.once = True
+        return len(grid)
+
+    def clear(self, where: str) -> None:
+        """Take the values out of a range; formats stay."""
+        body = {"range": self.book.area(where).json, "fields": "userEnteredValue"}
+        self.requests.append({"updateCells": body})
+
+    def add_sheet(self, title: str, rows: int = 1000, columns: int = 26) -> Sheet:
+        """Add a sheet. Its id is chosen here, so that later requests can name it."""
+        if any(sheet.title.lower() == title.lower() for sheet in self.book.sheets):
+            raise ToolRefusedError(f"there is a sheet {title!r} already")
+        sheet = Sheet(random.randrange(1, 2**31 - 1), title, rows, columns)  # noqa: S311 - an id
+        grid = {"rowCount": rows, "columnCount": columns}
+        properties = {"sheetId": sheet.id, "title": title, "gridProperties": grid}
+        self.requests.append({"addSheet": {"properties": properties}})
+        self.book.sheets.append(sheet)
+        self.once = True
+        return sheet
+
+    def _check_fits(self, area: Area, height: int, width: int, where: str) -> None:
+        single = area.bottom == area.top + 1 and area.right == area.left + 1
+        if single:
+            return
+        if area.bottom is not None and height > area.bottom - area.top:
+            raise ToolRefusedError(f"{height} rows do not fit into {where}")
+        if area.right is not None and width > area.right - area.left:
+            raise ToolRefusedError(f"{width} columns do not fit into {where}")
+
+    # -- looks --------------------------------------------------------------------------
+
+    def format(self, where: str, look: Mapping[str, Any]) -> None:
+        """Change how a range looks; what is None stays as it is."""
+        area = self.book.area(where)
+        form, fields = _look(look)
+        if fields:
+            body = {"range": area.json, "cell": {"userEnteredFormat": form}}
+            named = ",".join(f"userEnteredFormat.{name}" for name in fields)
+            self.requests.append({"repeatCell": {**body, "fields": named}})
+        if look.get("borders") is not None:
+            line = {"style": "SOLID" if look["borders"] else "NONE"}
+            sides = dict.fromkeys(("top", "bottom", "left", "right"), line)
+            inner = dict.fromkeys(("innerHorizontal", "innerVertical"), line)
+            self.requests.append({"updateBorders": {"range": area.json, **sides, **inner}})
+        if look.get("merge"):
+            body = {"range": area.json, "mergeType": "MERGE_ALL"}
+            self.requests.append({"mergeCells": body})
+        if look.get("freeze_rows") is not None:
+            grid = {"frozenRowCount": int(look["freeze_rows"])}
+            properties = {"sheetId": area.sheet.id, "gridProperties": grid}
+            fields_ = "gridProperties.frozenRowCount"
+            body = {"properties": properties, "fields": fields_}
+            self.requests.append({"updateSheetProperties": body})
+        if look.get("fit_columns"):
+            span: dict[str, Any] = {"sheetId": area.sheet.id, "dimension": "COLUMNS"}
+            span["startIndex"] = area.left
+            span["endIndex"] = area.right if area.right is not None else area.sheet.columns
+            self.requests.append({"autoResizeDimensions": {"dimensions": span}})
+
+    def chart(self, where: str, kind: ChartKind, title: str, anchor: str) -> None:
+        """Draw a range: its first column against the others; the first row names them."""
+        area = self.book.area(where)
+        right = area.right if area.right is not None else area.sheet.columns
+        if right - area.left < 2:
+            raise ToolRefusedError(f"a chart of {where} needs two columns: names, then numbers")
+        columns = [_column(area, index) for index in range(area.left, right)]
+        place = self.book.area(anchor) if anchor else Area(sheet=area.sheet, left=right + 1)
+        self.requests += growth(place, 1, 1)
+        spec = _chart_spec(kind, title, columns)
+        position = {"overlayPosition": {"anchorCell": place.start}}
+        self.requests.append({"addChart": {"chart": {"spec": spec, "position": position}}})
+        self.once = True
+
+
+def _with_header(rows: Sequence[Any]) -> list[Sequence[Any]]:
+    """Rows as lists: of dicts, the names come first."""
+    if not any(isinstance(row, Mapping) for row in rows):
+        return [_checked_row(row) for row in rows]
+    if not all(isinstance(row, Mapping) for row in rows):
+        raise ToolRefusedError("rows are all dicts, or all lists")
+    names = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
+    return [names, *([row.get(name) for name in names] for row in rows)]
+
+
+def rows_for(header: Sequence[Any], rows: Sequence[Any]) -> list[Sequence[Any]]:
+    """Rows to append below a header; dicts are put in its order.
+
+    Raises:
+        ToolRefusedError: When a dict has a name that is not in the header.
+    """
+    if not any(isinstance(row, Mapping) for row in rows):
+        return [_checked_row(row) for row in rows]
+    if not any(header):
+        return _with_header(rows)
+    names = [str(name) if name is not None else "" for name in header]
+    for row in rows:
+        empty: Mapping[Any, Any] = {}
+        given = cast("Mapping[Any, Any]", row) if isinstance(row, Mapping) else empty
+        for name in given:
+            if str(name) not in names:
+                raise ToolRefusedError(
+                    f"there is no column {name!r}{did_you_mean(str(name), names)}; "
+                    f"columns: {', '.join(filter(None, names))}"
+                )
+    if not all(isinstance(row, Mapping) for row in rows):
+        raise ToolRefusedError("rows are all dicts, or all lists")
+    return [[row.get(name) if name else None for name in names] for row in rows]
+
+
+def _checked_row(row: Any) -> Sequence[Any]:
+    if not isinstance(row, (list, tuple)):
+        raise ToolRefusedError(f"a row is a list or a dict, not a {type(row).__name__}")
+    return row  # pyright: ignore[reportUnknownVariableType]
+
+
+def _cells(
+    grid: Sequence[Sequence[Any]], top: int, left: int, *, formulas: bool
+) -> tuple[list[dict[str, Any]], dict[tuple[int, int], str]]:
+    """Rows as the service takes them, and where dates and times are."""
+    dates: dict[tuple[int, int], str] = {}
+    rows: list[dict[str, Any]] = []
+    for r, row in enumerate(grid):
+        cells: list[dict[str, Any]] = []
+        for c, value in enumerate(row):
+            entered, kind = cell_of(value, a1(top + r, left + c), formulas=formulas)
+            if kind is not None:
+                dates[r, c] = kind
+            cells.append({"userEnteredValue": entered} if entered else {})
+        rows.append({"values": cells})
+    return rows, dates
+
+
+def _date_formats(area: Area, dates: Mapping[tuple[int, int], str]) -> list[dict[str, Any]]:
+    """Requests that let dates look as dates: one for each run of them in a column."""
+    found: list[dict[str, Any]] = []
+    spots = sorted((column, row, kind) for (row, column), kind in dates.items())
+    while spots:
+        column, row, kind = spots[0]
+        count = 1
+        while count < len(spots) and spots[count] == (column, row + count, kind):
+            count += 1
+        spots = spots[count:]
+        top, left = area.top + row, area.left + column
+        span = Area(sheet=area.sheet, top=top, left=left, bottom=top + count, right=left + 1)
+        form = {"numberFormat": {"type": kind, "pattern": FORMATS[kind]}}
+        body = {"range": span.json, "cell": {"userEnteredFormat": form}}
+        fields = "userEnteredFormat.numberFormat"
+        found.append({"repeatCell": {**body, "fields": fields}})
+    return found
+
+
+def _look(look: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    form: dict[str, Any] = {}
+    text: dict[str, Any] = {}
+    fields: list[str] = []
+    for name in ("bold", "italic", "strikethrough"):
+        if look.get(name) is not None:
+            text[name] = look[name]
+            fields.append(f"textFormat.{name}")
+    if look.get("font_size") is not None:
+        text["fontSize"] = look["font_size"]
+        fields.append("textFormat.fontSize")
+    if look.get("color") is not None:
+        text["foregroundColorStyle"] = {"rgbColor": _color(look["color"])}
+        fields.append("textFormat.foregroundColorStyle")
+    if text:
+        form["textFormat"] = text
+    if look.get("background") is not None:
+        form["backgroundColorStyle"] = {"rgbColor": _color(look["background"])}
+        fields.append("backgroundColorStyle")
+    if look.get("number_format") is not None:
+        form["numberFormat"] = _number_format(str(look["number_format"]))
+        fields.append("numberFormat")
+    if look.get("align") is not None:
+        form["horizontalAlignment"] = str(look["align"]).upper()
+        fields.append("horizontalAlignment")
+    if look.get("wrap") is not None:
+        form["wrapStrategy"] = "WRAP" if look["wrap"] else "OVERFLOW_CELL"
+        fields.append("wrapStrategy")
+    return form, fields
+
+
+def _number_format(pattern: str) -> dict[str, str]:
+    kind = "PERCENT" if "%" in pattern else "CURRENCY" if set(pattern) & set("$€£¥") else "NUMBER"
+    if set(pattern.lower()) & set("yd"):
+        kind = "DATE_TIME" if "h" in pattern.lower() else "DATE"
+    elif "h" in pattern.lower():
+        kind = "TIME"
+    elif pattern == "@":
+        kind = "TEXT"
+    return {"type": kind, "pattern": pattern}
+
+
+def _color(text: str) -> dict[str, float]:
+    value = _NAMED_COLORS.get(text.lower(), text).lstrip("#")
+    try:
+        numbers = bytes.fromhex(value)
+    except ValueError:
+        numbers = b""
+    if len(numbers) != 3:
+        named = ", ".join(_NAMED_COLORS)
+        raise ToolRefusedError(f"{text!r} is no color: #ff8800, or one of {named}")
+    return dict(zip(("red", "green", "blue"), (number / 255 for number in numbers), strict=True))
+
+
+def _column(area: Area, index: int) -> dict[str, Any]:
+    bottom = area.bottom if area.bottom is not None else area.sheet.rows
+    span = Area(sheet=area.sheet, top=area.top, left=index, bottom=bottom, right=index + 1)
+    return {"sourceRange": {"sources": [span.json]}}
+
+
+def _chart_spec(kind: str, title: str, columns: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    first, *others = columns
+    if kind == "pie":
+        pie = {"domain": first, "series": others[0], "legendPosition": "RIGHT_LEGEND"}
+        return {"title": title, "pieChart": pie}
+    axis = "BOTTOM_AXIS" if kind == "bar" else "LEFT_AXIS"
+    basic: dict[str, Any] = {
+        "chartType": kind.upper(),
+        "legendPosition": "BOTTOM_LEGEND",
+        "domains": [{"domain": first}],
+        "series": [{"series": column, "targetAxis": axis} for column in others],
+        "headerCount": 1,
+    }
+    return {"title": title, "basicChart": basic}

@@ -1,0 +1,203 @@
+"""Ranges in A1 notation and by name, as the service counts them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from delf.errors import ToolRefusedError, did_you_mean
+
+_CORNER: Final = re.compile(r"\$?([A-Za-z]{0,3})\$?([0-9]{0,8})")
+_MOST_CELLS: Final = 10_000_000
+
+
+@dataclass(slots=True)
+class Sheet:
+    """A sheet of a book, as it will be when the planned requests are done."""
+
+    id: int
+    title: str
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Area:
+    """A part of a sheet; ends are exclusive, None is the sheet's own end."""
+
+    sheet: Sheet
+    top: int = 0
+    left: int = 0
+    bottom: int | None = None
+    right: int | None = None
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """As a GridRange."""
+        found: dict[str, Any] = {"sheetId": self.sheet.id}
+        found |= {"startRowIndex": self.top, "startColumnIndex": self.left}
+        if self.bottom is not None:
+            found["endRowIndex"] = self.bottom
+        if self.right is not None:
+            found["endColumnIndex"] = self.right
+        return found
+
+    @property
+    def start(self) -> dict[str, Any]:
+        """Its first cell, as a GridCoordinate."""
+        return {"sheetId": self.sheet.id, "rowIndex": self.top, "columnIndex": self.left}
+
+
+@dataclass(slots=True)
+class Book:
+    """A spreadsheet's sheets and named ranges."""
+
+    id: str
+    title: str
+    link: str
+    sheets: list[Sheet]
+    names: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+
+    @classmethod
+    def read(cls, resource: Mapping[str, Any]) -> Book:
+        """The book in an answer of the service."""
+        sheets: Sequence[Mapping[str, Any]] = resource.get("sheets") or ()
+        named: Sequence[Mapping[str, Any]] = resource.get("namedRanges") or ()
+        properties: Mapping[str, Any] = resource.get("properties") or {}
+        return cls(
+            id=str(resource["spreadsheetId"]),
+            title=str(properties.get("title", "")),
+            link=str(resource.get("spreadsheetUrl", "")),
+            sheets=[_sheet(item["properties"]) for item in sheets],
+            names={str(item["name"]): item["range"] for item in named},
+        )
+
+    def sheet(self, title: str) -> Sheet:
+        """A sheet by its title; the first one when it is empty.
+
+        Raises:
+            ToolRefusedError: When there is none.
+        """
+        if not title and self.sheets:
+            return self.sheets[0]
+        for sheet in self.sheets:
+            if sheet.title.lower() == title.lower():
+                return sheet
+        known = [sheet.title for sheet in self.sheets]
+        raise ToolRefusedError(
+            f"there is no sheet {title!r}{did_you_mean(title, known)}; sheets: {', '.join(known)}"
+        )
+
+    def area(self, text: str) -> Area:
+        """A range: ``Sheet1!A1:C9``, ``A:C``, ``Sheet1``, or a name.
+
+        Raises:
+            ToolRefusedError: When it is none.
+        """
+        text = text.strip()
+        if text in self.names:
+            return self._named(self.names[text])
+        title, cells = _split(text)
+        if not title and not cells:
+            return Area(sheet=self.sheet(""))
+        if not title and not _is_cells(cells):
+            title, cells = cells, ""
+        sheet = self.sheet(title)
+        if not cells:
+            return Area(sheet=sheet)
+        if not _is_cells(cells):
+            raise ToolRefusedError(f"{text!r} is no range, as Sheet1!A1:C9 or A:C is one")
+        first, _, last = cells.partition(":")
+        (left, top), (right, bottom) = _corner(first), _corner(last or first)
+        area = Area(
+            sheet=sheet,
+            top=(top or 1) - 1,
+            left=left or 0,
+            bottom=bottom,
+            right=None if right is None else right + 1,
+        )
+        if (area.bottom is not None and area.bottom <= area.top) or (
+            area.right is not None and area.right <= area.left
+        ):
+            raise ToolRefusedError(f"{text!r} ends before it begins")
+        return area
+
+    def _named(self, told: Mapping[str, Any]) -> Area:
+        key = int(told.get("sheetId") or 0)
+        sheet = next((sheet for sheet in self.sheets if sheet.id == key), self.sheets[0])
+        return Area(
+            sheet=sheet,
+            top=int(told.get("startRowIndex") or 0),
+            left=int(told.get("startColumnIndex") or 0),
+            bottom=told.get("endRowIndex"),
+            right=told.get("endColumnIndex"),
+        )
+
+
+def _sheet(properties: Mapping[str, Any]) -> Sheet:
+    grid: Mapping[str, Any] = properties.get("gridProperties") or {}
+    return Sheet(
+        id=int(properties.get("sheetId") or 0),
+        title=str(properties.get("title", "")),
+        rows=int(grid.get("rowCount") or 0),
+        columns=int(grid.get("columnCount") or 0),
+    )
+
+
+def growth(area: Area, height: int, width: int) -> list[dict[str, Any]]:
+    """Requests that make a sheet large enough for what is written; it counts as done.
+
+    Raises:
+        ToolRefusedError: When a sheet cannot be so large.
+    """
+    sheet, found = area.sheet, list[dict[str, Any]]()
+    rows, columns = area.top + height, area.left + width
+    if max(rows, sheet.rows) * max(columns, sheet.columns) > _MOST_CELLS:
+        raise ToolRefusedError(f"{sheet.title} would have over {_MOST_CELLS:,} cells")
+    for dimension, more in (("ROWS", rows - sheet.rows), ("COLUMNS", columns - sheet.columns)):
+        if more > 0:
+            body = {"sheetId": sheet.id, "dimension": dimension, "length": more}
+            found.append({"appendDimension": body})
+    sheet.rows, sheet.columns = max(rows, sheet.rows), max(columns, sheet.columns)
+    return found
+
+
+def a1(row: int, column: int) -> str:
+    """A cell's name."""
+    letters = ""
+    column += 1
+    while column:
+        column, rest = divmod(column - 1, 26)
+        letters = chr(65 + rest) + letters
+    return f"{letters}{row + 1}"
+
+
+def _split(text: str) -> tuple[str, str]:
+    if text.startswith("'"):
+        found = re.fullmatch(r"'((?:[^']|'')*)'(?:!(.*))?", text)
+        if found is None:
+            raise ToolRefusedError(f"{text!r} is no range: its quotes do not match")
+        return found[1].replace("''", "'"), found[2] or ""
+    title, mark, cells = text.rpartition("!")
+    return (title, cells) if mark else ("", text)
+
+
+def _is_cells(text: str) -> bool:
+    first, colon, last = text.partition(":")
+    corners = [_CORNER.fullmatch(corner) for corner in ((first, last) if colon else (first,))]
+    if not all(match and match[0] for match in corners):
+        return False
+    # "A1" is a cell; "A" and "7" alone are titles.
+    return bool(colon) or all(match and match[1] and match[2] for match in corners)
+
+
+def _corner(text: str) -> tuple[int | None, int | None]:
+    """Column from 0 and row from 1; None where a corner leaves it out."""
+    found = _CORNER.fullmatch(text)
+    letters, digits = (found[1], found[2]) if found else ("", "")
+    column = None
+    for letter in letters.upper():
+        column = ((column if column is not None else -1) + 1) * 26 + ord(letter) - 65
+    return column, int(digits) if digits else None

@@ -1,0 +1,229 @@
+"""The functions that ``query`` may call: these, and those that a user lists.
+
+A name is here because what it does is known: it computes from its arguments, or tells about
+the session, and neither acts, waits, reads files nor runs a text as SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Final
+
+from delf_sql.target import Dialect
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a list that is written as text."""
+    return frozenset(text.split())
+
+
+_EVERYWHERE: Final = words(
+    "abs acos asin atan atan2 ceil ceiling cos cot degrees exp floor ln log log10 mod pi pow "
+    "power radians round sign sin sqrt tan avg count max min sum coalesce nullif lower upper "
+    "length ltrim rtrim trim replace substr substring concat concat_ws cume_dist dense_rank "
+    "first_value lag last_value lead nth_value ntile percent_rank rank row_number date time "
+    "current_date current_time current_timestamp char"
+)
+_POSTGRESQL: Final = words(
+    # numbers
+    "acosd acosh asind asinh atan2d atand atanh cbrt cosd cosh cotd div erf erfc factorial "
+    "gcd lcm log2 min_scale random random_normal scale sind sinh tand tanh to_hex to_bin "
+    "to_oct trim_scale trunc width_bucket greatest least "
+    # text and bytes
+    "ascii bit_count bit_length btrim casefold char_length character_length chr convert "
+    "convert_from convert_to crc32 crc32c decode encode format get_bit get_byte initcap "
+    "is_normalized left like lpad md5 normalize octet_length overlay parse_ident position "
+    "quote_ident quote_literal quote_nullable regexp_count regexp_instr regexp_like "
+    "regexp_match regexp_matches regexp_replace regexp_split_to_array regexp_split_to_table "
+    "regexp_substr repeat reverse right rpad set_bit set_byte sha224 sha256 sha384 sha512 "
+    "split_part starts_with string_to_array string_to_table strpos text to_ascii translate "
+    "unistr similarity word_similarity strict_word_similarity show_trgm unaccent levenshtein "
+    "soundex difference metaphone dmetaphone daitch_mokotoff digest hmac gen_salt crypt "
+    # dates
+    "age clock_timestamp date_add date_bin date_part date_subtract date_trunc extract "
+    "isfinite justify_days justify_hours justify_interval localtime localtimestamp make_date "
+    "make_interval make_time make_timestamp make_timestamptz now overlaps statement_timestamp "
+    "timeofday timezone to_char to_date to_number to_timestamp transaction_timestamp pg_sleep "
+    "pg_sleep_for pg_sleep_until "
+    # aggregates
+    "array_agg any_value bit_and bit_or bit_xor bool_and bool_or corr covar_pop covar_samp "
+    "every grouping json_agg json_arrayagg json_object_agg json_objectagg "
+    "json_object_agg_strict json_object_agg_unique json_agg_strict jsonb_agg jsonb_agg_strict "
+    "jsonb_object_agg jsonb_object_agg_strict jsonb_object_agg_unique mode percentile_cont "
+    "percentile_disc range_agg range_intersect_agg regr_avgx regr_avgy regr_count "
+    "regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy stddev stddev_pop "
+    "stddev_samp string_agg var_pop var_samp variance xmlagg "
+    # arrays, ranges, sets
+    "array_append array_cat array_dims array_fill array_length array_lower array_ndims "
+    "array_position array_positions array_prepend array_remove array_replace array_reverse "
+    "array_sample array_shuffle array_sort array_to_string array_upper cardinality daterange "
+    "datemultirange enum_first enum_last enum_range generate_series generate_subscripts "
+    "int4range int4multirange int8range int8multirange isempty lower_inc lower_inf multirange "
+    "nummultirange numrange num_nonnulls num_nulls range_merge trim_array tsmultirange "
+    "tsrange tstzmultirange tstzrange unnest upper_inc upper_inf "
+    # JSON and XML
+    "array_to_json json json_array json_array_elements json_array_elements_text "
+    "json_array_length json_build_array json_build_object json_each json_each_text "
+    "json_exists json_extract_path json_extract_path_text json_object json_object_keys "
+    "json_populate_record json_populate_recordset json_query json_scalar json_serialize "
+    "json_strip_nulls json_table json_to_record json_to_recordset json_typeof json_value "
+    "jsonb jsonb_array_elements jsonb_array_elements_text jsonb_array_length "
+    "jsonb_build_array jsonb_build_object jsonb_each jsonb_each_text jsonb_extract_path "
+    "jsonb_extract_path_text jsonb_insert jsonb_object jsonb_object_keys jsonb_path_exists "
+    "jsonb_path_exists_tz jsonb_path_match jsonb_path_match_tz jsonb_path_query "
+    "jsonb_path_query_array jsonb_path_query_array_tz jsonb_path_query_first "
+    "jsonb_path_query_first_tz jsonb_path_query_tz jsonb_populate_record "
+    "jsonb_populate_recordset jsonb_pretty jsonb_set jsonb_set_lax jsonb_strip_nulls "
+    "jsonb_to_record jsonb_to_recordset jsonb_typeof row_to_json to_json to_jsonb "
+    "xmlattributes xmlcomment xmlconcat xmlelement xmlexists xmlforest xmlparse xmlpi xmlroot "
+    "xmlserialize xpath xpath_exists "
+    # text search
+    "array_to_tsvector get_current_ts_config jsonb_to_tsvector json_to_tsvector numnode "
+    "phraseto_tsquery plainto_tsquery querytree setweight strip to_tsquery to_tsvector "
+    "ts_delete ts_filter ts_headline ts_lexize ts_rank ts_rank_cd tsquery_phrase "
+    "tsvector_to_array websearch_to_tsquery "
+    # geometry and addresses
+    "abbrev area box broadcast center circle diagonal diameter family height host hostmask "
+    "inet_merge inet_same_family isclosed isopen line lseg macaddr8_set7bit masklen netmask "
+    "network npoints path pclose point polygon popen radius set_masklen slope width "
+    # identifiers
+    "gen_random_uuid gen_random_bytes uuid_generate_v1 uuid_generate_v1mc uuid_generate_v4 "
+    "uuid_extract_timestamp uuid_extract_version uuidv4 uuidv7 "
+    # the server, the session and the catalogue
+    "col_description current_catalog current_database current_role current_schema "
+    "current_schemas current_setting current_user currval format_type "
+    "has_any_column_privilege has_column_privilege has_database_privilege "
+    "has_function_privilege has_schema_privilege has_sequence_privilege has_table_privilege "
+    "has_type_privilege inet_client_addr inet_client_port inet_server_addr inet_server_port "
+    "lastval obj_description pg_backend_pid pg_blocking_pids pg_client_encoding "
+    "pg_collation_for pg_column_size pg_conf_load_time pg_database_size "
+    "pg_function_is_visible pg_get_constraintdef pg_get_expr pg_get_function_arguments "
+    "pg_get_function_identity_arguments pg_get_function_result pg_get_functiondef "
+    "pg_get_indexdef pg_get_partkeydef pg_get_ruledef pg_get_serial_sequence "
+    "pg_get_triggerdef pg_get_userbyid pg_get_viewdef pg_has_role pg_indexes_size "
+    "pg_is_in_recovery pg_postmaster_start_time pg_relation_size pg_size_bytes pg_size_pretty "
+    "pg_table_is_visible pg_table_size pg_tablespace_size pg_total_relation_size "
+    "pg_type_is_visible pg_typeof row_security_active session_user shobj_description "
+    "to_regclass to_regnamespace to_regproc to_regrole to_regtype user version "
+    # types, which are functions too
+    "bigint bit bool bpchar bytea character dec decimal float float4 float8 halfvec inet int "
+    "int2 int4 int8 interval macaddr money name nchar numeric oid real regclass sparsevec "
+    "timestamp timestamptz timetz tsquery tsvector uuid varbit varchar vector xml cidr "
+    # pgvector
+    "cosine_distance inner_product l1_distance l2_distance l2_norm l2_normalize subvector "
+    "vector_dims vector_norm"
+)
+_MYSQL: Final = words(
+    "adddate addtime add_months aes_decrypt aes_encrypt any_value ascii bin binary bit_and "
+    "bit_count bit_length bit_or bit_xor cast char_length character_length charset chr "
+    "coercibility collation column_check column_exists column_get column_json column_list "
+    "compress connection_id conv convert convert_tz crc32 crc32c curdate current_role "
+    "current_user curtime database date_add date_format date_sub datediff datetime day "
+    "dayname dayofmonth dayofweek dayofyear dec decimal default elt export_set extract "
+    "extractvalue field find_in_set float format found_rows from_base64 from_days "
+    "from_unixtime get_format greatest group_concat grouping hex hour if ifnull inet_aton "
+    "inet_ntoa inet6_aton inet6_ntoa insert instr interval is_ipv4 is_ipv4_compat "
+    "is_ipv4_mapped is_ipv6 is_uuid isnull json_array json_array_append json_array_insert "
+    "json_arrayagg json_compact json_contains json_contains_path json_depth json_detailed "
+    "json_equals json_exists json_extract json_insert json_keys json_length json_loose "
+    "json_merge json_merge_patch json_merge_preserve json_normalize json_object "
+    "json_objectagg json_overlaps json_pretty json_query json_quote json_remove json_replace "
+    "json_schema_valid json_search json_set json_storage_size json_table json_type "
+    "json_unquote json_valid json_value last_day last_insert_id lcase least left lengthb "
+    "localtime localtimestamp locate log2 lpad make_set makedate maketime md5 median "
+    "microsecond mid minute month monthname natural_sort_key now numeric nvl nvl2 oct "
+    "octet_length ord percentile_cont percentile_disc period_add period_diff position quarter "
+    "quote rand random_bytes regexp_instr regexp_like regexp_replace regexp_substr repeat "
+    "reverse right row row_count rpad schema sec_to_time second session_user sformat sha sha1 "
+    "sha2 soundex space std stddev stddev_pop stddev_samp str_to_date strcmp subdate "
+    "substring_index subtime sys_guid sysdate system_user time_format time_to_sec timediff "
+    "timestamp timestampadd timestampdiff to_base64 to_char to_days to_seconds truncate ucase "
+    "uncompress uncompressed_length unhex unix_timestamp updatexml user utc_date utc_time "
+    "utc_timestamp uuid uuid_short uuid_to_bin bin_to_uuid values var_pop var_samp varbinary "
+    "varchar variance version week weekday weekofyear weight_string year yearweek "
+    # geometry
+    "geometrycollection linestring multilinestring multipoint multipolygon point polygon "
+    "st_area st_asgeojson st_astext st_aswkt st_asbinary st_buffer st_centroid st_contains "
+    "st_convexhull st_crosses st_difference st_dimension st_disjoint st_distance "
+    "st_distance_sphere st_endpoint st_envelope st_equals st_geomfromgeojson st_geomfromtext "
+    "st_intersection st_intersects st_isvalid st_length st_numpoints st_overlaps "
+    "st_pointfromtext st_pointn st_srid st_startpoint st_touches st_union st_within st_x st_y "
+    "mbrcontains mbrintersects mbrwithin"
+)
+_SQLITE: Final = words(
+    "-> ->> acosh asinh atanh bm25 changes concat cosh datetime fts5_source_id format glob "
+    "group_concat hex highlight ifnull iif if instr json json_array json_array_length "
+    "json_each json_error_position json_extract json_group_array json_group_object "
+    "json_insert json_object json_patch json_pretty json_quote json_remove json_replace "
+    "json_set json_tree json_type json_valid jsonb jsonb_array jsonb_each jsonb_extract "
+    "jsonb_group_array jsonb_group_object jsonb_insert jsonb_object jsonb_patch jsonb_remove "
+    "jsonb_replace jsonb_set jsonb_tree julianday last_insert_rowid like likelihood likely "
+    "log2 match matchinfo median octet_length offsets percentile percentile_cont "
+    "percentile_disc printf quote random randomblob rtreecheck rtreedepth rtreenode sinh "
+    "snippet soundex sqlite_compileoption_get sqlite_compileoption_used sqlite_source_id "
+    "sqlite_version strftime string_agg subtype tanh timediff total total_changes trunc "
+    "typeof unhex unicode unistr unistr_quote unixepoch unlikely zeroblob generate_series "
+    "geopoly_area geopoly_bbox geopoly_json geopoly_overlap geopoly_within "
+    # what tables the catalogue has, as table-valued functions
+    "pragma_table_info pragma_table_xinfo pragma_table_list pragma_index_list "
+    "pragma_index_info pragma_index_xinfo pragma_foreign_key_list pragma_database_list "
+    "pragma_collation_list pragma_function_list pragma_page_count pragma_page_size "
+    "pragma_freelist_count pragma_user_version pragma_schema_version pragma_encoding "
+    "pragma_application_id pragma_compile_options pragma_journal_mode pragma_foreign_keys "
+    # types
+    "decimal numeric varchar"
+)
+_FUNCTIONS: Final[dict[Dialect, frozenset[str]]] = {
+    "postgresql": _EVERYWHERE | _POSTGRESQL,
+    "mysql": _EVERYWHERE | _MYSQL,
+    "sqlite": _EVERYWHERE | _SQLITE,
+}
+
+_GRAMMAR: Final = words(
+    "all and any array as between by case cast distinct else escape except exists filter for from "
+    "having in intersect is join lateral like limit not offset on or order over select set some "
+    "then to union using values when where with within"
+)
+_GRAMMARS: Final[dict[Dialect, frozenset[str]]] = {
+    "postgresql": _GRAMMAR
+    | words(
+        "columns cube group ilike materialized only passing precision recursive rollup row sets "
+        "similar varying xmlnamespaces xmltable zone"
+    ),
+    "mysql": (_GRAMMAR - {"array", "filter", "set", "to"})
+    | words(
+        "against columns div index interval key lateral match partition path regexp rlike row "
+        "separator xor"
+    ),
+    "sqlite": _GRAMMAR | words("glob materialized match recursive regexp"),
+}
+"""Words that stand before a parenthesis without being called."""
+
+
+def known_functions(dialect: Dialect) -> frozenset[str]:
+    """The functions that ``query`` may call without being told.
+
+    Args:
+        dialect: Of which database.
+    """
+    return _FUNCTIONS[dialect]
+
+
+def grammar_words(dialect: Dialect) -> frozenset[str]:
+    """Words that stand before a parenthesis without being called.
+
+    Args:
+        dialect: Of which database.
+    """
+    return _GRAMMARS[dialect]
+
+
+def is_listed(name: str, listed: Iterable[str]) -> bool:
+    """Whether a user lists a function, by its name or by a pattern as ``st_*``.
+
+    Args:
+        name: As the database folds it.
+        listed: The setting ``functions``.
+    """
+    return any(fnmatchcase(name, pattern) for pattern in listed)

@@ -1,0 +1,350 @@
+"""SQLite in a process of its own, which can be bounded and killed.
+
+One instruction of SQLite's machine may run for minutes and take gigabytes, and no handler is
+asked in it. So statements run here: memory, files and time are bounded by the system, and when
+the time is over the process ends. Started as a script; takes frames from standard input (length,
+then ``marshal``) and answers each. Only the standard library is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import marshal
+import resource
+import signal
+import sqlite3
+import struct
+import sys
+import time
+from collections.abc import Callable, Sequence, Sized
+from fnmatch import fnmatchcase
+from typing import Any, BinaryIO, Final, NamedTuple, cast
+
+_LENGTH: Final = struct.Struct("<Q")
+_STEPS: Final = 5000
+"""Instructions of SQLite's machine between two looks at the clock."""
+_GRACE_SECONDS: Final = 0.3
+"""What a statement has beyond its time, to end by itself, before its process is ended."""
+_SMALLEST_LENGTH: Final = 64_000_000
+_LARGEST_LENGTH: Final = 1_000_000_000
+_LONGEST_PATTERN: Final = 1000
+_SPARE_MEMORY: Final = 300_000_000
+_ROW_BYTES: Final = 64
+_VALUE_BYTES: Final = 16
+
+_READING: Final = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
+_READING_PRAGMAS: Final = frozenset(
+    {
+        "table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo",
+        "foreign_key_list", "database_list", "collation_list", "function_list", "data_version",
+    }
+)  # fmt: skip
+_TELLING_PRAGMAS: Final = frozenset(
+    {
+        "application_id", "compile_options", "encoding", "foreign_keys", "freelist_count",
+        "journal_mode", "page_count", "page_size", "read_uncommitted", "schema_version",
+        "user_version",
+    }
+)  # fmt: skip
+"""These read without an argument and write with one."""
+_FILE_FUNCTIONS: Final = frozenset(
+    {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}
+)
+_RTREE_TABLES: Final = ("_node", "_rowid", "_parent")
+
+
+class Opening(NamedTuple):
+    """What a child opens.
+
+    Args:
+        uri: The file, with how to open it.
+        reader: Whether nothing but reading is let pass.
+        timeout: Seconds for each statement.
+        busy: Seconds to wait for another's lock.
+        max_bytes: About how much the rows of a result may hold.
+        functions: Functions that a reader may call, by name or pattern.
+        temporary: The most bytes of a temporary file.
+    """
+
+    uri: str
+    reader: bool
+    timeout: float
+    busy: float
+    max_bytes: int
+    functions: list[str]
+    temporary: int
+
+
+class Work(NamedTuple):
+    """What a child is asked.
+
+    Args:
+        runs: Statements with their values; for a writer all or none.
+        limit: The most rows to give back.
+        many: Whether it is one statement for all values, which gives no rows.
+    """
+
+    runs: list[tuple[str, list[Any]]]
+    limit: int
+    many: bool
+
+
+def weight(row: Sequence[Any]) -> int:
+    """About how many bytes a row holds.
+
+    Args:
+        row: Of any database.
+    """
+    size = _ROW_BYTES
+    for value in row:
+        sized = isinstance(value, (str, bytes, list, dict))
+        size += len(cast("Sized", value)) if sized else _VALUE_BYTES
+    return size
+
+
+def send(pipe: BinaryIO, message: Any) -> None:
+    """Write a frame.
+
+    Args:
+        pipe: To the other side.
+        message: Plain values.
+    """
+    data = marshal.dumps(message)
+    pipe.write(_LENGTH.pack(len(data)))
+    pipe.write(data)
+    pipe.flush()
+
+
+def receive(pipe: BinaryIO) -> Any:
+    """Read a frame.
+
+    Args:
+        pipe: From the other side.
+
+    Raises:
+        EOFError: When the other side has ended.
+    """
+    head = pipe.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    (length,) = _LENGTH.unpack(head)
+    data = pipe.read(length)
+    if len(data) < length:
+        raise EOFError
+    return marshal.loads(data)  # noqa: S302 - from our own child, or our own parent
+
+
+class _TooLargeError(Exception):
+    """A result that holds more than it may."""
+
+
+class _Session:
+    """The child's connection, with limits."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+        self._deadline = float("inf")
+        self.connection = self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        own = self._opening
+        connection = sqlite3.connect(own.uri, uri=True, isolation_level=None, timeout=own.busy)
+        longest = min(max(own.max_bytes, _SMALLEST_LENGTH), _LARGEST_LENGTH)
+        connection.execute(f"PRAGMA hard_heap_limit = {4 * longest}")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _LONGEST_PATTERN)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
+        if not own.reader:
+            connection.execute("PRAGMA foreign_keys = ON")
+            # A write that was killed is rolled back by the next writer that reads.
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+        connection.set_authorizer(self._reading if own.reader else self._writing)
+        connection.set_progress_handler(self._expired, _STEPS)
+        return connection
+
+    def _expired(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    def stop(self, *_: object) -> None:
+        """End the running statement at the next look at the clock."""
+        self._deadline = 0.0
+
+    def run(self, work: Work) -> tuple[Any, ...]:
+        """Do what is asked, within the time.
+
+        Args:
+            work: The statement.
+        """
+        self._deadline = time.monotonic() + self._opening.timeout
+        signal.setitimer(signal.ITIMER_REAL, self._opening.timeout + _GRACE_SECONDS)
+        try:
+            return self._read(work) if self._opening.reader else self._write(work)
+        finally:
+            self._deadline = float("inf")
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _read(self, work: Work) -> tuple[Any, ...]:
+        cursor = self.connection.execute(*work.runs[0])
+        with contextlib.closing(cursor):
+            columns, rows, more = self._collect(cursor, work.limit)
+        return columns, rows, more, -1
+
+    def _write(self, work: Work) -> tuple[Any, ...]:
+        """All sets or none; the session ends with it, and with it what it holds beside the file."""
+        columns: list[str] = []
+        rows: list[Any] = []
+        changed = 0
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            if work.many:
+                values = [values for _, values in work.runs]
+                changed = self.connection.executemany(work.runs[0][0], values).rowcount
+            else:
+                for text, values in work.runs:
+                    cursor = self.connection.execute(text, values)
+                    columns, found, more = self._collect(cursor, work.limit - len(rows))
+                    rows += found
+                    changed += len(found) if columns else max(cursor.rowcount, 0)
+                    if more:
+                        return columns, rows, True, 0
+            self.connection.commit()
+        finally:
+            self.connection.close()
+            self.connection = self._open()
+        return columns, rows, False, changed
+
+    def _collect(
+        self, cursor: sqlite3.Cursor, limit: int
+    ) -> tuple[list[str], list[tuple[Any, ...]], bool]:
+        columns = [str(column[0]) for column in cursor.description or ()]
+        rows: list[tuple[Any, ...]] = []
+        held = 0
+        for row in cursor:
+            if len(rows) == limit:
+                return columns, rows, True
+            held += weight(row)
+            if held > self._opening.max_bytes:
+                raise _TooLargeError(len(rows) + 1)
+            rows.append(row)
+        return columns, rows, False
+
+    def _reading(
+        self,
+        action: int,
+        first: str | None,
+        second: str | None,
+        database: str | None,
+        _: str | None,
+    ) -> int:
+        if action in _READING:
+            return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_FUNCTION:
+            name = (second or "").lower()
+            allowed = self._opening.functions
+            return _unless(not any(fnmatchcase(name, pattern) for pattern in allowed))
+        if action == sqlite3.SQLITE_PRAGMA:
+            return _unless(not is_reading_pragma(first, second))
+        return _unless(not _opens_virtual_table(action, first, database))
+
+    def _writing(
+        self,
+        action: int,
+        first: str | None,
+        second: str | None,
+        _database: str | None,
+        _: str | None,
+    ) -> int:
+        if action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
+            return sqlite3.SQLITE_DENY
+        if action == sqlite3.SQLITE_FUNCTION:
+            return _unless((second or "").lower() in _FILE_FUNCTIONS)
+        if action == sqlite3.SQLITE_PRAGMA:
+            return _unless(not is_reading_pragma(first, second))
+        return sqlite3.SQLITE_OK
+
+
+def is_reading_pragma(name: str | None, argument: str | None) -> bool:
+    """Whether a pragma only tells something.
+
+    Args:
+        name: Which.
+        argument: What it is given.
+    """
+    lower = (name or "").lower()
+    return lower in _READING_PRAGMAS or (lower in _TELLING_PRAGMAS and argument is None)
+
+
+def _opens_virtual_table(action: int, table: str | None, database: str | None) -> bool:
+    """What SQLite prepares to declare a virtual table (json_each, FTS, R-tree) for reading.
+
+    It would write to the file's own tables, which the read-only file does not let it.
+    """
+    if database != "main" or table is None:
+        return False
+    if action == sqlite3.SQLITE_UPDATE:
+        return table == "sqlite_master"
+    changes = action in (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_DELETE)
+    return changes and table.endswith(_RTREE_TABLES)
+
+
+def _unless(denied: bool) -> int:
+    return sqlite3.SQLITE_DENY if denied else sqlite3.SQLITE_OK
+
+
+def _bound(opening: Opening) -> None:
+    """Let the system bound this process."""
+    longest = min(max(opening.max_bytes, _SMALLEST_LENGTH), _LARGEST_LENGTH)
+    bounds = {resource.RLIMIT_AS: 4 * longest + 6 * opening.max_bytes + _SPARE_MEMORY}
+    bounds[resource.RLIMIT_CORE] = 0
+    if opening.reader:
+        bounds[resource.RLIMIT_FSIZE] = opening.temporary
+    for what, most in bounds.items():
+        with contextlib.suppress(ValueError, OSError):  # where the system has a lower one
+            resource.setrlimit(what, (most, most))
+
+
+def _answer(work: Callable[[], tuple[Any, ...]], *, reader: bool) -> tuple[Any, ...]:
+    try:
+        return "done", *work()
+    except _TooLargeError as error:
+        return "large", error.args[0]
+    except MemoryError:
+        return "failed", "out of memory: the statement needs more than it may have"
+    except sqlite3.OperationalError as error:
+        if reader and error.sqlite_errorcode == sqlite3.SQLITE_IOERR_WRITE:
+            return "failed", "the statement needs more room for temporary files than it may have"
+        return "failed", str(error)
+    except (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError) as error:
+        return "failed", str(error)
+
+
+def main() -> None:
+    """Open what the first frame says, then answer one frame after the other."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    opening = Opening(*receive(requests))
+    _bound(opening)
+    sessions: list[_Session] = []
+
+    def open_() -> tuple[Any, ...]:
+        sessions.append(_Session(opening))
+        return ()
+
+    send(answers, _answer(open_, reader=opening.reader))
+    if not sessions:
+        return
+    session = sessions[0]
+    if not opening.reader:
+        signal.signal(signal.SIGTERM, session.stop)
+    while True:
+        try:
+            work = Work(*receive(requests))
+        except EOFError:
+            return
+        send(answers, _answer(functools.partial(session.run, work), reader=opening.reader))
+
+
+if __name__ == "__main__":
+    main()

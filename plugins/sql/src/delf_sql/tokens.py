@@ -1,0 +1,240 @@
+"""A statement's tokens, read by sqlglot, and the text that is made of them.
+
+What a database reads otherwise than we do is a hole in every check. So the original text is
+never sent: each token that sqlglot reads must have a form that the database surely reads the
+same way, everything between tokens must surely be blank or a comment, and the text that is sent
+is the tokens with single blanks between them. Whatever else is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from delf.errors import ToolRefusedError
+from delf_sql.target import Dialect
+
+if TYPE_CHECKING:
+    from sqlglot.dialects.dialect import Dialect as Grammar
+
+Kind = Literal["word", "name", "string", "number", "operator"]
+
+GRAMMARS: Final[dict[Dialect, str]] = {
+    "postgresql": "postgres",
+    "mysql": "mysql",
+    "sqlite": "sqlite",
+}
+
+_WORD: Final = r"[^\W\d][\w$]*"
+_NUMBER: Final = r"0[xX][0-9a-fA-F]+|[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?"
+_OPERATOR: Final = r"(?!.*(?:--|/\*|\*/))[-+*/<>=~!@\#%^&|?:.,;()\[\]]+"
+_PLAIN: Final = r"'(?:[^']|'')*'"
+_ESCAPED: Final = r"'(?:[^'\\]|''|\\.)*'"
+_DIGITS: Final = r"[bBxX]'[0-9a-fA-F]*'"
+_DOUBLE_NAME: Final = r'"(?:[^"]|"")+"'
+_BACKTICK_NAME: Final = r"`(?:[^`]|``)+`"
+_DOLLAR: Final = r"(\$(?:[^\W\d]\w*)?\$)(?:(?!\1).)*\1"
+_UNICODE: Final = r"[uU]&'(?:[^'\\]|''|\\\\|\\[0-9a-fA-F]{4}|\\\+[0-9a-fA-F]{6})*'"
+
+_SHAPES: Final[dict[Dialect, Sequence[tuple[Kind, str]]]] = {
+    "postgresql": (
+        ("word", _WORD),
+        ("number", _NUMBER),
+        ("operator", _OPERATOR),
+        ("string", f"[nN]?{_PLAIN}|[eE]{_ESCAPED}|{_DIGITS}"),
+        ("string", _UNICODE),
+        ("string", _DOLLAR),
+        ("name", _DOUBLE_NAME),
+    ),
+    "mysql": (
+        ("word", _WORD),
+        ("number", f"0b[01]+|{_NUMBER}"),
+        ("operator", r"(?!.*\#)" + _OPERATOR),
+        ("string", rf'[nN]?{_ESCAPED}|"(?:[^"\\]|""|\\.)*"|{_DIGITS}'),
+        ("name", _BACKTICK_NAME),
+    ),
+    "sqlite": (
+        ("word", _WORD),
+        ("number", _NUMBER),
+        ("operator", _OPERATOR),
+        ("string", f"{_PLAIN}|[xX]'[0-9a-fA-F]*'"),
+        ("name", rf"{_DOUBLE_NAME}|{_BACKTICK_NAME}|\[[^\]]+\]"),
+    ),
+}
+_BLOCK: Final = r"/\*(?:(?!/\*|\*/).)*\*/"
+_GAPS: Final[dict[Dialect, str]] = {
+    "postgresql": rf"(?:[ \t\n]|--[^\n]*(?:\n|\Z)|{_BLOCK})*",
+    "mysql": rf"(?:[ \t\n]|(?:\#|--(?=[ \t\n]|\Z))[^\n]*(?:\n|\Z)|(?!/\*M?!){_BLOCK})*",
+    "sqlite": rf"(?:[ \t\n]|--[^\n]*(?:\n|\Z)|{_BLOCK})*",
+}
+_LONGEST_SHOWN: Final = 30
+_LEADING: Final = frozenset({".", ":", "@", "@@", "!"})
+_FOLLOWING: Final = frozenset({".", ":"})
+"""What stays beside its neighbour: ``a.b``, ``:name``, ``a[1:n]``, ``@x``, ``!~``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of a statement.
+
+    Args:
+        kind: What it is; ``name`` is a quoted name.
+        text: As it stands; of a ``name``, what is between the quotes.
+        start: Where it begins.
+        end: Where it ends.
+    """
+
+    kind: Kind
+    text: str
+    start: int
+    end: int
+
+    @property
+    def word(self) -> str:
+        """The keyword that it may be, in capitals; empty for anything else."""
+        return self.text.upper() if self.kind == "word" else ""
+
+
+@functools.cache
+def _reader(dialect: Dialect) -> tuple[Any, Grammar]:
+    """The tokenizer, for which no word swallows the rest of the text, and the language."""
+    from sqlglot.dialects.dialect import Dialect as AnyGrammar
+
+    grammar: Any = AnyGrammar.get_or_raise(GRAMMARS[dialect])
+    base: Any = grammar.tokenizer_class
+    return type("Words", (base,), {"COMMANDS": set[Any]()}), grammar
+
+
+def parse(text: str, dialect: Dialect) -> list[Any]:
+    """The trees of a text, as sqlglot reads it.
+
+    Args:
+        text: Of :func:`normalise`.
+        dialect: Of which database.
+
+    Raises:
+        SqlglotError: When it is no statement that sqlglot knows.
+        RecursionError: When it is nested too deeply.
+    """
+    tokenizer, grammar = _reader(dialect)
+    return grammar.parser().parse(tokenizer(grammar).tokenize(text), text)
+
+
+def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
+    """The statement in the form in which it is sent, and its tokens.
+
+    Args:
+        text: What a script gave.
+        dialect: Of which database.
+
+    Raises:
+        ToolRefusedError: For anything that is not surely read as the database reads it.
+    """
+    from sqlglot.errors import TokenError
+
+    text = text.replace("\r\n", "\n")
+    try:
+        tokenizer, grammar = _reader(dialect)
+        found = tokenizer(grammar).tokenize(text)
+    except TokenError:
+        raise ToolRefusedError(
+            "the statement has a string, a quoted name or a comment without an end"
+        ) from None
+    place = 0
+    read: list[Token] = []
+    for token in found:
+        start, end = token.start, token.end + 1
+        _check_gap(text, place, start, dialect)
+        place = end
+        read += _tokens(text[start:end], start, dialect)
+    _check_gap(text, place, len(text), dialect)
+    return _join(text, read)
+
+
+def _check_gap(text: str, start: int, end: int, dialect: Dialect) -> None:
+    gap = text[start:end]
+    odd = next((sign for sign in gap if not (sign.isprintable() or sign in "\t\n")), None)
+    if odd is not None:
+        raise ToolRefusedError(
+            f"the statement has an unusual character (U+{ord(odd):04X}) outside of quotes: "
+            "write plain blanks and line breaks"
+        )
+    if start <= end and _matches(_GAPS[dialect], gap):
+        return
+    opened = gap.rfind("/*")
+    if opened >= 0 and gap.find("*/", opened) < 0:
+        raise ToolRefusedError("the statement has a comment without an end")
+    raise ToolRefusedError(
+        f"the statement has a comment that databases read differently: {_shown(gap.strip())}"
+    )
+
+
+def _tokens(piece: str, start: int, dialect: Dialect) -> Iterable[Token]:
+    """The token of a piece, or its tokens: sqlglot takes ``GROUP BY`` for one."""
+    for kind, shape in _SHAPES[dialect]:
+        if _matches(shape, piece):
+            text = _inner(piece) if kind == "name" else piece
+            yield Token(kind, text, start, start + len(piece))
+            return
+    parts = list(re.finditer(r"[^ \t\n]+", piece))
+    if len(parts) < 2 or not all(_matches(_WORD, part.group()) for part in parts):
+        raise ToolRefusedError(
+            f"the statement has {_shown(piece)}, which cannot be read surely: write it plainly, "
+            "and pass values in params"
+        )
+    for part in parts:
+        yield Token("word", part.group(), start + part.start(), start + part.end())
+
+
+def _inner(piece: str) -> str:
+    quote = piece[-1]
+    return piece[1:-1] if quote == "]" else piece[1:-1].replace(quote * 2, quote)
+
+
+def _join(text: str, read: Sequence[Token]) -> tuple[str, list[Token]]:
+    """The tokens with single blanks between them, each at its new place."""
+    parts: list[str] = []
+    joined: list[Token] = []
+    place = 0
+    before: Token | None = None
+    for token in read:
+        if before is not None and not _is_tight(before, token):
+            parts.append(" ")
+            place += 1
+        piece = text[token.start : token.end]
+        parts.append(piece)
+        joined.append(Token(token.kind, token.text, place, place + len(piece)))
+        place += len(piece)
+        before = token
+    return "".join(parts), joined
+
+
+def _is_tight(before: Token, token: Token) -> bool:
+    """Whether two tokens stand side by side, as they did, since the blank would say something."""
+    if before.end != token.start:
+        return False
+    if before.kind == "number" and token.kind in ("word", "number", "string"):
+        raise ToolRefusedError(
+            f"the statement has {_shown(before.text + token.text)}, which cannot be read surely: "
+            "put a blank between"
+        )
+    if token.text == "(" and token.kind == "operator":
+        return before.kind in ("word", "name")
+    leads = before.kind == "operator" and before.text in _LEADING
+    return leads or (token.kind == "operator" and token.text in _FOLLOWING)
+
+
+def _shown(piece: str) -> str:
+    return repr(piece if len(piece) <= _LONGEST_SHOWN else f"{piece[:_LONGEST_SHOWN]}…")
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.DOTALL)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    return _compiled(pattern).fullmatch(text) is not None

@@ -1,0 +1,206 @@
+"""Calendar's actions against a server that speaks as Calendar does."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from delf.errors import ToolRefusedError
+from delf.testing import Call, ConnectionContract
+from delf_calendar import Calendar
+from delf_google.connection import SCOPES
+from delf_google.errors import GoogleError
+from support.google import GoogleServer
+from support.google.fixtures import USER
+
+BERLIN = ZoneInfo("Europe/Berlin")
+NOON = dt.datetime(2026, 11, 23, 12)
+DAY = dt.date(2026, 11, 23)
+WEEK = {"start": dt.date(2026, 11, 22), "end": dt.date(2026, 11, 30)}
+
+
+class TestCalendar(ConnectionContract):
+    calls = (
+        Call("list", **WEEK),
+        Call("calendars"),
+        Call("create", title="Lunch", start=NOON),
+        Call("free_busy", **WEEK),
+    )
+    failing_calls = (
+        Call("get", event="nowhere"),
+        Call("create", title="x", start=NOON, end=NOON - dt.timedelta(hours=1)),
+        Call("create", title="x", start=NOON, zone="Nowhere/City"),
+        Call("list", **WEEK, calendar="nowhere"),
+        Call("create", title="x", start=NOON, attendees=["bob"]),
+    )
+
+    @pytest.fixture
+    def connection(self, connect: Any) -> Any:
+        return connect(Calendar)
+
+
+@pytest.fixture
+async def calendar(connect: Any) -> Any:
+    made = connect(Calendar)
+    yield made
+    await made.aclose()
+
+
+async def test_times_without_a_zone_are_the_calendars(google: GoogleServer, calendar: Any) -> None:
+    made = await calendar.create("Lunch", NOON)
+    assert made["start"] == NOON.replace(tzinfo=BERLIN)
+    assert made["end"] - made["start"] == dt.timedelta(hours=1)
+    tokyo = await calendar.create("Call", NOON, zone="Asia/Tokyo")
+    assert tokyo["start"] == NOON.replace(tzinfo=ZoneInfo("Asia/Tokyo"))
+    utc = await calendar.create(
+        "Sync", NOON.replace(tzinfo=dt.UTC), NOON.replace(tzinfo=dt.UTC, minute=30)
+    )
+    assert utc["start"].utcoffset() == dt.timedelta(0)
+    found = await calendar.list(NOON - dt.timedelta(minutes=1), NOON + dt.timedelta(minutes=1))
+    assert [e["title"] for e in found["events"]] == ["Lunch"]
+    assert [e["title"] for e in (await calendar.list(**WEEK))["events"]] == [
+        "Call",
+        "Lunch",
+        "Sync",
+    ]
+
+
+async def test_whole_days(calendar: Any) -> None:
+    made = await calendar.create("Fair", DAY, DAY + dt.timedelta(days=3))
+    assert (made["all_day"], made["start"], made["end"]) == (True, DAY, DAY + dt.timedelta(days=3))
+    assert (await calendar.create("Off", DAY))["end"] == DAY + dt.timedelta(days=1)
+    with pytest.raises(ToolRefusedError, match="the day after the last one"):
+        await calendar.create("x", DAY, DAY)
+    with pytest.raises(ToolRefusedError, match="both dates"):
+        await calendar.create("x", DAY, NOON)
+
+
+async def test_a_series_keeps_its_hour(calendar: Any) -> None:
+    start = dt.datetime(2026, 10, 19, 9, tzinfo=BERLIN)
+    made = await calendar.create("Weekly", start, recurrence=["RRULE:FREQ=WEEKLY;COUNT=3"])
+    found = (await calendar.list(dt.date(2026, 10, 1), dt.date(2026, 12, 1)))["events"]
+    assert [(e["start"].hour, e["start"].utcoffset().seconds // 3600) for e in found] == [
+        (9, 2),
+        (9, 1),
+        (9, 1),
+    ]
+    assert {e["series"] for e in found} == {made["id"]}
+    with pytest.raises(ToolRefusedError, match="no recurrence"):
+        await calendar.create("x", NOON, recurrence=["every week"])
+
+
+async def test_invitations(google: GoogleServer, calendar: Any) -> None:
+    made = await calendar.create(
+        "Review", NOON, attendees=["bob@example.com", "eve@example.com"], meet=True, reminders=[10],
+        description="Plans", location="Room 1",
+    )  # fmt: skip
+    assert made["meet"].startswith("https://meet.google.com/")
+    assert [p["response"] for p in made["attendees"]] == ["needsAction"] * 2
+    assert [(who, what) for who, what, _ in google.calendar.mails] == [
+        ("bob@example.com", "invitation"), ("eve@example.com", "invitation"),
+    ]  # fmt: skip
+    google.calendar.mails.clear()
+    changed = await calendar.update(
+        made["id"], add_attendees=["max@example.com"], remove_attendees=["EVE@example.com"]
+    )
+    assert [p["email"] for p in changed["attendees"]] == ["bob@example.com", "max@example.com"]
+    assert len(google.calendar.mails) == 2
+    google.calendar.mails.clear()
+    await calendar.update(made["id"], title="Review 2", notify=False)
+    assert google.calendar.mails == []
+    await calendar.delete(made["id"])
+    assert {what for _, what, _ in google.calendar.mails} == {"cancellation"}
+    with pytest.raises(ToolRefusedError, match="is not invited"):
+        await calendar.update(made["id"], remove_attendees=["nobody@example.com"])
+
+
+async def test_moving(calendar: Any) -> None:
+    made = await calendar.create("Call", NOON, NOON + dt.timedelta(minutes=30))
+    later = await calendar.update(made["id"], start=NOON + dt.timedelta(hours=2))
+    assert later["start"] == (NOON + dt.timedelta(hours=2)).replace(tzinfo=BERLIN)
+    assert later["end"] - later["start"] == dt.timedelta(minutes=30)
+    longer = await calendar.update(made["id"], end=NOON + dt.timedelta(hours=4))
+    assert longer["end"] - longer["start"] == dt.timedelta(hours=2)
+    whole = await calendar.update(made["id"], start=DAY, end=DAY + dt.timedelta(days=1))
+    assert (whole["all_day"], whole["start"]) == (True, DAY)
+    back = await calendar.update(made["id"], start=NOON, end=NOON + dt.timedelta(hours=1))
+    assert (back["all_day"], back["start"]) == (False, NOON.replace(tzinfo=BERLIN))
+    with pytest.raises(ToolRefusedError, match="what is to be changed"):
+        await calendar.update(made["id"])
+
+
+async def test_answers(google: GoogleServer, calendar: Any) -> None:
+    made = await calendar.create("Team", NOON, attendees=[USER, "bob@example.com"])
+    assert made["my_response"] == "needsAction"
+    answered = await calendar.respond(made["id"], "tentative", comment="maybe late")
+    assert answered["my_response"] == "tentative"
+    assert {p["email"] for p in answered["attendees"]} == {USER, "bob@example.com"}
+    alone = await calendar.create("Alone", NOON)
+    with pytest.raises(ToolRefusedError, match="is not invited to 'Alone'"):
+        await calendar.respond(alone["id"], "accepted")
+
+
+async def test_free_and_busy(google: GoogleServer, calendar: Any) -> None:
+    await calendar.create("A", NOON)
+    await calendar.create("B", NOON + dt.timedelta(minutes=30))
+    google.calendar.calendar("bob@example.com")
+    busy = await calendar.free_busy(**WEEK, calendars=["primary", "bob@example.com"])
+    (span,) = busy["primary"]
+    assert (span["start"], span["end"]) == (
+        NOON.replace(tzinfo=BERLIN), NOON.replace(tzinfo=BERLIN, hour=13, minute=30),
+    )  # fmt: skip
+    assert busy["bob@example.com"] == []
+    with pytest.raises(ToolRefusedError, match=r"nothing is known of: nobody@elsewhere.example"):
+        await calendar.free_busy(**WEEK, calendars=["nobody@elsewhere.example"])
+
+
+async def test_an_event_is_not_made_twice(google: GoogleServer, calendar: Any) -> None:
+    google.lose("calendar.events.insert")
+    made = await calendar.create("Once", NOON, attendees=["bob@example.com"])
+    assert made["title"] == "Once"
+    assert len(google.calendar.calendar(USER).events) == 1
+    assert len(google.calendar.mails) == 1
+    google.lose("calendar.events.delete")
+    await calendar.delete(made["id"])  # gone is gone
+
+
+async def test_a_cap_says_so(calendar: Any) -> None:
+    await calendar.create("Daily", NOON, recurrence=["RRULE:FREQ=DAILY;COUNT=30"])
+    found = await calendar.list(dt.date(2026, 11, 1), dt.date(2027, 1, 31), limit=20)
+    assert (len(found["events"]), "there are more" in found["notice"]) == (20, True)
+    assert (await calendar.list(dt.date(2026, 11, 1), dt.date(2027, 1, 31), limit=30))[
+        "notice"
+    ] is None
+
+
+async def test_calendars_of_others(google: GoogleServer, calendar: Any) -> None:
+    google.calendar.calendar("bob@example.com")
+    assert [(c["id"], c["primary"]) for c in sorted(await calendar.calendars(), key=str)] == [
+        (USER, True),
+        ("bob@example.com", False),
+    ]
+    with pytest.raises(GoogleError, match="writer access"):
+        await calendar.create("x", NOON, calendar="bob@example.com")
+
+
+def test_units_of_permission() -> None:
+    methods = {
+        m["name"]: (m.get("permission", m["name"]), m["effect"])
+        for m in Calendar.inspect(verbose=True)["methods"]
+    }
+    assert {unit for unit, _ in methods.values()} == {
+        "list",
+        "get",
+        "create",
+        "update",
+        "delete",
+        "respond",
+    }
+    assert {methods[name][1] for name in ("create", "update", "delete", "respond")} == {
+        "irreversible"
+    }
+    assert Calendar(allow=["list"]).needed_scopes() == (SCOPES + "calendar.readonly",)
+    assert Calendar().needed_scopes() == (SCOPES + "calendar.events", SCOPES + "calendar.readonly")

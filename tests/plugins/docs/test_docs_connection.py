@@ -1,0 +1,239 @@
+"""Docs' actions against a server that speaks as Docs does, with its indexes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from delf.errors import ToolRefusedError
+from delf.testing import Call, ConnectionContract
+from delf_docs import Docs
+from delf_docs.blocks import units
+from delf_google.connection import SCOPES
+from delf_google.errors import GoogleError, LostAnswerError
+from support.google import GoogleServer
+from support.google.docs import Char, Document, Paragraph
+
+NOTES = """# Plan 😀
+
+Some **bold**, *italic*, ~~old~~ and `code` words, and [a link](https://x.example/).
+
+- one
+- two 🎉 **strong**
+    - nested
+    - deeper
+- three
+
+| name | net |
+|---|---|
+| Ada | **7.5** |
+| Bob 😀 | 9 |
+
+## Next steps
+
+1. first
+1. second
+
+The end.
+"""
+
+
+class TestDocs(ConnectionContract):
+    calls = (
+        Call("read", document="1file000002"),
+        Call("create", title="Notes", markdown=NOTES),
+        Call("append", document="1file000002", markdown="More"),
+        Call("replace", document="1file000002", find="Hello", replacement="Bye"),
+    )
+    failing_calls = (
+        Call("read", document="nowhere"),
+        Call("insert", document="1file000002", heading="Nowhere", markdown="x"),
+        Call("format", document="1file000002", find="nowhere", bold=True),
+        Call("append", document="1file000002", markdown=""),
+    )
+
+    @pytest.fixture
+    def connection(self, google: GoogleServer, connect: Any) -> Any:
+        file = google.drive.add("Notes", "application/vnd.google-apps.document")
+        google.docs.documents[file.id] = Document(
+            file.id, "Notes", [Paragraph([Char(c) for c in "Hello"])]
+        )
+        return connect(Docs)
+
+
+@pytest.fixture
+async def docs(connect: Any) -> Any:
+    made = connect(Docs)
+    yield made
+    await made.aclose()
+
+
+async def test_markdown_comes_back_as_it_went(docs: Any) -> None:
+    made = await docs.create("Notes", NOTES)
+    assert (await docs.read(made["id"]))["markdown"] == NOTES
+    assert (await docs.read(made["link"]))["title"] == "Notes"
+
+
+async def test_structure_is_real(google: GoogleServer, docs: Any) -> None:
+    key = (await docs.create("Notes", NOTES))["id"]
+    blocks = google.docs.documents[key].blocks
+    kinds = [
+        (type(b).__name__, b.text[:6], b.style["namedStyleType"], b.bullet)
+        for b in blocks
+        if isinstance(b, Paragraph)
+    ]
+    assert kinds[0] == ("Paragraph", "Plan 😀", "HEADING_1", None)
+    nested = next(b for b in blocks if isinstance(b, Paragraph) and b.text == "nested\n")
+    assert nested.bullet["nestingLevel"] == 1
+    assert all(
+        b.bullet is None
+        for b in blocks
+        if isinstance(b, Paragraph) and b.text in ("The end.\n", "Next steps\n")
+    )
+    assert (
+        len([b for b in blocks if isinstance(b, Paragraph) and b.text == "\n"]) == 0
+    )  # no empty lines
+
+
+async def test_append_insert_rewrite(docs: Any) -> None:
+    key = (await docs.create("Notes", "# One\n\nfirst\n\n## Inner\n\ndeep\n\n# Two\n\nsecond"))[
+        "id"
+    ]
+    await docs.append(key, "- item\n\n```\ncode()\n```")
+    await docs.insert(key, "One", "at the end of one 😀")
+    await docs.insert(key, "# two", "at the start", where="start")
+    assert (await docs.read(key))["markdown"] == (
+        "# One\n\nfirst\n\n## Inner\n\ndeep\n\nat the end of one 😀\n\n# Two\n\nat the start\n\nsecond\n\n- item\n\n`code()`\n"
+    )
+    with pytest.raises(ToolRefusedError, match=r"no heading 'Thre'.*headings: One, Inner, Two"):
+        await docs.insert(key, "Thre", "x")
+    await docs.insert(key, "Inner", "| a |\n|---|\n| b |", where="start")
+    assert "## Inner\n\n| a |\n|---|\n| b |\n\ndeep" in (await docs.read(key))["markdown"]
+    await docs.rewrite(key, "All *new*")
+    assert (await docs.read(key))["markdown"] == "All *new*\n"
+
+
+async def test_writing_around_tables(docs: Any) -> None:
+    table = "| a | b |\n|---|---|\n| 1 | 2 |"
+    key = (await docs.create("Notes", f"{table}\n\n# After\n\n{table}"))["id"]
+    await docs.insert(key, "After", "before the second table", where="start")
+    await docs.append(key, "the end")
+    shown = table
+    assert (await docs.read(key))["markdown"] == (
+        f"{shown}\n\n# After\n\nbefore the second table\n\n{shown}\n\nthe end\n"
+    )
+
+
+async def test_what_stands_behind_lends_no_looks(google: GoogleServer, docs: Any) -> None:
+    key = (await docs.create("Notes", "# Head\n\n- **bold item**"))["id"]
+    await docs.insert(key, "Head", "plain text", where="start")
+    added = google.docs.documents[key].blocks[1]
+    assert (added.text, added.bullet, added.chars[0].style) == ("plain text\n", None, {})
+
+
+async def test_replace_and_format(docs: Any) -> None:
+    key = (await docs.create("Notes", "Net 😀 7, net 7\n\nNet"))["id"]
+    assert await docs.replace(key, "7", "8.5 €") == {"changed": 2}
+    assert await docs.replace(key, "nowhere", "x") == {"changed": 0}
+    assert await docs.format(key, "8.5", bold=True, link="https://x.example/") == {"changed": 2}
+    assert await docs.format(key, "Net", heading=2) == {"changed": 2}
+    assert (await docs.read(key))["markdown"] == (
+        "## Net 😀 [**8.5**](https://x.example/) €, net [**8.5**](https://x.example/) €\n\n## Net\n"
+    )
+    await docs.format(key, "8.5", bold=False, link="")
+    assert "**" not in (await docs.read(key))["markdown"]
+    for arguments in ({"find": "Net"}, {"find": "", "bold": True}, {"find": "Net", "heading": 7}):
+        with pytest.raises(ToolRefusedError):
+            await docs.format(key, **arguments)
+
+
+async def test_a_change_by_somebody_else_meanwhile(google: GoogleServer, docs: Any) -> None:
+    key = (await docs.create("Notes", "text"))["id"]
+    get, times = docs._get, 2
+
+    async def slow(document: str) -> Any:
+        nonlocal times
+        found = await get(document)
+        times -= 1
+        google.docs.documents[key].revision += times >= 0
+        return found
+
+    docs._get = slow
+    await docs.append(key, "more")  # looked at again, with the right indexes
+    assert (await docs.read(key))["markdown"] == "text\n\nmore\n"
+    times = 100
+    with pytest.raises(GoogleError, match="nothing was written"):
+        await docs.append(key, "more")
+
+
+async def test_a_lost_answer_is_not_repeated(google: GoogleServer, docs: Any) -> None:
+    key = (await docs.create("Notes", "text"))["id"]
+    google.lose("docs.documents.batchUpdate")
+    with pytest.raises(LostAnswerError):
+        await docs.append(key, "more")
+    assert (await docs.read(key))["markdown"] == "text\n\nmore\n"
+    google.fail("docs.documents.batchUpdate", 403, "forbidden")
+    with pytest.raises(GoogleError, match=r"the document \w+ was made, and is empty"):
+        await docs.create("Notes", "text")
+
+
+async def test_a_long_text_is_cut_with_a_notice(connect: Any) -> None:
+    docs = connect(Docs, text_chars=100)
+    key = (await docs.create("Notes", "x" * 500))["id"]
+    got = await docs.read(key)
+    assert (len(got["markdown"]), "501 characters" in got["notice"]) == (100, True)
+    await docs.aclose()
+
+
+async def test_trash_and_delete(google: GoogleServer, docs: Any) -> None:
+    key = (await docs.create("Notes"))["id"]
+    await docs.trash(key)
+    assert google.drive.files[key].data["trashed"]
+    await docs.delete(key)
+    with pytest.raises(GoogleError, match="not found"):
+        await docs.read(key)
+
+
+async def test_links_lead_to_the_web_only(google: GoogleServer, docs: Any) -> None:
+    key = (await docs.create("Notes", "[x](javascript:alert(1)) [y](file:///etc/passwd)"))["id"]
+    assert not any(
+        "link" in char.style for block in google.docs.documents[key].blocks for char in block.chars
+    )
+
+
+words = (
+    st.text(st.sampled_from("ab 😀é\U0001d400"), min_size=1, max_size=8).map(str.strip).filter(bool)
+)
+lines = st.one_of(
+    words, words.map("# {}".format), st.lists(words, min_size=1, max_size=3).map(lambda w: "\n".join(f"- {x}" for x in w)),
+    words.map("**{}** x".format), st.tuples(words, words).map(lambda w: f"| {w[0]} | h |\n|---|---|\n| 1 | {w[1]} |"),
+)  # fmt: skip
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    first=st.lists(lines, min_size=1, max_size=4), second=st.lists(lines, min_size=1, max_size=3)
+)
+async def test_any_blocks_in_any_order(docs: Any, first: list[str], second: list[str]) -> None:
+    once = (await docs.create("x", "\n\n".join([*first, "end", *second])))["id"]
+    twice = (await docs.create("x", "\n\n".join([*first, "end"])))["id"]
+    await docs.append(twice, "\n\n".join(second))
+    texts = [(await docs.read(key))["markdown"] for key in (once, twice)]
+    assert texts[0] == texts[1]
+
+
+def test_units() -> None:
+    assert [units(text) for text in ("", "a", "é", "😀", "👨‍👩‍👧", "\U0001d400x")] == [
+        0,
+        1,
+        1,
+        2,
+        8,
+        3,
+    ]
+    methods = {m.get("permission", m["name"]) for m in Docs.inspect(verbose=True)["methods"]}
+    assert methods == {"read", "create", "update", "format", "delete"}
+    assert Docs(allow=["read", "create"]).needed_scopes() == (SCOPES + "documents",)

@@ -1,0 +1,194 @@
+"""Drive's actions against a server that speaks as Drive does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from delf.errors import ToolRefusedError
+from delf.testing import Call, ConnectionContract
+from delf_drive import Drive
+from delf_google.connection import SCOPES
+from delf_google.errors import GoogleError, LostAnswerError
+from delf_google.uploads import UploadLog
+from support.google import GoogleServer
+
+MB = 1024 * 1024
+
+
+class TestDrive(ConnectionContract):
+    calls = (
+        Call("search", name="plan"),
+        Call("get", file="plan.txt"),
+        Call("text", file="plan.txt"),
+        Call("create", name="new.txt", content="Hello"),
+        Call("list_permissions", file="plan.txt"),
+    )
+    failing_calls = (
+        Call("get", file="nowhere.txt"),
+        Call("search", kind="nonsense"),
+        Call("search", query="nonsense here"),
+        Call("share", file="plan.txt", who="nobody"),
+        Call("create", name="x", folder="plan.txt"),
+    )
+
+    @pytest.fixture
+    def connection(self, google: GoogleServer, connect: Any) -> Any:
+        google.drive.add("plan.txt", "text/plain", b"The plan")
+        return connect(Drive)
+
+
+@pytest.fixture
+async def drive(connect: Any) -> Any:
+    made = connect(Drive, chunk_bytes=256 * 1024)
+    yield made
+    await made.aclose()
+
+
+async def test_store_find_read(google: GoogleServer, drive: Any) -> None:
+    folder = await drive.create_folder("Reports/Q3")
+    assert (await drive.create_folder("Reports/Q3"))["id"] == folder[
+        "id"
+    ]  # one that is there stays
+    made = await drive.create("invoice 7.pdf", b"%PDF-7", folder="Reports/Q3")
+    assert (made["kind"], made["size"], made["folder"]) == ("pdf", 6, folder["id"])
+    assert (await drive.get("Reports/Q3/invoice 7.pdf"))["id"] == made["id"]
+    assert (await drive.get(made["link"]))["id"] == made["id"]
+    found = await drive.search(name="invoice", folder="Reports/Q3", kind="pdf")
+    assert [f["id"] for f in found["files"]] == [made["id"]]
+    assert (await drive.download(made["id"]))["data"] == b"%PDF-7"
+    with pytest.raises(ToolRefusedError, match="no text in UTF-8"):
+        await drive.create("x.bin", b"\xff")
+        await drive.text("x.bin")
+
+
+async def test_quotes_in_names(google: GoogleServer, drive: Any) -> None:
+    name = "Ada's \\ plan ' or name contains '"
+    made = await drive.create(name, "x")
+    assert [f["id"] for f in (await drive.search(name=name))["files"]] == [made["id"]]
+    assert (await drive.get(name))["id"] == made["id"]
+
+
+async def test_a_search_says_when_there_is_more(google: GoogleServer, drive: Any) -> None:
+    for number in range(130):
+        google.drive.add(f"note {number}", "text/plain", b"")
+    found = await drive.search(name="note", limit=120)
+    assert len(found["files"]) == 120
+    assert "there are more" in found["notice"]
+    assert (await drive.search(name="note", limit=130))["notice"] is None
+
+
+async def test_the_editors_files(google: GoogleServer, drive: Any) -> None:
+    document = await drive.create("Notes", "# Title", type="document")
+    assert document["kind"] == "document"
+    assert "Title" in await drive.text(document["id"])
+    sheet = await drive.create("Bills", "no,net\n7,9.5\n", type="spreadsheet")
+    assert await drive.rows(sheet["id"]) == [{"no": "7", "net": "9.5"}]
+    assert (await drive.download(document["id"], type="text/plain"))["type"] == "text/plain"
+    with pytest.raises(GoogleError, match="not supported"):
+        await drive.download(document["id"], type="image/png")
+    folder = await drive.create_folder("Empty")
+    with pytest.raises(ToolRefusedError, match="no content"):
+        await drive.download(folder["id"])
+
+
+async def test_change_move_trash_delete(google: GoogleServer, drive: Any) -> None:
+    await drive.create_folder("Old")
+    made = await drive.create("a.txt", "one")
+    await drive.update(made["id"], content="two")
+    assert await drive.text("a.txt") == "two"
+    moved = await drive.update(made["id"], name="b.txt", folder="Old")
+    assert (await drive.get("Old/b.txt"))["id"] == moved["id"]
+    assert (await drive.copy("Old/b.txt", name="c.txt", folder="/"))["name"] == "c.txt"
+    assert (await drive.trash(made["id"]))["trashed"]
+    with pytest.raises(ToolRefusedError, match=r"no 'b.txt' in Old"):
+        await drive.get("Old/b.txt")
+    await drive.restore(made["id"])
+    await drive.delete("Old")
+    with pytest.raises(ToolRefusedError):
+        await drive.get(made["id"])  # went with its folder
+
+
+async def test_paths_of_several_files(google: GoogleServer, drive: Any) -> None:
+    ids = {google.drive.add("twice", "text/plain", b"").id for _ in range(2)}
+    with pytest.raises(ToolRefusedError, match="path of several files") as caught:
+        await drive.get("twice")
+    assert all(key in caught.value.message for key in ids)
+
+
+async def test_shared_drives(google: GoogleServer, drive: Any) -> None:
+    google.drive.drives["0Ateam"] = "Team"
+    folder = await drive.create_folder("Shared drives/Team/Plans")
+    made = await drive.create("a.txt", "x", folder="Shared drives/Team/Plans")
+    assert google.drive.files[made["id"]].data["driveId"] == "0Ateam"
+    assert [f["id"] for f in (await drive.search(folder=folder["id"]))["files"]] == [made["id"]]
+    with pytest.raises(ToolRefusedError, match="shared drives: Team"):
+        await drive.get("Shared drives/Nobody/a.txt")
+
+
+async def test_sharing(google: GoogleServer, drive: Any) -> None:
+    made = await drive.create("a.txt", "x")
+    await drive.share("a.txt", "bob@example.com", role="writer", message="Look")
+    await drive.share("a.txt", "eve@example.com", notify=False)
+    await drive.share("a.txt", "anyone")
+    await drive.share("a.txt", "domain:example.com", role="commenter")
+    assert google.drive.mails == [("bob@example.com", "Look")]
+    held = {p["who"]: p["role"] for p in await drive.list_permissions(made["id"])}
+    assert held == {"ada@example.com": "owner", "bob@example.com": "writer", "eve@example.com": "reader", "anyone": "reader", "example.com": "commenter"}  # fmt: skip
+    await drive.unshare("a.txt", "anyone")
+    await drive.unshare("a.txt", "domain:example.com")
+    with pytest.raises(ToolRefusedError, match=r"is not shared with 'max@example\.com'"):
+        await drive.unshare("a.txt", "max@example.com")
+    google.lose("drive.permissions.create")
+    with pytest.raises(LostAnswerError):
+        await drive.share("a.txt", "max@example.com")
+    assert len(google.drive.mails) == 2  # not sent twice
+
+
+async def test_a_large_file_goes_in_chunks(google: GoogleServer, drive: Any) -> None:
+    content = bytes(range(256)) * 8 * 1024  # 2 MB
+    google.lose("drive.files.create", after=3)
+    google.fail("drive.files.create", 503, after_calls=5)
+    made = await drive.create("big.bin", content)
+    assert google.drive.files[made["id"]].content == content
+    google.lose("drive.files.create", after=8)  # the last chunk: it is stored, and nobody is told
+    again = await drive.create("again.bin", content)
+    assert sum(f.data["name"] == "again.bin" for f in google.drive.files.values()) == 1
+    assert google.drive.files[again["id"]].content == content
+
+
+async def test_another_process_goes_on_with_an_upload(google: GoogleServer, connect: Any) -> None:
+    content = b"x" * (2 * MB)
+    first = connect(Drive, chunk_bytes=256 * 1024, retries=0)
+    google.drop("drive.files.create", times=100)
+    google.faults[-1].after = 4  # the opening and three chunks arrive
+    with pytest.raises(LostAnswerError, match="look before"):
+        await first.create("big.bin", content)
+    google.faults.clear()
+    before = google.calls("drive.files.create")
+    second = connect(Drive, chunk_bytes=256 * 1024)
+    made = await second.create("big.bin", content)
+    assert google.calls("drive.files.create") - before == 1 + 5  # asked once, five chunks were left
+    assert google.drive.files[made["id"]].content == content
+    assert sum(f.data["name"] == "big.bin" for f in google.drive.files.values()) == 1
+    assert not list(UploadLog()._path("x").parent.iterdir())
+    await first.aclose()
+    await second.aclose()
+
+
+def test_units_of_permission() -> None:
+    methods = {
+        m["name"]: (m.get("permission", m["name"]), m["effect"])
+        for m in Drive.inspect(verbose=True)["methods"]
+    }
+    units = "search get create update delete list_permissions share unshare"
+    assert {unit for unit, _ in methods.values()} == set(units.split())
+    assert methods["trash"] == ("delete", "write")
+    assert methods["delete"] == ("delete", "irreversible")
+    assert methods["share"] == ("share", "irreversible")
+    assert Drive(allow=["search", "create"]).needed_scopes() == (
+        SCOPES + "drive.file",
+        SCOPES + "drive.readonly",
+    )
+    assert Drive().needed_scopes() == (SCOPES + "drive",)

@@ -1,0 +1,232 @@
+"""Sheets' actions against a server that speaks as Sheets does."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from delf.errors import ToolRefusedError
+from delf.protocols.connection import Allowed, Asks, ProposedCall, Refused
+from delf.testing import Call, ConnectionContract
+from delf_google.connection import SCOPES
+from delf_google.errors import GoogleError, LostAnswerError
+from delf_sheets import Sheets
+from support.google import GoogleServer
+
+DAY = dt.date(2026, 11, 22)
+MOMENT = dt.datetime(2026, 11, 22, 14, 30, 5)
+
+
+class TestSheets(ConnectionContract):
+    calls = (
+        Call("info", spreadsheet="1file000002"),
+        Call("read", spreadsheet="1file000002"),
+        Call("write", spreadsheet="1file000002", range="A1", rows=[{"no": 1, "day": DAY}]),
+        Call("append", spreadsheet="1file000002", rows=[[7, Decimal("9.5")]]),
+    )
+    failing_calls = (
+        Call("read", spreadsheet="nowhere"),
+        Call("read", spreadsheet="1file000002", range="Nowhere!A1"),
+        Call("write", spreadsheet="1file000002", range="A1:B1", rows=[[1, 2, 3]]),
+        Call("write", spreadsheet="1file000002", range="A1", rows=[[object]]),
+        Call("batch", spreadsheet="1file000002", steps=[{"do": "explode"}]),
+    )
+
+    @pytest.fixture
+    def connection(self, google: GoogleServer, connect: Any) -> Any:
+        google.sheets._new(
+            google.drive.add("Bills", "application/vnd.google-apps.spreadsheet").id, {}
+        )
+        return connect(Sheets)
+
+
+@pytest.fixture
+async def sheets(connect: Any) -> Any:
+    made = connect(Sheets)
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+async def book(sheets: Any) -> str:
+    return (await sheets.create("Bills"))["id"]
+
+
+async def test_values_keep_their_types(sheets: Any, book: str) -> None:
+    row = ["text", "=1+1", "007", 7, 2.5, True, None, DAY, MOMENT, dt.time(9, 30), "2026-01-01"]
+    await sheets.write(book, "A1", [row])
+    assert (await sheets.read(book, header=False)) == [row]
+    written = await sheets.write(book, "A2", [[Decimal("1.5"), dt.timedelta(hours=30), ""]])
+    assert written == {"cells": 3}
+    assert (await sheets.read(book, "A2:C2", header=False)) == [[1.5, dt.timedelta(hours=30), ""]]
+
+
+async def test_rows_are_records_by_their_header(sheets: Any, book: str) -> None:
+    await sheets.write(book, "A1", [{"no": 1, "day": DAY}, {"no": 2, "paid": True}])
+    assert await sheets.read(book) == [
+        {"no": 1, "day": DAY, "paid": None},
+        {"no": 2, "day": None, "paid": True},
+    ]
+    await sheets.append(book, [{"paid": False, "no": 3}, {"day": DAY}])
+    assert (await sheets.read(book))[2:] == [
+        {"no": 3, "day": None, "paid": False},
+        {"no": None, "day": DAY, "paid": None},
+    ]
+    with pytest.raises(ToolRefusedError, match=r"no column 'payd'; did you mean 'paid'\?"):
+        await sheets.append(book, [{"payd": True}])
+    await sheets.write(book, "E1", [["x", "x", None, "y"]])
+    assert list((await sheets.read(book))[0])[3:] == ["column_4", "x", "x_2", "column_7", "y"]
+
+
+async def test_formulas_only_where_they_are_wanted(sheets: Any, book: str) -> None:
+    await sheets.write(book, "A1", [[2], [3], ["=SUM(A1:A2)"], ["=1/0"]], formulas=True)
+    assert await sheets.read(book, "A1:A4", header=False) == [[2], [3], [5], ["#DIV/0!"]]
+    assert (await sheets.read(book, "A3", header=False, formulas=True)) == [["=SUM(A1:A2)"]]
+    await sheets.write(book, "B1", [['=IMPORTXML("https://evil.example", "//a")']])
+    assert (await sheets.read(book, "B1", header=False, formulas=True))[0][0].startswith(
+        "=IMPORTXML"
+    )
+
+
+async def test_a_text_is_stored_as_a_text(google: GoogleServer, sheets: Any, book: str) -> None:
+    await sheets.append(book, [["=cmd()", "+1", "@x", "-2"]])
+    cells = google.sheets.books[book].sheets[0].cells
+    assert {key for cell in cells.values() for key in cell["userEnteredValue"]} == {"stringValue"}
+
+
+async def test_a_sheet_grows(google: GoogleServer, sheets: Any, book: str) -> None:
+    await sheets.write(book, "Y999", [[1, 2, 3], [4, 5, 6], [7, 8, 9]])
+    assert (await sheets.info(book))["sheets"] == [{"title": "Sheet1", "rows": 1001, "columns": 27}]
+    with pytest.raises(ToolRefusedError, match="10,000,000 cells"):
+        await sheets.write(book, "A9999999", [[1]])
+
+
+async def test_ranges_and_names(google: GoogleServer, sheets: Any, book: str) -> None:
+    await sheets.add_sheet(book, "Ada's plan")
+    await sheets.write(book, "'Ada''s plan'!B2", [[1, 2], [3, 4]])
+    assert await sheets.read(book, "'Ada''s plan'!B2:B", header=False) == [[1], [3]]
+    assert await sheets.read(book, "Ada's plan!C3", header=False) == [[4]]
+    area = {"sheetId": google.sheets.books[book].sheets[1].id, "startRowIndex": 1, "endRowIndex": 3, "startColumnIndex": 1, "endColumnIndex": 3}  # fmt: skip
+    google.sheets.books[book].names.append({"name": "Numbers", "namedRangeId": "n", "range": area})
+    await sheets.write(book, "Numbers", [[5, 6]])
+    assert await sheets.read(book, "Numbers", header=False) == [[5, 6], [3, 4]]
+    assert (await sheets.info(book))["names"] == ["Numbers"]
+    with pytest.raises(ToolRefusedError, match="do not fit"):
+        await sheets.write(book, "Numbers", [[1]] * 3)
+    with pytest.raises(ToolRefusedError, match=r"no sheet 'Shet1'; did you mean 'Sheet1'"):
+        await sheets.write(book, "Shet1!A1", [[1]])
+    with pytest.raises(ToolRefusedError, match="ends before it begins"):
+        await sheets.clear(book, "B2:A1")
+    with pytest.raises(ToolRefusedError, match="neither the id nor the address"):
+        await sheets.info("my bills!")
+    link = f"https://docs.google.com/spreadsheets/d/{book}/edit#gid=0"
+    assert (await sheets.info(link))["id"] == book
+
+
+async def test_clear_keeps_formats(google: GoogleServer, sheets: Any, book: str) -> None:
+    await sheets.write(book, "A1", [[DAY, 1]])
+    await sheets.clear(book, "Sheet1")
+    assert await sheets.read(book, header=False) == [[None]] or await sheets.read(book) == []
+    assert "numberFormat" in google.sheets.books[book].sheets[0].cells[0, 0]["userEnteredFormat"]
+
+
+async def test_looks_and_charts(google: GoogleServer, sheets: Any, book: str) -> None:
+    await sheets.write(book, "A1", [{"month": "May", "net": 7.5}, {"month": "June", "net": 9}])
+    await sheets.format(book, "A1:B1", bold=True, background="#ff8800", align="center", borders=True, freeze_rows=1, fit_columns=True)  # fmt: skip
+    await sheets.format(book, "B:B", number_format="#,##0.00 €", color="red")
+    sheet = google.sheets.books[book].sheets[0]
+    look = sheet.cells[0, 0]["userEnteredFormat"]
+    assert look["textFormat"] == {"bold": True}
+    assert look["backgroundColorStyle"]["rgbColor"] == {"red": 1.0, "green": 136 / 255, "blue": 0.0}
+    assert sheet.cells[1, 1]["userEnteredFormat"]["numberFormat"] == {"type": "CURRENCY", "pattern": "#,##0.00 €"}  # fmt: skip
+    assert sheet.properties["gridProperties"]["frozenRowCount"] == 1
+    await sheets.chart(book, "A1:B3", kind="line", title="Net")
+    spec = google.sheets.books[book].sheets[0].charts[0]["spec"]
+    assert (spec["title"], spec["basicChart"]["chartType"]) == ("Net", "LINE")
+    await sheets.chart(book, "A1:B3", kind="pie", anchor="D9")
+    with pytest.raises(ToolRefusedError, match="two columns"):
+        await sheets.chart(book, "A1:A3")
+    with pytest.raises(ToolRefusedError, match="no color"):
+        await sheets.format(book, "A1", color="puce")
+    with pytest.raises(ToolRefusedError, match="look otherwise"):
+        await sheets.format(book, "A1")
+
+
+STEPS: list[dict[str, Any]] = [
+    {"do": "add_sheet", "title": "Q3"},
+    {"do": "append", "sheet": "Q3", "rows": [{"a": 1, "b": 2}]},
+    {"do": "write", "range": "Q3!D1", "rows": [["=A2*2"]], "formulas": True},
+    {"do": "format", "range": "Q3!A1:B1", "bold": True},
+    {"do": "chart", "range": "Q3!A1:B2"},
+    {"do": "clear", "range": "Sheet1!A1"},
+]
+
+
+async def test_a_batch_is_done_whole_or_not_at_all(
+    google: GoogleServer, sheets: Any, book: str
+) -> None:
+    info = await sheets.batch(book, STEPS)
+    assert [s["title"] for s in info["sheets"]] == ["Sheet1", "Q3"]
+    assert await sheets.read(book, "Q3!A1:D2", header=False) == [["a", "b", None, 2], [1, 2]]
+    assert google.calls("sheets.spreadsheets.batchUpdate") == 1
+    bad = [
+        {"do": "write", "range": "A1", "rows": [[1]]},
+        {"do": "write", "range": "Nowhere!A1", "rows": [[1]]},
+    ]
+    with pytest.raises(ToolRefusedError, match="step 2, write: there is no sheet"):
+        await sheets.batch(book, bad)
+    assert await sheets.read(book, header=False) == []
+    with pytest.raises(ToolRefusedError, match=r"step 1: unknown step 'wipe'"):
+        await sheets.batch(book, [{"do": "wipe"}])
+    with pytest.raises(ToolRefusedError, match=r"step 1: .*unknown argument 'colour'"):
+        await sheets.batch(book, [{"do": "format", "range": "A1", "colour": "red"}])
+
+
+async def test_a_batch_is_no_way_round_allow_and_confirm(connect: Any) -> None:
+    def judged(**settings: Any) -> Any:
+        arguments = {"spreadsheet": "x", "steps": STEPS}
+        return connect(Sheets, **settings).judge(ProposedCall(action="batch", arguments=arguments))
+
+    assert isinstance(judged(confirm=False), Allowed)
+    asked = judged(confirm=["format"])
+    assert isinstance(asked, Asks)
+    assert "format" in asked.reason
+    assert "rows=1 rows" in (asked.preview or "")
+    refused = judged(allow=["read", "batch", "write"])
+    assert isinstance(refused, Refused)
+    assert refused.message == "step 1: add_sheet is not allowed"
+
+
+async def test_rows_are_not_appended_twice(google: GoogleServer, sheets: Any, book: str) -> None:
+    google.lose("sheets.spreadsheets.batchUpdate")
+    with pytest.raises(LostAnswerError):
+        await sheets.append(book, [[1]])
+    assert await sheets.read(book, header=False) == [[1]]
+    google.lose("sheets.spreadsheets.batchUpdate")
+    await sheets.write(book, "A1", [[2]])  # writing the same twice is no harm
+    assert await sheets.read(book, header=False) == [[2]]
+
+
+async def test_what_a_cell_cannot_hold(sheets: Any, book: str) -> None:
+    for value, said in (
+        (float("nan"), "nan"),
+        ("x" * 50_001, "50,001"),
+        ([1], "a list"),
+        (b"x", "bytes"),
+    ):
+        with pytest.raises(ToolRefusedError, match=f"B1: .*{said}"):
+            await sheets.write(book, "A1", [[1, value]])
+    with pytest.raises(ToolRefusedError, match="all dicts, or all lists"):
+        await sheets.write(book, "A1", [[1], {"a": 1}])
+    with pytest.raises(GoogleError, match="Unable to parse range"):
+        await sheets.read(book, "A1:!")
+
+
+def test_units_of_permission() -> None:
+    methods = {m.get("permission", m["name"]) for m in Sheets.inspect(verbose=True)["methods"]}
+    assert methods == {"read", "write", "create", "format", "chart", "batch"}
+    assert Sheets(allow="read").needed_scopes() == (SCOPES + "spreadsheets.readonly",)
+    assert Sheets().needed_scopes() == (SCOPES + "spreadsheets",)

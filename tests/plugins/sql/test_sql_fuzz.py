@@ -1,0 +1,61 @@
+"""What a server calls, our reading has seen: random statements through both.
+
+A few seconds for each engine; ``DELF_SQL_FUZZ_SECONDS=1200`` for a long run, with
+``DELF_SQL_FUZZ_SEED`` for other statements.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from support.sql_fuzz import (
+    MARIADB_CANARIES,
+    POSTGRESQL_CANARIES,
+    Figures,
+    fuzz,
+    mariadb_runner,
+    postgresql_runner,
+    read_everything,
+    sqlite_runner,
+)
+
+SECONDS = float(os.environ.get("DELF_SQL_FUZZ_SECONDS", "2"))
+SEED = int(os.environ.get("DELF_SQL_FUZZ_SEED", "10"))
+
+pytestmark = [pytest.mark.service, pytest.mark.timeout(SECONDS * 2 + 60)]
+
+
+def check(figures: Figures) -> None:
+    print(figures)
+    assert not figures.unseen
+    assert figures.ran > figures.made / 100, str(figures)
+    assert figures.calls > 0, str(figures)
+
+
+async def test_sqlite():
+    check(await fuzz("sqlite", sqlite_runner(), seed=SEED, seconds=SECONDS))
+
+
+async def test_postgresql(postgres_database):
+    postgres_database.run(POSTGRESQL_CANARIES)
+    async with postgresql_runner(postgres_database.url) as run:
+        check(await fuzz("postgresql", run, seed=SEED, seconds=SECONDS))
+
+
+async def test_mariadb(mariadb_database):
+    mariadb_database.run(MARIADB_CANARIES)
+    async with mariadb_runner(mariadb_database.url) as run:
+        check(await fuzz("mysql", run, seed=SEED, seconds=SECONDS))
+
+
+async def test_a_reading_that_misses_something_is_found_out(postgres_database):
+    def blind(text, dialect):
+        return replace(read_everything(text, dialect), attributes=frozenset())
+
+    postgres_database.run(POSTGRESQL_CANARIES)
+    async with postgresql_runner(postgres_database.url) as run:
+        figures = await fuzz("postgresql", run, seed=1, seconds=max(3, SECONDS / 100), read=blind)
+    assert figures.unseen

@@ -1,0 +1,131 @@
+"""A query of SQLite cannot take the host: its memory, its time, its disk."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from delf.errors import ToolExecutionError
+
+SETUP = "CREATE TABLE items (id int PRIMARY KEY, name text); INSERT INTO items VALUES (1, 'one')"
+RECURSION = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 50)"
+ONE_OPCODE = "SELECT instr(zeroblob(60000000), CAST(zeroblob(30000000) || x'01' AS BLOB)) AS n"
+LARGE = 400_000_000
+
+
+@pytest.fixture
+def items(sqlite_database):
+    sqlite_database.run(SETUP)
+    return sqlite_database
+
+
+def children() -> list[Path]:
+    """The SQLite processes that this one started."""
+    found: list[Path] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+            command = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if fields[1] == str(os.getpid()) and b"sqlite_child" in command and fields[0] != "Z":
+            found.append(process)
+    return found
+
+
+async def peak_during(task: asyncio.Task[object], process: Path) -> int:
+    """The most memory that a process had while a task ran, as far as it could be seen."""
+    most = 0
+    while not task.done():
+        with contextlib.suppress(OSError):
+            for line in (process / "status").read_text().splitlines():
+                if line.startswith("VmHWM"):
+                    most = int(line.split()[1]) * 1024
+        await asyncio.wait([task], timeout=0.02)
+    return most
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"{RECURSION} SELECT zeroblob(100000000) AS z FROM r",
+        f"{RECURSION} SELECT zeroblob(50000000) AS z FROM r",
+        f"SELECT {', '.join(f'zeroblob(50000000) AS z{n}' for n in range(100))}",
+        f"{RECURSION} SELECT group_concat(hex(zeroblob(20000000))) AS z FROM r",
+        f"{RECURSION} SELECT randomblob(20000000) AS z FROM r ORDER BY 1",
+    ],
+)
+async def test_large_values_do_not_take_the_memory(query, items, open_sql):
+    sql = open_sql(items, max_bytes=1_000_000, pool_size=1, statement_timeout=1)
+    await sql.query("SELECT 1 AS a")
+    (process,) = children()
+    task = asyncio.create_task(sql.query(query))
+    most = await peak_during(task, process)
+    with pytest.raises(
+        ToolExecutionError, match=r"larger than|too big|memory|temporary|longer than"
+    ):
+        await task
+    assert 0 < most < LARGE
+    assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
+
+
+async def test_one_long_instruction_ends_in_time(items, open_sql):
+    sql = open_sql(items, statement_timeout=0.3)
+    started = time.monotonic()
+    with pytest.raises(ToolExecutionError, match=r"longer than 0\.3 s"):
+        await sql.query(ONE_OPCODE)
+    assert time.monotonic() - started < 10
+    assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
+
+
+async def test_one_long_instruction_can_be_cancelled(items, open_sql):
+    sql = open_sql(items)
+    await sql.query("SELECT 1 AS a")
+    (process,) = children()
+    task = asyncio.create_task(sql.query(ONE_OPCODE))
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not process.exists()
+    assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
+
+
+async def test_a_killed_write_leaves_a_file_that_can_be_read(items, open_sql):
+    sql = open_sql(items, statement_timeout=0.3)
+    write = ONE_OPCODE.replace("SELECT ", "INSERT INTO items SELECT 7, ").replace(" AS n", "")
+    for _ in range(2):
+        with pytest.raises(ToolExecutionError, match=r"longer than 0\.3 s"):
+            await sql.write(write)
+        assert await sql.query("SELECT count(*) AS n FROM items") == [{"n": 1}]
+    assert (await sql.write("INSERT INTO items VALUES (2, 'two')"))["rowcount"] == 1
+
+
+async def test_a_process_that_was_killed_is_replaced(items, open_sql):
+    sql = open_sql(items, pool_size=1)
+    await sql.query("SELECT 1 AS a")
+    (process,) = children()
+    os.kill(int(process.name), signal.SIGKILL)
+    assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
+    await sql.aclose()
+    assert not children()
+
+
+async def test_rows_of_a_server_are_weighed_one_by_one(
+    postgres_database, mariadb_database, open_sql
+):
+    many = {
+        "postgresql": "SELECT repeat('x', 400000) AS w FROM generate_series(1, 50)",
+        "mariadb": "SELECT repeat('x', 400000) AS w FROM seq_1_to_50",
+    }
+    for database in (postgres_database, mariadb_database):
+        sql = open_sql(database, max_bytes=1_000_000)
+        with pytest.raises(ToolExecutionError, match="larger than 1 MB after 3 rows"):
+            await sql.query(many[database.kind])
+        assert await sql.query("SELECT 1 AS a") == [{"a": 1}]

@@ -1,0 +1,74 @@
+"""What a statement leaves in its session is gone when the next one begins."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+pytestmark = pytest.mark.service
+
+SETUP = "CREATE TABLE items (id int PRIMARY KEY, name varchar(50)); INSERT INTO items VALUES (1, 'one');"
+
+
+async def test_settings_of_an_approved_write_do_not_reach_the_next(postgres_database, open_sql):
+    postgres_database.run(
+        f"{SETUP} CREATE SCHEMA evil; CREATE TABLE evil.items (id int, name text)"
+    )
+    sql = open_sql(postgres_database, pool_size=2)
+    await asyncio.gather(
+        *(sql.write("SELECT set_config('search_path', 'evil', false)") for _ in range(4))
+    )
+    await asyncio.gather(
+        *(sql.write("INSERT INTO items VALUES (?, 'x')", [number]) for number in range(10, 14))
+    )
+    assert postgres_database.run("SELECT count(*) FROM public.items") == "5"
+    assert postgres_database.run("SELECT count(*) FROM evil.items") == "0"
+
+
+async def test_locks_of_a_session_are_given_back(postgres_database, open_sql):
+    sql = open_sql(postgres_database, pool_size=1)
+    await sql.write("SELECT pg_advisory_lock(1)")
+    held = (
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = "
+        "(SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+    assert postgres_database.run(held) == "0"
+
+
+async def test_temporary_tables_do_not_stay(any_database, open_sql):
+    any_database.run(SETUP)
+    sql = open_sql(any_database, pool_size=1)
+    await sql.write("CREATE TEMPORARY TABLE items (id int, name varchar(50))")
+    await sql.write("INSERT INTO items VALUES (2, 'two')")
+    assert await sql.query("SELECT count(*) AS n FROM items") == [{"n": 2}]
+
+
+async def test_the_session_of_mariadb_is_reset(mariadb_database, open_sql):
+    mariadb_database.run(SETUP)
+    sql = open_sql(mariadb_database, pool_size=1)
+    assert await sql.query("SELECT @x := 5 AS x") == [{"x": 5}]
+    assert await sql.query("SELECT @x AS x") == [{"x": None}]
+    await sql.write("SELECT GET_LOCK('evil', 1)")
+    assert mariadb_database.run("SELECT IS_USED_LOCK('evil')") == "NULL"
+    text = "Grüße 🙂"
+    for _ in range(2):
+        assert await sql.query("SELECT :t AS t, 'é' AS e", {"t": text}) == [{"t": text, "e": "é"}]
+    assert await sql.query("SELECT @@session.tx_read_only AS r") == [{"r": 1}]
+
+
+async def test_a_query_takes_on_a_role_without_rights(postgres_database, open_sql):
+    postgres_database.run(f"{SETUP} CREATE TABLE hidden (id int)")
+    role = f"reader_{postgres_database.run('SELECT current_database()')}"
+    postgres_database.run(f"CREATE ROLE {role}; GRANT SELECT ON items TO {role}")
+    try:
+        sql = open_sql(postgres_database, role=role, pool_size=1)
+        for _ in range(2):
+            assert await sql.query("SELECT current_user AS u, name FROM items") == [
+                {"u": role, "name": "one"}
+            ]
+            with pytest.raises(Exception, match="permission denied"):
+                await sql.query("SELECT * FROM hidden")
+        await sql.write("INSERT INTO hidden VALUES (1)")
+    finally:
+        postgres_database.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
