@@ -11,32 +11,29 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
 from delf.background import BackgroundTasks, EventStream, Granularity, wants_tokens
-from delf.config.schema import AgentConfig, make_config
-from delf.engine.approvals.decision import Answer
-from delf.engine.approvals.pending import PendingRequests
-from delf.engine.models.usage import Ledger
-from delf.engine.task import TaskRequest, check_task
 from delf.errors import AgentConfirmationError, ConfigurationError, PluginError
-from delf.events import TaskFinished, TaskStarted
 from delf.llm import LLMConfig
-from delf.messages import ModelDelta, Usage
-from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
-from delf.protocols.command import SupportsAgent
-from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
 from delf.terminal import visible
 from delf.tools.function import as_connection
 from delf.types import ApprovalMode, ConfirmMode, Isolation
 
+# What only an agent at work needs is imported where it begins to: `from delf import Agent` is at
+# the top of every program that uses delf.
 if TYPE_CHECKING:
     from delf.chat import Chat
     from delf.config.project import Project
     from delf.engine.journal.log import Listener
     from delf.engine.runtime import Runtime
+    from delf.engine.task import TaskRequest
     from delf.engine.views.snapshot import StreamSnapshot
     from delf.events import Event
+    from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
+    from delf.protocols.approval import Remember
+    from delf.protocols.command import SupportsAgent
     from delf.protocols.memory import MemoryStore
+    from delf.response import Response
 
 
 class Agent:
@@ -112,6 +109,10 @@ class Agent:
         project: Project | None = None,
         **unknown: Never,
     ) -> None:
+        from delf.config.schema import AgentConfig, make_config
+        from delf.engine.approvals.pending import PendingRequests
+        from delf.engine.models.usage import Ledger
+
         store = None if isinstance(memory, str) else memory
         memory = memory if isinstance(memory, str) else None
         fields = AgentConfig.model_fields.keys() - {"chat"}
@@ -306,6 +307,9 @@ class Agent:
     async def _resume(
         self, runtime: Runtime, task_id: str, timeout: float | None, **seen: Any
     ) -> Response:
+        from delf.events import TaskFinished, TaskStarted
+        from delf.response import past_response
+
         past = await runtime.take_up(task_id)
         end = next((event for event in past if isinstance(event, TaskFinished)), None)
         if end is not None:
@@ -381,6 +385,8 @@ class Agent:
         *,
         attended: bool = True,
     ) -> TaskRequest:
+        from delf.engine.task import TaskRequest, check_task
+
         check_task(task)
         if self.chat is None and conversation_id is not None:
             raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
@@ -396,6 +402,7 @@ class Agent:
 
     async def _run(self, runtime: Runtime, order: TaskRequest) -> Response:
         from delf.engine.views.story import tell
+        from delf.response import response_of
 
         if self.config.verbose:
             order = replace(order, listeners=(tell, *order.listeners))
@@ -421,6 +428,7 @@ class Agent:
     def _terminal(self) -> SupportsAgent:
         """The command ``chat``, which can be given an agent as well as be typed."""
         from delf.plugins.host import PluginHost
+        from delf.protocols.command import SupportsAgent
         from delf.specs import CommandSpec
 
         host = self._host or PluginHost.discover()
@@ -470,11 +478,17 @@ class Agent:
         Raises:
             UnknownRequestError: When the request does not wait (any more).
         """
+        from delf.engine.approvals.decision import Answer
+        from delf.protocols.approval import Approved
+
         self._pending.answer(request_id, Answer(Approved(remember=remember, reason=response)))
         return True
 
     def reject(self, request_id: str, reason: str = "Rejected") -> bool:
         """Refuse a call; the script, and the model if it goes on, read the reason."""
+        from delf.engine.approvals.decision import Answer
+        from delf.protocols.approval import Rejected
+
         self._pending.answer(request_id, Answer(Rejected(reason=reason)))
         return True
 
@@ -485,6 +499,9 @@ class Agent:
             UnknownRequestError: When the request does not wait (any more).
             DelfError: When it is for a script or a call that was begun; it goes on waiting.
         """
+        from delf.engine.approvals.decision import Answer
+        from delf.protocols.approval import Edited
+
         self._pending.answer(request_id, Answer(Edited(arguments=dict(arguments))))
         return True
 
@@ -500,6 +517,9 @@ class Agent:
             UnknownRequestError: When the request does not wait (any more).
             DelfError: When it is for a new call, which goes on waiting.
         """
+        from delf.engine.approvals.decision import Answer
+        from delf.protocols.approval import Settled
+
         self._pending.answer(request_id, Answer(Settled(result=result, reason=note)))
         return True
 
