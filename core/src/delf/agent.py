@@ -16,7 +16,7 @@ from delf.llm import LLMConfig
 from delf.sync import RuntimeHome
 from delf.terminal import visible
 from delf.tools.function import as_connection
-from delf.types import ApprovalMode, ConfirmMode, Isolation
+from delf.types import ApprovalMode, CodeIn, ConfirmMode, Isolation
 
 # What only an agent at work needs is imported where it begins to: `from delf import Agent` is at
 # the top of every program that uses delf.
@@ -92,6 +92,7 @@ class Agent:
         budget_usd: float | None = None,
         allow_unpriced: bool | None = None,
         strategy: str | None = None,
+        code_in: CodeIn | None = None,
         approval_mode: ApprovalMode | None = None,
         confirm_mode: ConfirmMode | None = None,
         wait_approvals: bool | None = None,
