@@ -11,8 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
 from delf.background import BackgroundTasks, EventStream, Granularity, wants_tokens
+from delf.engine.task import TaskRequest, check_task
 from delf.errors import AgentConfirmationError, ConfigurationError, PluginError
 from delf.llm import LLMConfig
+from delf.protocols.approval import Approved, Decision, Edited, Rejected, Remember, Settled
+from delf.protocols.command import SupportsAgent
+from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
 from delf.terminal import visible
 from delf.tools.function import as_connection
@@ -25,15 +29,11 @@ if TYPE_CHECKING:
     from delf.config.project import Project
     from delf.engine.journal.log import Listener
     from delf.engine.runtime import Runtime
-    from delf.engine.task import TaskRequest
     from delf.engine.views.snapshot import StreamSnapshot
     from delf.events import Event
     from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
-    from delf.protocols.approval import Remember
-    from delf.protocols.command import SupportsAgent
     from delf.protocols.memory import MemoryStore
-    from delf.response import Response
 
 
 class Agent:
@@ -309,7 +309,6 @@ class Agent:
         self, runtime: Runtime, task_id: str, timeout: float | None, **seen: Any
     ) -> Response:
         from delf.events import TaskFinished, TaskStarted
-        from delf.response import past_response
 
         past = await runtime.take_up(task_id)
         end = next((event for event in past if isinstance(event, TaskFinished)), None)
@@ -386,8 +385,6 @@ class Agent:
         *,
         attended: bool = True,
     ) -> TaskRequest:
-        from delf.engine.task import TaskRequest, check_task
-
         check_task(task)
         if self.chat is None and conversation_id is not None:
             raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
@@ -403,7 +400,6 @@ class Agent:
 
     async def _run(self, runtime: Runtime, order: TaskRequest) -> Response:
         from delf.engine.views.story import tell
-        from delf.response import response_of
 
         if self.config.verbose:
             order = replace(order, listeners=(tell, *order.listeners))
@@ -429,7 +425,6 @@ class Agent:
     def _terminal(self) -> SupportsAgent:
         """The command ``chat``, which can be given an agent as well as be typed."""
         from delf.plugins.host import PluginHost
-        from delf.protocols.command import SupportsAgent
         from delf.specs import CommandSpec
 
         host = self._host or PluginHost.discover()
@@ -479,19 +474,11 @@ class Agent:
         Raises:
             UnknownRequestError: When the request does not wait (any more).
         """
-        from delf.engine.approvals.decision import Answer
-        from delf.protocols.approval import Approved
-
-        self._pending.answer(request_id, Answer(Approved(remember=remember, reason=response)))
-        return True
+        return self._decide(request_id, Approved(remember=remember, reason=response))
 
     def reject(self, request_id: str, reason: str = "Rejected") -> bool:
         """Refuse a call; the script, and the model if it goes on, read the reason."""
-        from delf.engine.approvals.decision import Answer
-        from delf.protocols.approval import Rejected
-
-        self._pending.answer(request_id, Answer(Rejected(reason=reason)))
-        return True
+        return self._decide(request_id, Rejected(reason=reason))
 
     def edit(self, request_id: str, arguments: Mapping[str, Any]) -> bool:
         """Let a call be made with other arguments, which are checked again.
@@ -500,11 +487,7 @@ class Agent:
             UnknownRequestError: When the request does not wait (any more).
             DelfError: When it is for a script or a call that was begun; it goes on waiting.
         """
-        from delf.engine.approvals.decision import Answer
-        from delf.protocols.approval import Edited
-
-        self._pending.answer(request_id, Answer(Edited(arguments=dict(arguments))))
-        return True
+        return self._decide(request_id, Edited(arguments=dict(arguments)))
 
     def settle(self, request_id: str, result: Any = None, note: str | None = None) -> bool:
         """Say that an interrupted call did happen, so that it is not made again.
@@ -518,10 +501,12 @@ class Agent:
             UnknownRequestError: When the request does not wait (any more).
             DelfError: When it is for a new call, which goes on waiting.
         """
-        from delf.engine.approvals.decision import Answer
-        from delf.protocols.approval import Settled
+        return self._decide(request_id, Settled(result=result, reason=note))
 
-        self._pending.answer(request_id, Answer(Settled(result=result, reason=note)))
+    def _decide(self, request_id: str, decision: Decision) -> bool:
+        from delf.engine.approvals.decision import Answer
+
+        self._pending.answer(request_id, Answer(decision))
         return True
 
     # -- what it says of itself ----------------------------------------------------------

@@ -2,6 +2,9 @@
 
 import json
 
+import pytest
+
+from delf.errors import ModelConfigurationError
 from delf.messages import ModelReply, ToolCall, Usage
 
 
@@ -42,5 +45,5 @@ def test_a_model_that_takes_no_tools_is_offered_none(make_agent, scripted_model)
     response = make_agent().run("what is it?")
     assert "answered without a script 2 times" in response.error
     assert asked(scripted_model) == [[], []]
-    response = make_agent(code_in="tool").run("what is it?")
-    assert "cannot be given tools" in response.error
+    with pytest.raises(ModelConfigurationError, match="cannot be given tools"):
+        make_agent(code_in="tool").run("what is it?")

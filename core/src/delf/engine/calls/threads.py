@@ -46,6 +46,7 @@ class ToolThreads:
         self._line: SimpleQueue[_Job | None] = SimpleQueue()
         self._working = 0
         self._idle = 0
+        self._closed = False
         self._ended: dict[asyncio.AbstractEventLoop, deque[_Job]] = {}
 
     async def run(self, function: Callable[[], Any]) -> Any:
@@ -82,6 +83,8 @@ class ToolThreads:
         One that waits is counted as busy before it wakes, so that it is promised to one job only.
         """
         with self._lock:
+            if self._closed:
+                raise RuntimeError("no function begins after the end")
             self._line.put(job)
             if self._idle:
                 self._idle -= 1
@@ -100,6 +103,7 @@ class ToolThreads:
     def close(self) -> None:
         """Let no function begin any more; those that run are not waited for."""
         with self._lock:
+            self._closed = True
             with contextlib.suppress(Empty):
                 while True:
                     self._line.get_nowait()
