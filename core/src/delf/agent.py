@@ -14,7 +14,7 @@ from delf.background import BackgroundTasks, EventStream, Granularity, wants_tok
 from delf.engine.task import TaskRequest, check_task
 from delf.errors import AgentConfirmationError, ConfigurationError, PluginError
 from delf.llm import LLMConfig
-from delf.protocols.approval import Approved, Decision, Edited, Rejected, Remember, Settled
+from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
 from delf.protocols.command import SupportsAgent
 from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
@@ -22,8 +22,6 @@ from delf.terminal import visible
 from delf.tools.function import as_connection
 from delf.types import ApprovalMode, CodeIn, ConfirmMode, Isolation
 
-# What only an agent at work needs is imported where it begins to: `from delf import Agent` is at
-# the top of every program that uses delf.
 if TYPE_CHECKING:
     from delf.chat import Chat
     from delf.config.project import Project
@@ -475,11 +473,11 @@ class Agent:
         Raises:
             UnknownRequestError: When the request does not wait (any more).
         """
-        return self._decide(request_id, Approved(remember=remember, reason=response))
+        return self._pending.decide(request_id, Approved(remember=remember, reason=response))
 
     def reject(self, request_id: str, reason: str = "Rejected") -> bool:
         """Refuse a call; the script, and the model if it goes on, read the reason."""
-        return self._decide(request_id, Rejected(reason=reason))
+        return self._pending.decide(request_id, Rejected(reason=reason))
 
     def edit(self, request_id: str, arguments: Mapping[str, Any]) -> bool:
         """Let a call be made with other arguments, which are checked again.
@@ -488,7 +486,7 @@ class Agent:
             UnknownRequestError: When the request does not wait (any more).
             DelfError: When it is for a script or a call that was begun; it goes on waiting.
         """
-        return self._decide(request_id, Edited(arguments=dict(arguments)))
+        return self._pending.decide(request_id, Edited(arguments=dict(arguments)))
 
     def settle(self, request_id: str, result: Any = None, note: str | None = None) -> bool:
         """Say that an interrupted call did happen, so that it is not made again.
@@ -502,13 +500,7 @@ class Agent:
             UnknownRequestError: When the request does not wait (any more).
             DelfError: When it is for a new call, which goes on waiting.
         """
-        return self._decide(request_id, Settled(result=result, reason=note))
-
-    def _decide(self, request_id: str, decision: Decision) -> bool:
-        from delf.engine.approvals.decision import Answer
-
-        self._pending.answer(request_id, Answer(decision))
-        return True
+        return self._pending.decide(request_id, Settled(result=result, reason=note))
 
     # -- what it says of itself ----------------------------------------------------------
 
