@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field, fields, replace
@@ -115,7 +114,7 @@ class LLMConfig:
 
     def with_settings(self, **settings: Any) -> LLMConfig:
         """A copy with these settings added or changed; this one stays as it is."""
-        if _is_thrown_away(sys._getframe(1)):  # noqa: SLF001 - the documented way to a caller
+        if _is_thrown_away():
             warnings.warn(
                 "with_settings() returns a copy, which is thrown away here: "
                 "write llm = llm.with_settings(…)",
@@ -124,10 +123,17 @@ class LLMConfig:
         return replace(self, settings={**self.settings, **settings})
 
 
-def _is_thrown_away(caller: FrameType) -> bool:
-    """Whether a caller does nothing with what the call it is in returns."""
+def _is_thrown_away() -> bool:
+    """Whether the caller of a method does nothing with what the method returns."""
     import dis
+    import inspect
 
+    frame: FrameType | None = inspect.currentframe()
+    for _ in range(2):
+        frame = None if frame is None else frame.f_back
+    if frame is None:
+        return False
+    caller = frame
     rest = (i.opname for i in dis.get_instructions(caller.f_code) if i.offset > caller.f_lasti)
     return next(rest, "") == "POP_TOP"
 
