@@ -590,6 +590,9 @@ class Agent:
                 pricing_files=around.pricing_files,
                 attached=() if self.chat is None else (self.chat,),
                 folder=around.folder,
+                configured=(
+                    () if self._project is None else tuple(self._project.connections.values())
+                ),
             )
         )
         try:
