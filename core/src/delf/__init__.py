@@ -1,10 +1,12 @@
 """delf: a task in plain words becomes a short script that calls your tools, safely.
 
-Every public name is imported on first use, so that ``import delf`` stays quick.
+Every public name is imported on first use, so that ``import delf`` stays quick. Installed plugins
+give further ones: ``from delf import Gmail``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +15,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from delf.agent import Agent
     from delf.chat import Chat, ChatMessage
+    from delf.engine.views.parts import StreamEvent
+    from delf.engine.views.snapshot import StreamSnapshot
     from delf.engine.views.trace import Trace
     from delf.errors import (
         AgentConfirmationError,
@@ -52,6 +56,7 @@ if TYPE_CHECKING:
     from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
     from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
     from delf.response import Response
+    from delf.surroundings import plugin_context
     from delf.tools.action import Action, action
     from delf.tools.connection import Connection
     from delf.tools.context import CallContext
@@ -110,10 +115,13 @@ _HOMES: Final = {
     "Rejected": "delf.protocols.approval",
     "Response": "delf.response",
     "Settled": "delf.protocols.approval",
+    "StreamEvent": "delf.engine.views.parts",
+    "StreamSnapshot": "delf.engine.views.snapshot",
     "ProposedCall": "delf.protocols.connection",
     "Tool": "delf.tools.function",
     "Trace": "delf.engine.views.trace",
     "action": "delf.tools.action",
+    "plugin_context": "delf.surroundings",
     "tool": "delf.tools.function",
     **dict.fromkeys(_ERRORS, "delf.errors"),
 }
@@ -161,6 +169,8 @@ __all__ = [
     "SandboxLimitError",
     "SandboxUnavailableError",
     "Settled",
+    "StreamEvent",
+    "StreamSnapshot",
     "TaskTimeoutError",
     "Tool",
     "ToolDefinitionError",
@@ -173,17 +183,28 @@ __all__ = [
     "UnrecordedCallError",
     "__version__",
     "action",
+    "plugin_context",
     "tool",
 ]
 
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'delf' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
+    value = _exported(name) if home is None else getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
+
+
+def _exported(name: str) -> Any:
+    """A public name that an installed plugin gives."""
+    if name[:1].isupper():  # others are asked for by tools that look at every module
+        from delf.plugins.host import PluginHost
+
+        with contextlib.suppress(AttributeError):
+            return PluginHost.discover().exported(name)
+    from delf.errors import did_you_mean
+
+    raise AttributeError(f"module 'delf' has no attribute {name!r}{did_you_mean(name, __all__)}")
 
 
 def __dir__() -> list[str]:

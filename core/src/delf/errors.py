@@ -56,15 +56,22 @@ class DelfError(Exception):
     Args:
         message: What was wrong, and where.
         hint: What to do about it; the class's own hint when omitted.
+        can_retry: Whether another script could do better; the class's own answer when omitted. A
+            service that cannot be reached, or a right that is missing, is so for every script:
+            then a task fails at once, and the model is not asked again.
     """
 
     code: ClassVar[str] = "ERR-DELF-001"
     default_hint: ClassVar[str | None] = None
+    default_can_retry: ClassVar[bool] = True
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, hint: str | None = None, can_retry: bool | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint if hint is not None else self.default_hint
+        self.can_retry = self.default_can_retry if can_retry is None else can_retry
 
     def for_model(self) -> str:
         """The error as a model may read it: the message, without codes or user hints."""
@@ -80,6 +87,7 @@ class ConfigurationError(DelfError):
     """Something that the user set cannot be used: a file, a variable, a flag, an argument."""
 
     code = "ERR-CONFIG-001"
+    default_can_retry = False
 
 
 class ModelConfigurationError(ConfigurationError):
@@ -124,7 +132,7 @@ class ToolDefinitionError(ConfigurationError):
     code = "ERR-TOOL-002"
 
 
-class OptionalDependencyError(ConfigurationError):
+class OptionalDependencyError(ConfigurationError, ImportError):
     """A package that this feature needs is not installed."""
 
     code = "ERR-REQ-001"
@@ -152,6 +160,7 @@ class ConnectionUnavailableError(DelfError):
     """The service behind a connection does not answer or refuses the login."""
 
     code = "ERR-CONN-003"
+    default_can_retry = False
 
 
 class ToolExecutionError(DelfError):
@@ -188,6 +197,7 @@ class LLMExecutionError(DelfError):
     """
 
     code = "ERR-LLM-001"
+    default_can_retry = False
 
     def __init__(
         self,
@@ -300,6 +310,7 @@ class BudgetExceededError(DelfError):
     """
 
     code = "AGT-006"
+    default_can_retry = False
     default_hint = "agent.reset_budget(limit) sets a new one"
 
     def __init__(

@@ -20,6 +20,7 @@ class Spec:
         name: What users type; unique among the specs of its kind.
         summary: One line for lists.
         factory: ``"module:attribute"``, resolved on first use.
+        exports: Names in the factory's module that ``from delf import NAME`` gives.
     """
 
     kind: ClassVar[str] = "spec"
@@ -27,6 +28,7 @@ class Spec:
     name: str
     summary: str
     factory: str
+    exports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -261,8 +261,8 @@ class RuntimeHome:
 
     async def _started(self) -> Runtime:
         if self._runtime is None:
-            self._ending = _at_end_of_loop(self._stop_runtime)
-            await anext(self._ending)
+            ending = self._ending = _at_end_of_loop(lambda: self._loop_ends(ending))
+            await anext(ending)
             self._runtime = asyncio.ensure_future(self._make())
         starting = self._runtime
         try:
@@ -271,6 +271,10 @@ class RuntimeHome:
             if self._runtime is starting:
                 self._runtime = None
             raise
+
+    async def _loop_ends(self, ending: AsyncGenerator[None]) -> None:
+        if self._ending is ending:  # one of an earlier start goes when it is collected
+            await self._stop_runtime()
 
     async def _stop_runtime(self) -> None:
         starting, self._runtime = self._runtime, None

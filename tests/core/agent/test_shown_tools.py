@@ -161,7 +161,7 @@ def test_a_plugin_declares_its_own_modes(make_agent, delf_host, scripted_model):
     [
         ("semantic", "no plugin serves prefilter_mode 'semantic'"),
         ("by-tea", r"no plugin serves prefilter_mode 'by-tea'; did you mean 'by-team'\?"),
-        ("filter", "prefilter_mode 'filter' is served by"),
+        ("filter", "prefilter_mode 'filter' is given by"),
     ],
 )
 def test_a_mode_that_nobody_serves_raises_at_once(make_agent, delf_host, mode, says):

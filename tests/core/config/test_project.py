@@ -358,3 +358,14 @@ def test_no_model_is_said_when_one_is_needed(project):
     agent = project("").agent
     with pytest.raises(ModelConfigurationError, match="no language model is configured"):
         _ = agent.main_llm
+
+
+def test_the_plugins_that_win_a_name(project):
+    found = project('[plugins]\nprefer = ["one", "two"]\n[plugins.sql]\nx = 1\n')
+    assert found.environ["DELF_PREFER_PLUGINS"] == "one,two"
+    assert list(found.plugin_options) == ["sql"]
+    given = {"DELF_PREFER_PLUGINS": "three"}
+    found = project('[plugins]\nprefer = ["one"]\n', env=given)
+    assert found.environ["DELF_PREFER_PLUGINS"] == "three"
+    with pytest.raises(ConfigurationError, match="prefer: it is no list of names"):
+        project('[plugins]\nprefer = "one"\n')

@@ -83,6 +83,15 @@ PROMPT = "? help\n> "
         ([(PROMPT, "Yes\n")], Approved()),
         ([(PROMPT, "t\n")], Approved(remember="task")),
         ([(PROMPT, "s\n")], Approved(remember="session")),
+        (
+            [(PROMPT, "A\n"), ("*@a.org: ", "a*\n"), ("copies, ", "3\n"), ("does not cover", ""), ("*@a.org: ", "*\n"), ("to like 'a*', copies like '*'? y/n: ", "y\n")],
+            Approved(remember="task", like={"to": "a*", "copies": "*"}),
+        ),
+        (
+            [(PROMPT, "A\n"), ("*@a.org: ", "\n"), ("copies, ", "\n"), ("to the same, copies the same? y/n: ", "n\n"), (PROMPT, "a\n")],
+            Approved(),
+        ),
+        ([(PROMPT, "A\n"), ("*@a.org: ", "\x04"), (PROMPT, "a\n")], Approved()),
         ([(PROMPT, "r\n"), ("empty): ", "too late\n")], Rejected(reason="too late")),
         ([(PROMPT, "n\n"), ("empty): ", "\n")], Rejected(reason="rejected on the terminal")),
         ([(PROMPT, "\x04")], Rejected(reason="rejected on the terminal")),

@@ -15,7 +15,8 @@ def shown(request_for):
     """The lines of a request as a person sees them."""
 
     def lines(arguments: dict[str, Any], *, width: int = 100, **options: Any) -> list[str]:
-        changes = {k: options.pop(k) for k in ("description", "permission") if k in options}
+        of_request = ("description", "permission", "script", "because", "changes", "made_before")
+        changes = {k: options.pop(k) for k in of_request if k in options}
         text = request_text(request_for(arguments, **changes), arguments, width=width, **options)
         return COLOUR.sub("", text).split("\n")[:-1]
 
@@ -26,10 +27,11 @@ def test_a_request(shown):
     lines = shown({"to": "ada@example.org", "copies": 2}, description="tell Ada", waiting=2)
     assert lines == [
         "┌ approval needed · mail.send · irreversible, it cannot be undone · 2 more waiting",
+        "│ task: a task",
         "│ the script says: tell Ada",
         "│ to = 'ada@example.org'",
         "│ copies = 2",
-        "└ a approve · r reject · e edit · t task · s session · v view all · ? help",
+        "└ a approve · r reject · e edit · A approve all like this · v view all · ? help",
     ]
 
 
@@ -69,9 +71,35 @@ def test_no_argument_leaves_its_frame(shown, text, whole, width):
         assert line.isprintable()
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_padded_argument_paints_no_line_of_its_own(shown, whole):
+    real = "eve@far.example"
+    padded = "ann@us.example" + " " * 82 + "│ to = 'landlord@example.org'" + " " * 200
+    lines = shown({"note": padded, "to": real}, width=100, whole=whole)
+    assert sum(line.startswith("│ to = ") for line in lines) == 1
+    painted = [line for line in lines if "landlord" in line]
+    assert all(line.startswith("│     ") for line in painted)
+    assert all(line.count("│") == 1 for line in lines if line.startswith("│"))
+    assert f"│ note ({len(padded):,} characters) = " in "\n".join(lines)
+
+
+def test_it_says_where_the_task_stands(shown):
+    changes = tuple(f"pay(n={n})" for n in range(7))
+    why = "the one before failed: ToolError: it is down"
+    lines = shown({"n": 1}, script=2, because=why, changes=changes, made_before=3)
+    text = "\n".join(lines)
+    assert f"│ script 2, because {why}" in text
+    assert "! the very same call was made before in this task (call 3)" in text
+    assert "│ changed so far in this task: 7" in text
+    assert "│     … 2 before these; v shows them" in text
+    assert "pay(n=6)" in text
+    assert "pay(n=1)" not in text
+    assert "pay(n=1)" in "\n".join(shown({"n": 1}, changes=changes, whole=True))
+
+
 def test_lines_of_text_stay_lines(shown):
-    assert shown({"statement": "UPDATE t\n\tSET x = 1"})[1:4] == [
-        "│ statement =",
+    assert shown({"statement": "UPDATE t\n\tSET x = 1"})[2:5] == [
+        "│ statement (19 characters) =",
         "│     UPDATE t",
         "│         SET x = 1",
     ]
@@ -99,7 +127,7 @@ def test_a_huge_value_costs_nothing():
 
 
 def test_text_and_numbers_look_different(shown):
-    assert shown({"a": "5", "b": 5, "c": None, "d": "None"})[1:5] == [
+    assert shown({"a": "5", "b": 5, "c": None, "d": "None"})[2:6] == [
         "│ a = '5'",
         "│ b = 5",
         "│ c = None",

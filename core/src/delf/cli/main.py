@@ -16,7 +16,6 @@ from delf.errors import DelfError
 
 COMMANDS: Final = {
     "approvals": ("delf.cli.approvals:approvals", "Decide about calls that wait for approval."),
-    "chat": ("delf.cli.chat:chat", "Do tasks one after another, in a conversation."),
     "doctor": ("delf.cli.doctor:doctor", "Check whether tasks can run on this machine."),
     "inspect": ("delf.cli.inspect:inspect", "Show what a connection can do."),
     "plugins": ("delf.cli.plugins:plugins", "List the plugins and their state."),

@@ -139,6 +139,8 @@ class LiveStatus:
     def __call__(self, event: ev.Event) -> None:
         """Take an event."""
         match event:
+            case ev.TaskResumed():
+                self._doing = "replaying what was done"
             case ev.StepStarted():
                 self._doing = _DOING.get(event.step, event.step)
                 self._written = 0

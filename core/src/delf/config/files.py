@@ -13,6 +13,8 @@ from delf.tools.signature import check_name
 
 CONFIG_FILE: Final = "delf.toml"
 SECTIONS: Final = ("agent", "connections", "plugins")
+PREFER: Final = "prefer"
+"""The key of ``[plugins]`` that is no plugin: who wins where several give one name."""
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _RESERVED: Final = ("name", "metadata")
@@ -90,7 +92,19 @@ def _check(path: Path, document: Mapping[str, Any]) -> None:
         for key in _table(path, f"connections.{name}", content):
             check_connection_key(where, key)
     for name, content in document.get("plugins", {}).items():
-        _table(path, f"plugins.{name}", content)
+        if name == PREFER:
+            _check_prefer(path, content)
+        else:
+            _table(path, f"plugins.{name}", content)
+
+
+def _check_prefer(path: Path, content: object) -> None:
+    names = cast("list[object]", content) if isinstance(content, list) else [None]
+    if not all(isinstance(name, str) and name for name in names):
+        raise ConfigurationError(
+            f"{path} [plugins] prefer: it is no list of names",
+            hint='the plugins that win where several give one name: prefer = ["delf-plugin-sql"]',
+        )
 
 
 def check_agent_key(where: str, key: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.config import texts
-from delf.config.files import find_config, read_config
+from delf.config.files import PREFER, find_config, read_config
 from delf.config.schema import LLM_FIELDS, AgentConfig, make_config
 from delf.config.values import Values
 from delf.environment import ENV_FILE, FileText, beside, read_env_file
@@ -186,6 +186,8 @@ def load_project(
     env_file = next((p for p in (root / ENV_FILE, begin / ENV_FILE) if p.is_file()), None)
     dotenv, warnings = read_env_file(env_file, process) if env_file is not None else ({}, [])
     merged = {**dotenv, **process}
+    if prefer := document.get("plugins", {}).pop(PREFER, None):
+        merged.setdefault("DELF_PREFER_PLUGINS", ",".join(prefer))
 
     agent, connections, plugins = _from_file(path, document)
     variables = texts.from_environ(merged)

@@ -13,7 +13,7 @@ from delf.errors import ConfigurationError, did_you_mean
 
 PREFIX: Final = "DELF_"
 NESTED: Final = "__"
-OTHER_VARIABLES: Final = ("DELF_API_KEY", "DELF_DISABLE_PLUGINS")
+OTHER_VARIABLES: Final = ("DELF_API_KEY", "DELF_DISABLE_PLUGINS", "DELF_PREFER_PLUGINS")
 """Variables that are read elsewhere."""
 
 _LISTS: Final = frozenset(

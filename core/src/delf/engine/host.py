@@ -13,9 +13,10 @@ from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
 from delf.engine.codegen.prompt import first_messages, script_rules
 from delf.engine.codegen.stubs import render_stubs
-from delf.engine.scripts import ScriptRunner, changes_of, named_actions
+from delf.engine.scripts import ScriptRunner, named_actions
 from delf.engine.task import TaskState
 from delf.engine.toolset import BoundAction, Toolset
+from delf.engine.views.changes import changes_of
 from delf.errors import BudgetExceededError, DelfError, ReplayMismatch, UnrecordedCallError
 from delf.events import RerunRequested, RetryScheduled, ScriptGenerated, Warned
 from delf.messages import Message, ModelReply, ModelRequest, ModelTool, assistant
@@ -193,8 +194,9 @@ class TaskHost:
             outcome=outcome,
             printed=self._printed(),
             variables_alive=self.scripts.alive,
-            changes=() if self._last_counts else changes_of(log.events, attempt),
+            changes=() if self._last_counts else [*map(str, changes_of(log.events, attempt))],
             refused=self._refusal_behind(outcome),
+            can_retry=not self._is_hopeless(outcome),
         )
 
     async def _ask_about(
@@ -231,6 +233,12 @@ class TaskHost:
             return None
         behind = (error for error in reversed(refused) if error.message in outcome.message)
         return next(behind, None)
+
+    def _is_hopeless(self, outcome: Outcome) -> bool:
+        """Whether a script failed with a call's error that every other script would get, too."""
+        told = list(self._gate.hopeless)
+        self._gate.hopeless.clear()
+        return isinstance(outcome, Failed) and any(text in outcome.message for text in told)
 
     # -- the answer, and what people see --------------------------------------------------
 

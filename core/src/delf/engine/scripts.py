@@ -6,14 +6,14 @@ import ast
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
 from delf.engine.codegen.extract import parse_script
-from delf.engine.journal.recording import NEVER_MADE, PastScript
+from delf.engine.journal.recording import PastScript
 from delf.engine.journal.replay import RecordedLimit
 from delf.engine.output import OutputFiles
 from delf.engine.sandboxes import ChosenSandbox
@@ -22,11 +22,8 @@ from delf.engine.toolset import BoundAction, Toolset
 from delf.errors import ReplayMismatch, SandboxUnavailableError, UnrecordedCallError
 from delf.events import (
     CallFinished,
-    CallStarted,
-    Event,
     SandboxOpened,
     ScriptFinished,
-    ScriptGenerated,
     ScriptStatus,
     Warned,
 )
@@ -54,7 +51,6 @@ _MORE_LIVES: Final = 5
 reason itself."""
 _SETTLE_SECONDS: Final = 10.0
 """How long the next script, or the same one once more, waits for calls of the last to end."""
-_MAX_CALL: Final = 200
 
 
 class ScriptRunner:
@@ -230,8 +226,9 @@ class ScriptRunner:
         self._gate.begin_script()
         self._approvals.begin_script(attempt)
         past = self._replay.begin_script(attempt)
-        clock = () if past is None else tuple(past.clock)
-        self.script_start = ScriptStart(seed=f"{self._task.seed}/{attempt}", clock=clock)
+        clock, turns = ((), ()) if past is None else (tuple(past.clock), tuple(past.turns))
+        seed = f"{self._task.seed}/{attempt}"
+        self.script_start = ScriptStart(seed=seed, clock=clock, turns=turns)
         self.printed_text.clear()
         return past
 
@@ -327,6 +324,10 @@ class ScriptRunner:
         """The script looked at the clock."""
         self._log.clock_read(readings)
 
+    def turns_taken(self, turns: Sequence[int]) -> None:
+        """The script got answers."""
+        self._log.turns_taken(turns)
+
     def gave_up(self, call_id: int) -> None:
         """The script does not wait for a call any more."""
         self._gate.gave_up(call_id)
@@ -392,45 +393,3 @@ def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:
         elif isinstance(node, ast.Name):
             names.add(node.id)
     return tuple(bound for bound in tools if bound.asks and bound.name in names)
-
-
-def changes_of(events: Sequence[Event], attempt: int) -> list[str]:
-    """The calls of a script that changed something, or may have, as lines of text.
-
-    The log of a resumed task also holds what the scripts after it did.
-    """
-    begun: dict[int, CallStarted] = {}
-    ends: dict[int, CallFinished] = {}
-    of_script = 0
-    for event in events:
-        match event:
-            case ScriptGenerated():
-                of_script = event.attempt
-            case CallStarted() if of_script == attempt and event.effect != "read":
-                begun[event.call_id] = event
-                ends.pop(event.call_id, None)
-            case CallFinished():
-                ends[event.call_id] = event
-            case _:
-                pass
-    told = ((call, _what_became(ends.get(number))) for number, call in begun.items())
-    return [
-        told_call(call.action, call.arguments) + became
-        for call, became in told
-        if became is not None
-    ]
-
-
-def _what_became(end: CallFinished | None) -> str | None:
-    """What is added to a call that changed something; None for one that did not."""
-    if end is not None and end.status == "ok":
-        return ""
-    given_up = end is None or (end.status == "cancelled" and end.raised != NEVER_MADE)
-    return " (it was given up, and may be done or not)" if given_up else None
-
-
-def told_call(action: str, arguments: Mapping[str, Any]) -> str:
-    """A call as a line of text, cut where it is long."""
-    given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    text = " ".join(f"{action}({given})".split())
-    return text if len(text) <= _MAX_CALL else f"{text[:_MAX_CALL]}…"

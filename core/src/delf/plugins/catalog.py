@@ -1,8 +1,9 @@
 """Which name means which spec, and what to say when a name means none.
 
-Nobody wins a dispute: when two plugins give one name within a kind, that name cannot be used
-until one of them is uninstalled or blocked, while their other names work. The exception are
-the core's own names, which no plugin can take, or else one bad plugin would stop every task.
+Nobody wins a dispute by itself: when two plugins give one name within a kind, that name cannot
+be used until the user prefers one, or one is uninstalled or blocked, while their other names
+work. The exception are the core's own names, which no plugin can take, or else one bad plugin
+would stop every task.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Final, TypeVar
 
 from delf.errors import PluginError, did_you_mean
 from delf.llm import LLMConfig
-from delf.plugins.discovery import Candidate
+from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
 from delf.specs import EmbedderSpec, ModelSpec, Spec
 
 ServingT = TypeVar("ServingT", ModelSpec, EmbedderSpec)
+SpecT = TypeVar("SpecT", bound=Spec)
 
 FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "connection": (
@@ -46,7 +48,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "journal": ("sql",),
     "strategy": ("stream",),
     "observer": (),
-    "command": ("demo", "plugins new", "runs", "sandbox", "serve"),
+    "command": ("chat", "demo", "plugins new", "runs", "sandbox", "serve"),
     "format": ("excel",),
 }
 """Names whose package is known. No other name is ever turned into an advice to install."""
@@ -58,8 +60,14 @@ _BROUGHT_BY: Final = {
     ("command", "plugins new"): "delf-plugin-devkit",
     ("command", "sandbox"): "delf-plugin-sandbox-docker",
 }
+_EXPORTED: Final = {"APITool": ("connection", "openapi"), "Memory": ("memory", "semantic")}
+"""Public names that are not those of their specs, for advice to install a package."""
+
+_CHOOSE: Final = (
+    'choose one: [plugins] prefer = ["{one}"] in delf.toml; or uninstall one, or block one by its '
+    "distribution: DELF_DISABLE_PLUGINS={one}"
+)
 _OF_HTTP: Final = ("openai/", "anthropic/", "google/", "gemini/")
-_BLOCK: Final = "uninstall one, or block one by its distribution: DELF_DISABLE_PLUGINS="
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +83,18 @@ class Catalog:
 
     Args:
         offers: In any order; it never matters.
+        prefer: Plugins or distributions whose names win where several give one, in order.
     """
 
-    def __init__(self, offers: Iterable[Offer]) -> None:
+    def __init__(self, offers: Iterable[Offer], prefer: Sequence[str] = ()) -> None:
+        self._prefer = tuple(normalise(name) for name in prefer)
         self._offers: dict[tuple[str, str], list[Offer]] = {}
         for offer in sorted(offers, key=lambda o: (o.spec.kind, o.spec.name, o.plugin.origin)):
             self._offers.setdefault((offer.spec.kind, offer.spec.name), []).append(offer)
 
     def usable(self, kind: str) -> list[Offer]:
         """The specs of a kind whose names are not in dispute, ordered by name."""
-        found = (_winner(offers) for (k, _), offers in self._offers.items() if k == kind)
+        found = (self._winner(offers) for (k, _), offers in self._offers.items() if k == kind)
         return [offer for offer in found if offer is not None]
 
     def owner(self, spec: Spec) -> Candidate | None:
@@ -97,14 +107,40 @@ class Catalog:
     def dispute(self, offer: Offer) -> str | None:
         """Why a plugin's name cannot be used, or None."""
         offers = self._offers[offer.spec.kind, offer.spec.name]
-        if _winner(offers) == offer:
+        winner = self._winner(offers)
+        if winner == offer:
             return None
         others = [other.plugin for other in offers if other.plugin != offer.plugin]
         core = next((other for other in others if other.is_core), None)
         what = f"{offer.spec.kind} {offer.spec.name!r}"
         if core is not None:
             return f"{what} is the core's own"
-        return f"{what} is also in {_listed(others)}"
+        chosen = "" if winner is None else f", and {winner.plugin.origin} is preferred"
+        return f"{what} is also in {_listed(others)}{chosen}"
+
+    def exporting(self, name: str) -> list[Offer]:
+        """The specs that give a public name."""
+        found = [o for offers in self._offers.values() for o in offers if name in o.spec.exports]
+        winner = self._winner(found) if found else None
+        return found if winner is None else [winner]
+
+    def preferred(self, specs: Sequence[SpecT]) -> SpecT | None:
+        """The one of several specs that the user prefers, or the only one."""
+        offers = [Offer(spec, owner) for spec in specs if (owner := self.owner(spec))]
+        winner = self._winner(offers) if offers else None
+        return None if winner is None else next(s for s in specs if s == winner.spec)
+
+    def _winner(self, offers: Sequence[Offer]) -> Offer | None:
+        if len(offers) == 1:
+            return offers[0]
+        core = next((offer for offer in offers if offer.plugin.is_core), None)
+        if core is not None:
+            return core
+        for name in self._prefer:
+            found = [o for o in offers if name in _names_of(o.plugin)]
+            if len(found) == 1:
+                return found[0]
+        return None
 
     def find(self, kind: str, name: str, records: Sequence[PluginRecord]) -> Spec:
         """The spec of this kind and name.
@@ -120,9 +156,9 @@ class Catalog:
         offers = self._offers.get((kind, name))
         if not offers:
             raise self._unknown(kind, name, records)
-        winner = _winner(offers)
+        winner = self._winner(offers)
         if winner is None:
-            raise _disputed(f"{kind} {name!r}", offers)
+            raise disputed(f"{kind} {name!r}", [offer.plugin for offer in offers])
         return winner.spec
 
     def serving(
@@ -157,9 +193,11 @@ class Catalog:
                     best.append((offer, spec))
         if not best:
             raise _not_served(spec_class.kind, name, records)
-        if len(best) > 1:
-            raise _disputed(f"{spec_class.kind} {name!r}", [offer for offer, _ in best])
-        return best[0][1]
+        chosen = self.preferred([spec for _, spec in best])
+        if chosen is None:
+            plugins = [offer.plugin for offer, _ in best]
+            raise disputed(f"{spec_class.kind} {name!r}", plugins)
+        return chosen
 
     def _unknown(self, kind: str, name: str, records: Sequence[PluginRecord]) -> PluginError:
         package = package_of(kind, name)
@@ -188,20 +226,25 @@ def package_prefix(kind: str) -> str:
     return "" if kind in _BARE else f"{_PREFIXES.get(kind, kind)}-"
 
 
-def _winner(offers: Sequence[Offer]) -> Offer | None:
-    if len(offers) == 1:
-        return offers[0]
-    return next((offer for offer in offers if offer.plugin.is_core), None)
+def package_exporting(name: str) -> str | None:
+    """The package that brings a public name of a first-party plugin, or None."""
+    if name in _EXPORTED:
+        return package_of(*_EXPORTED[name])
+    return package_of("connection", name.lower())
+
+
+def _names_of(plugin: Candidate) -> tuple[str, ...]:
+    return normalise(plugin.name), normalise(plugin.distribution or plugin.name)
 
 
 def _listed(plugins: Iterable[Candidate]) -> str:
     return " and ".join(plugin.origin for plugin in plugins)
 
 
-def _disputed(what: str, offers: Sequence[Offer]) -> PluginError:
-    plugins = [offer.plugin for offer in offers]
-    block = next((p.distribution for p in reversed(plugins) if p.distribution), plugins[-1].name)
-    return PluginError(f"{what} is given by {_listed(plugins)}", hint=f"{_BLOCK}{block}")
+def disputed(what: str, plugins: Sequence[Candidate]) -> PluginError:
+    """The error that says who gives one thing, and how to choose."""
+    one = next((p.distribution for p in reversed(plugins) if p.distribution), plugins[-1].name)
+    return PluginError(f"{what} is given by {_listed(plugins)}", hint=_CHOOSE.format(one=one))
 
 
 def _fit(spec: ModelSpec | EmbedderSpec, name: str, config: LLMConfig | None) -> float:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 import delf
-from delf.errors import DelfError, PluginError, did_you_mean
+from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you_mean
 from delf.hookspecs import PLUGIN_API
 from delf.llm import LLMConfig, as_llm_config
 from delf.plugins import compat, discovery, loader, report
-from delf.plugins.catalog import Catalog, Offer
+from delf.plugins.catalog import Catalog, Offer, disputed, package_exporting
 from delf.plugins.discovery import CORE, Candidate, normalise
 from delf.plugins.loader import Loaded
 from delf.plugins.report import PluginRecord, State
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SpecT = TypeVar("SpecT", bound=Spec)
 
 DISABLE_VARIABLE: Final = "DELF_DISABLE_PLUGINS"
+PREFER_VARIABLE: Final = "DELF_PREFER_PLUGINS"
 _ALL: Final = frozenset({"all", "*"})
 
 
@@ -38,6 +39,7 @@ class PluginHost:
         candidates: The plugins, in any order.
         blocked: For each blocked plugin, by position in ``candidates``, who blocked it.
         warnings: What the user should know about the way plugins were chosen.
+        prefer: Plugins or distributions whose names win where several give one, in order.
     """
 
     def __init__(
@@ -46,7 +48,9 @@ class PluginHost:
         *,
         blocked: Mapping[int, str] | None = None,
         warnings: Sequence[str] = (),
+        prefer: Sequence[str] = (),
     ) -> None:
+        self._prefer = tuple(prefer)
         self.warnings = tuple(warnings)
         self._candidates = tuple(candidates)
         self._blocked = dict(blocked or {})
@@ -72,8 +76,8 @@ class PluginHost:
             disabled: Plugins to block, by their own or their distribution's name; ``all``
                 for every installed one. ``DELF_DISABLE_PLUGINS`` adds to them.
             no_plugins: Block every installed plugin.
-            environ: Where ``DELF_DISABLE_PLUGINS`` is looked up; the process's environment
-                when omitted.
+            environ: Where ``DELF_DISABLE_PLUGINS`` and ``DELF_PREFER_PLUGINS`` are looked up;
+                the process's environment when omitted.
             extra: Plugins given in code, as name and module or object. ``no_plugins`` leaves
                 them alone.
         """
@@ -92,7 +96,8 @@ class PluginHost:
         if no_plugins:
             asked.append(("all", "disabled by --no-plugins"))
         blocked, warnings = _blocked(candidates, asked)
-        return cls(candidates, blocked=blocked, warnings=warnings)
+        prefer = variables.get(PREFER_VARIABLE, "").replace(",", " ").split()
+        return cls(candidates, blocked=blocked, warnings=warnings, prefer=prefer)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -144,6 +149,47 @@ class PluginHost:
             PluginError: When no plugin serves it, or two do so equally well.
         """
         return self._loaded().serving(EmbedderSpec, model, self._records)
+
+    def preferred(self, specs: Sequence[SpecT], what: str) -> SpecT:
+        """The one of several specs that the user prefers, or the only one.
+
+        Args:
+            specs: Those that fit, at least one.
+            what: What they give, for the message.
+
+        Raises:
+            PluginError: When several fit and none is preferred.
+        """
+        catalog = self._loaded()
+        chosen = catalog.preferred(specs)
+        if chosen is None:
+            owners = (catalog.owner(spec) for spec in specs)
+            raise disputed(what, [owner for owner in owners if owner is not None])
+        return chosen
+
+    def exported(self, name: str) -> Any:
+        """What a plugin gives for ``from delf import NAME``.
+
+        Args:
+            name: The public name.
+
+        Raises:
+            AttributeError: When no plugin, installed or not, is known to give it.
+            OptionalDependencyError: Naming the package that would.
+            PluginError: When several plugins give it, or its module cannot be imported.
+        """
+        offers = self._loaded().exporting(name)
+        if not offers:
+            package = package_exporting(name)
+            if package is None:
+                raise AttributeError(name)
+            unfit = next((r for r in self._records if r.distribution == package), None)
+            why = f"is {unfit.state}: {unfit.reason}" if unfit else "is not installed"
+            raise OptionalDependencyError(f"{name}: the package {package} {why}", package=package)
+        if len(offers) > 1:
+            raise disputed(f"the name {name!r}", [offer.plugin for offer in offers])
+        spec = offers[0].spec
+        return self.resolve(replace(spec, factory=f"{spec.factory.partition(':')[0]}:{name}"))
 
     def resolve(self, spec: Spec) -> Any:
         """The object behind a spec's factory, imported on the first call.
@@ -199,9 +245,12 @@ class PluginHost:
                     for index, candidate in enumerate(self._candidates)
                 ]
                 catalog = Catalog(
-                    Offer(spec, outcome.plugin)
-                    for outcome in outcomes
-                    for spec in outcome.loaded.specs
+                    (
+                        Offer(spec, outcome.plugin)
+                        for outcome in outcomes
+                        for spec in outcome.loaded.specs
+                    ),
+                    self._prefer,
                 )
                 self._records = tuple(_record(item, outcomes, catalog) for item in outcomes)
                 self._catalog = catalog

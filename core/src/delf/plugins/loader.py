@@ -198,6 +198,7 @@ def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
     factory: Any = item.factory
     if not isinstance(factory, str) or not _FACTORY.fullmatch(factory):
         raise _BadPluginError(f"{where} has the factory {factory!r}, not 'module:attribute'")
+    _check_texts(where, "exports", item.exports)
     if isinstance(item, SandboxSpec) and item.isolation not in ISOLATION_ORDER:
         allowed = ", ".join(ISOLATION_ORDER)
         raise _BadPluginError(f"{where} has isolation {item.isolation!r}; one of: {allowed}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Literal, Protocol
 
 from delf.types import Effect
@@ -126,6 +127,16 @@ class Expired:
 
 
 Decision = Approved | Edited | Rejected | Settled | Expired
+
+
+def fits_pattern(value: Any, pattern: str) -> bool:
+    """Whether an argument fits a pattern of :attr:`Approved.like`.
+
+    Args:
+        value: The argument.
+        pattern: ``*`` for anything; else a pattern for text, as ``*@example.com``.
+    """
+    return pattern == "*" or (isinstance(value, str) and fnmatchcase(value, pattern))
 
 
 class ApprovalChannel(Protocol):

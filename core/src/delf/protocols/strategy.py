@@ -46,6 +46,8 @@ class ScriptResult:
         variables_alive: Whether the next script finds its variables.
         changes: Its calls that changed something, or may have, as lines of text.
         refused: Why the task cannot go on, when the script failed because the budget was used up.
+        can_retry: Whether another script could do better. It could not where a call failed for a
+            reason that stays, as a service that does not answer or a right that is missing.
     """
 
     outcome: Outcome
@@ -53,6 +55,7 @@ class ScriptResult:
     variables_alive: bool = True
     changes: Sequence[str] = ()
     refused: DelfError | None = None
+    can_retry: bool = True
 
 
 class ModelChat(Protocol):

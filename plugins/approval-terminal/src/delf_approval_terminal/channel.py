@@ -8,10 +8,18 @@ import os
 import signal
 from typing import Final
 
-from delf.protocols.approval import ApprovalRequest, Approved, Decision, Edited, Rejected, Settled
+from delf.protocols.approval import (
+    ApprovalRequest,
+    Approved,
+    Decision,
+    Edited,
+    Rejected,
+    Settled,
+    fits_pattern,
+)
 from delf_approval_terminal.editor import Editor
 from delf_approval_terminal.lines import CtrlCError, Terminal
-from delf_approval_terminal.render import help_text, request_text, style
+from delf_approval_terminal.render import escape, help_text, request_text, style
 from delf_approval_terminal.turns import Turns
 
 _PROMPT: Final = "> "
@@ -76,6 +84,8 @@ class _Question:
     async def _take(self, answer: str, *, ended: bool) -> Decision | None:
         """The decision that an answer means, or None to ask on."""
         edited = self._editor.edited
+        if answer == "A" and self._is_call and not edited:
+            return await self._approve_alike()
         match answer.lower():
             case "a" | "y" | "yes" | "approve":
                 return Edited(arguments=self._editor.arguments) if edited else Approved()
@@ -96,6 +106,29 @@ class _Question:
             case _:
                 self._terminal.write(f"{help_text(self._request)}\n")
         return None
+
+    async def _approve_alike(self) -> Approved | None:
+        """A yes to all calls like this one in the task; None to ask on."""
+        like: dict[str, str] = {}
+        for name, value in self._request.arguments.items():
+            said = f"{escape(name)}, empty for the same, * for anything, or a pattern as *@a.org: "
+            while pattern := await self._terminal.ask(said):
+                if fits_pattern(value, pattern):
+                    like[name] = pattern
+                    break
+                self._terminal.complain("that does not cover this call; patterns are for text")
+            if pattern is None:
+                return self._show()
+        told = ", ".join(
+            f"{escape(name)} like {escape(like[name])!r}"
+            if name in like
+            else f"{escape(name)} the same"
+            for name in self._request.arguments
+        )
+        sure = f"approve every {escape(self._request.action)} in this task with {told}? y/n: "
+        if (await self._terminal.ask(sure) or "").lower() not in ("y", "yes"):
+            return self._show()
+        return Approved(remember="task", like=like or None)
 
     def _show(self, *, whole: bool = False) -> None:
         text = request_text(
@@ -121,6 +154,8 @@ class _Question:
 
 def _outcome(decision: Decision) -> str:
     match decision:
+        case Approved(remember="task", like=like) if like:
+            return style("approved, with all like it in this task", "green")
         case Approved(remember="task"):
             return style("approved for this task", "green")
         case Approved(remember="session"):

@@ -12,12 +12,13 @@ from typing import Any, Final
 
 from delf.protocols.approval import ApprovalRequest
 
-MENU: Final = "a approve · r reject · e edit · t task · s session · v view all · ? help"
+MENU: Final = "a approve · r reject · e edit · A approve all like this · v view all · ? help"
 EDITED_MENU: Final = "a approve as edited · r reject · e edit · v view all · ? help"
 HELP: Final = """\
 a  make the call with these arguments
 r  refuse it; a reason is passed on to the script and the model
 e  change arguments first, one by one
+A  make it, and all calls like it in this task without asking; you say which arguments may differ
 t  make it, and the same call with the same arguments again in this task without asking
 s  the same for as long as this session lasts
 v  show every argument in full
@@ -45,6 +46,10 @@ _EFFECTS: Final = {
 _MOST_LINES: Final = 12
 _MOST_CHARACTERS: Final = 1000
 _MOST_ARGUMENTS: Final = 30
+_MOST_CHANGES: Final = 5
+_INDENT: Final = "    "
+_FRAME: Final = range(0x2500, 0x2580)
+"""Characters that draw boxes: nothing that is shown may look like the frame around it."""
 _MARKS: Final = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "1;33", "green": "1;32"}
 
 
@@ -56,10 +61,10 @@ def style(text: str, mark: str) -> str:
 
 
 def escape(text: str) -> str:
-    """A text in one line, with everything that is not printable as an escape."""
-    if text.isprintable():
+    """A text in one line; what is not printable, or looks like the frame, is an escape."""
+    if text.isascii() and text.isprintable():
         return text
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+    return "".join(c if c.isprintable() and ord(c) not in _FRAME else _escaped(c) for c in text)
 
 
 def _escaped(character: str) -> str:
@@ -77,6 +82,22 @@ def fold(text: str, width: int) -> Iterator[str]:
         piece += character
         used += cells
     yield piece
+
+
+def indented(line: str, width: int) -> Iterator[str]:
+    """A line in pieces that fit into a width, the later ones indented under the first."""
+    inner = line[: len(line) - len(line.lstrip(" "))][: width // 2]
+    pieces = fold(line, width)
+    first = next(pieces)
+    yield first
+    rest = line[len(first) :]
+    if rest:
+        indent = inner + _INDENT
+        yield from (f"{indent}{piece}" for piece in fold(rest, max(1, width - len(indent))))
+
+
+def _cells(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def value_lines(value: Any, *, whole: bool, width: int = 80) -> list[str]:
@@ -159,14 +180,15 @@ def request_text(
     bar = style("│", mark)
     room = width - 3
     if request.code is not None:
-        lines += [f"{bar} {piece}" for line in _script_head(request) for piece in fold(line, room)]
+        about = (*_about(request, whole=whole), *_script_head(request))
+        lines += [f"{bar} {piece}" for line in about for piece in indented(line, room)]
         lines += [f"{bar} {line}" for line in script_lines(request.code, room)]
         lines += [f"{style('└', mark)} {piece}" for piece in fold(SCRIPT_MENU, room)]
         return "\n".join(lines) + "\n"
-    body = list(_about(request))
+    body = list(_about(request, whole=whole))
     shown = list(arguments.items())
     for name, value in shown if whole else shown[:_MOST_ARGUMENTS]:
-        body += _argument(name, value, whole=whole, width=room - 4)
+        body += _argument(name, value, whole=whole, width=room)
     if not whole and len(shown) > _MOST_ARGUMENTS:
         body.append(f"… {len(shown) - _MOST_ARGUMENTS} more arguments; v shows them")
     if not shown:
@@ -175,7 +197,7 @@ def request_text(
         body.append("(edited by you)")
     if request.preview and not edited:
         body += _preview(request.preview, whole=whole)
-    lines += [f"{bar} {piece}" for line in body for piece in fold(line, room)]
+    lines += [f"{bar} {piece}" for line in body for piece in indented(line, room)]
     menu = UNSETTLED_MENU if request.unsettled else EDITED_MENU if edited else MENU
     lines += [f"{style('└', mark)} {piece}" for piece in fold(menu, room)]
     return "\n".join(lines) + "\n"
@@ -234,21 +256,43 @@ def _preview(text: str, *, whole: bool) -> list[str]:
     return ["what would happen:", *(f"    {line}" for line in lines)]
 
 
-def _about(request: ApprovalRequest) -> Iterator[str]:
+def _about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
+    """Who asks and why, and where the task stands."""
+    yield f"task: {_line(request.task, whole=whole)}"
+    if request.script > 1:
+        because = _line(request.because or "", whole=whole)
+        yield f"script {request.script}, because {because}"
     if request.reason:
-        yield f"why it asks: {escape(' '.join(request.reason.split()))}"
+        yield f"why it asks: {_line(request.reason, whole=whole)}"
     if request.unsettled:
         yield "The call was begun when its process died; whether it happened is not recorded."
     if request.permission not in (request.action, request.action.rpartition(".")[2]):
         yield f"permission: {escape(request.permission)}"
     if request.description:
-        said = escape(" ".join(request.description.split()))
-        yield f"the script says: {said if len(said) <= 300 else said[:299] + '…'}"
+        yield f"the script says: {_line(request.description, whole=whole)}"
+    if request.made_before is not None:
+        yield f"! the very same call was made before in this task (call {request.made_before})"
+    if request.changes:
+        shown = request.changes if whole else request.changes[-_MOST_CHANGES:]
+        left = len(request.changes) - len(shown)
+        yield f"changed so far in this task: {len(request.changes)}"
+        if left:
+            yield f"{_INDENT}… {left:,} before these; v shows them"
+        yield from (f"{_INDENT}{_line(change, whole=whole)}" for change in shown)
+
+
+def _line(text: str, *, whole: bool) -> str:
+    line = escape(" ".join(text.split()))
+    return line if whole or len(line) <= 300 else f"{line[:299]}…"
 
 
 def _argument(name: str, value: Any, *, whole: bool, width: int) -> list[str]:
-    lines = value_lines(value, whole=whole, width=width)
+    """An argument in lines; what does not fit into one says how long it is."""
+    lines = value_lines(value, whole=whole, width=width - len(_INDENT))
     label = escape(name)
-    if len(lines) == 1:
+    if len(lines) == 1 and _cells(f"{label} = {lines[0]}") <= width:
         return [f"{label} = {lines[0]}"]
-    return [f"{label} =", *(f"    {line}" for line in lines)]
+    size = f" ({len(value):,} characters)" if isinstance(value, str) else ""
+    if len(lines) == 1:
+        return [f"{label}{size} = {lines[0]}"]
+    return [f"{label}{size} =", *(f"{_INDENT}{line}" for line in lines)]

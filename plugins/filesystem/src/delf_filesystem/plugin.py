@@ -14,4 +14,5 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="filesystem",
         summary="Files beneath named folders of this machine.",
         factory="delf_filesystem.connection:Filesystem",
+        exports=("Filesystem",),
     )

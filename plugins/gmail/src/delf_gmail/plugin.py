@@ -14,4 +14,5 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="gmail",
         summary="Gmail: search, read, send, label, archive.",
         factory="delf_gmail.connection:Gmail",
+        exports=("Gmail",),
     )

@@ -39,7 +39,7 @@ class APIError(ToolExecutionError):
         headers: Mapping[str, str] | None = None,
         hint: str | None = None,
     ) -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(message, hint=hint, can_retry=status not in (401, 403))
         self.status = status
         self.headers = dict(headers or {})
 

@@ -14,4 +14,5 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="shell",
         summary="Commands of this machine, by rules.",
         factory="delf_shell.connection:Shell",
+        exports=("Shell",),
     )

@@ -9,12 +9,11 @@ import pathlib
 import secrets
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from delf.errors import DelfError
 from delf.events import ApprovalDecided, ApprovalRequested, Event
-from delf.protocols.approval import ApprovalRequest
+from delf.protocols.approval import ApprovalRequest, fits_pattern
 from delf.values import UnsupportedValueError, dumps
 
 _SIMPLE: Final = frozenset(
@@ -140,11 +139,6 @@ def _is_like(
         fits_pattern(value, like[name]) if name in like else _is_same(value, seen[name])
         for name, value in arguments.items()
     )
-
-
-def fits_pattern(value: Any, pattern: str) -> bool:
-    """Whether an argument fits a pattern: ``*`` is anything, other patterns are for text."""
-    return pattern == "*" or (isinstance(value, str) and fnmatchcase(value, pattern))
 
 
 def memory_key(request: ApprovalRequest | ApprovalRequested) -> str:

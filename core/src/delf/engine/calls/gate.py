@@ -22,7 +22,7 @@ from typing import Any
 
 from delf.engine.approvals.decision import why_not
 from delf.engine.approvals.identity import identity
-from delf.engine.approvals.policy import TaskApprovals
+from delf.engine.approvals.policy import NOBODY, TaskApprovals
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.records import Call, CallRecords
 from delf.engine.calls.results import Results
@@ -91,6 +91,8 @@ class Gate:
         self._replay = Replay() if replay is None else replay
         self._children = children
         self._numbers = itertools.count(self._replay.last_call + 1)
+        self.hopeless: list[str] = []
+        """What scripts were told of failures about which no other script can do anything."""
         self._closed = False
         self._at_work: set[asyncio.Task[Any]] = set()
         self._records = CallRecords(log)
@@ -327,6 +329,8 @@ class Gate:
                 reason = "it is a new call, which cannot have been made before"
             case _:
                 reason = why_not(decision)
+                if reason == NOBODY:
+                    self.hopeless.append(NOBODY)
         return await self._reject(call, reason)
 
     async def _decide(
@@ -384,7 +388,7 @@ class Gate:
             self.failures.append((message, error))
             about = f"{call.bound.name} failed"
             self._redactor.log_failure(_log, about, error, logging.DEBUG)
-            return await self._fail(call, started, message)
+            return await self._fail(call, started, message, cause=error)
         await self._records.end(call, "ok", started, result=result, safe=_CLEAN)
         if note is not None:
             await self._log.record(Warned, message=f"{call.bound.name}: {note}")
@@ -398,9 +402,16 @@ class Gate:
         return None
 
     async def _fail(
-        self, call: Call, started: float, message: str, kind: str = "ToolError"
+        self,
+        call: Call,
+        started: float,
+        message: str,
+        kind: str = "ToolError",
+        cause: BaseException | None = None,
     ) -> Raised:
         message = self._redactor.text(message)
+        if isinstance(cause, DelfError) and not cause.can_retry:
+            self.hopeless.append(message)
         await self._records.end(call, "error", started, error=message, raised=kind)
         return Raised(kind, message)
 
@@ -408,7 +419,7 @@ class Gate:
         """What a script gets when a tool raised ``ToolException``."""
         handler = call.bound.action.handle_error
         if handler is False:
-            return await self._fail(call, started, error.message, "ToolException")
+            return await self._fail(call, started, error.message, "ToolException", error)
         try:
             told = error.message if handler is True else handler
             told = str(told(error)) if callable(told) else told

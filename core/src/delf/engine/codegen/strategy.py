@@ -68,7 +68,7 @@ class CodegenStrategy:
                 case outcome:
                     if result.refused is not None:
                         raise result.refused
-                    if retries >= host.retry_count:
+                    if retries >= host.retry_count or not result.can_retry:
                         raise as_error(outcome)
                     retries += 1
                     await host.retrying(_reason(outcome))

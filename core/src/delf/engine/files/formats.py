@@ -66,13 +66,7 @@ class Formats:
         return made
 
     def _make(self, found: list[FormatSpec], ending: str) -> FileFormat:
-        if len(found) > 1:
-            names = " and ".join(self._host.origin(spec) for spec in found)
-            raise PluginError(
-                f"{ending} files are claimed by {names}",
-                hint="uninstall one, or block one: DELF_DISABLE_PLUGINS=…",
-            )
-        (spec,) = found
+        spec = self._host.preferred(found, f"the ending {ending}")
         if spec.name not in self._made:
             self._made[spec.name] = self._host.resolve(spec)()
         return self._made[spec.name]

@@ -94,14 +94,8 @@ class Prefilters:
     def _forced(self, mode: str) -> PrefilterSpec:
         specs = self._host.specs(PrefilterSpec)
         found = [spec for spec in specs if mode in spec.modes]
-        if len(found) == 1:
-            return found[0]
         if found:
-            who = " and ".join(self._host.origin(spec) for spec in found)
-            raise PluginError(
-                f"prefilter_mode {mode!r} is served by {who}",
-                hint="uninstall one, or block one: DELF_DISABLE_PLUGINS=…",
-            )
+            return self._host.preferred(found, f"prefilter_mode {mode!r}")
         known = {"auto", "off", *_PACKAGES, *(mode for spec in specs for mode in spec.modes)}
         package = f"delf-plugin-prefilter-{_PACKAGES[mode]}" if mode in _PACKAGES else None
         hint = f"one of: {', '.join(sorted(known))}"

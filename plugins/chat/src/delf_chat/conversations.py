@@ -130,7 +130,7 @@ def list_command(
     \b
     delf chat list --limit 5
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from delf.cli.slash import conversation_lines
+    from delf_chat.slash import conversation_lines
 
     found = _with(ctx, overrides, lambda journal: _find(journal, namespace, limit))
     if as_json:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from delf.cli.errors import say
-from delf.errors import OptionalDependencyError
 
 if TYPE_CHECKING:
     from prompt_toolkit.history import History
@@ -36,9 +35,6 @@ def open_reader(commands: Mapping[str, str], history: Path) -> LineReader:
     Args:
         commands: What is completed, with what it does.
         history: The file that remembers what was typed.
-
-    Raises:
-        OptionalDependencyError: On a terminal, when the package for editing lines is missing.
     """
     if is_typed() and sys.stderr.isatty():
         return EditedLines(commands, history)
@@ -96,23 +92,16 @@ class EditedLines:
     Args:
         commands: What is completed, with what it does.
         history: The file that remembers what was typed.
-
-    Raises:
-        OptionalDependencyError: When prompt_toolkit is missing.
     """
 
     interactive = True
 
     def __init__(self, commands: Mapping[str, str], history: Path) -> None:
-        try:
-            from prompt_toolkit import PromptSession
-            from prompt_toolkit.completion import WordCompleter
-            from prompt_toolkit.output import create_output
-            from prompt_toolkit.styles import Style
-        except ImportError as error:
-            raise OptionalDependencyError(
-                "to chat on a terminal, delf needs prompt_toolkit", package="delf[chat]"
-            ) from error
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import WordCompleter
+        from prompt_toolkit.output import create_output
+        from prompt_toolkit.styles import Style
+
         words = WordCompleter(list(commands), meta_dict=dict(commands), sentence=True)
         self._session: PromptSession[str] = PromptSession(
             [("class:prompt", _PROMPT)],

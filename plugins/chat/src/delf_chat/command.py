@@ -14,16 +14,16 @@ from delf.cli.run import run as run_command
 from delf.cli.state import State, state_of
 
 if TYPE_CHECKING:
-    from delf.chat import Chat
+    from delf import Agent, Chat
     from delf.cli.session import Options, Setup
 
 F = TypeVar("F", bound=click.Command)
 
 _NOT_SHARED: Final = {"task", "as_json", "events"}
 _COMMANDS: Final = {
-    "list": ("delf.cli.conversations:list_command", "List the conversations."),
-    "delete": ("delf.cli.conversations:delete", "Forget conversations by their ids."),
-    "prune": ("delf.cli.conversations:prune", "Forget old conversations."),
+    "list": ("delf_chat.conversations:list_command", "List the conversations."),
+    "delete": ("delf_chat.conversations:delete", "Forget conversations by their ids."),
+    "prune": ("delf_chat.conversations:prune", "Forget old conversations."),
 }
 
 
@@ -34,10 +34,29 @@ def _options_of_run(command: F) -> F:
     return command
 
 
+class ChatGroup(LazyGroup):
+    """The command; also what ``agent.run_chat()`` calls."""
+
+    def run_agent(self, agent: Agent, *, timeout: float | None = None, **options: Any) -> None:
+        """Talk to an agent; one that was not started is stopped at the end."""
+        from delf_chat.repl import run_chat
+
+        run_chat(agent, timeout=timeout, **options)
+
+    async def arun_agent(
+        self, agent: Agent, *, timeout: float | None = None, **options: Any
+    ) -> None:
+        """Talk to an agent, from asynchronous code."""
+        from delf_chat.repl import arun_chat
+
+        await arun_chat(agent, timeout=timeout, **options)
+
+
 @_options_of_run
 @click.group(
     "chat",
-    cls=LazyGroup,
+    cls=ChatGroup,
+    group="chat ",
     lazy=_COMMANDS,
     invoke_without_command=True,
     epilog="Exit status: 0 done, 1 a task of the standard input failed, 2 usage or configuration.",
@@ -54,7 +73,7 @@ def _options_of_run(command: F) -> F:
 def chat(ctx: click.Context, **given: Any) -> None:
     """Do tasks that are typed one after another; each knows those before it.
 
-    Conversations are kept in the journal's database if the plugin journal-sql is installed.
+    Conversations are kept where a journal that lasts is installed.
     Commands begin with a slash: /help shows them. Ctrl-C stops a task, Ctrl-D leaves. Where no
     terminal is, each line of the standard input is a task.
 
@@ -72,8 +91,8 @@ def chat(ctx: click.Context, **given: Any) -> None:
         raise click.UsageError("--no-journal keeps nothing to go on with", ctx)
     if given["journal"] and given["no_journal"]:
         raise click.UsageError("--journal and --no-journal exclude each other", ctx)
-    from delf.cli.lines import is_typed
     from delf.cli.session import Options, log_to_stderr
+    from delf_chat.lines import is_typed
 
     if given["as_json"] and is_typed():
         raise click.UsageError("--json is for tasks from the standard input", ctx)
@@ -101,10 +120,10 @@ def _refuse_options(ctx: click.Context, command: str) -> None:
 def _talk(state: State, options: Options, *, last: bool) -> bool:
     """Whether it went well: a person has seen what failed."""
     from delf.cli.interrupt import run_until_done
-    from delf.cli.lines import history_file, open_reader
-    from delf.cli.repl import Manner, Repl
     from delf.cli.session import Setup
-    from delf.cli.slash import COMMANDS
+    from delf_chat.lines import history_file, open_reader
+    from delf_chat.repl import Manner, Repl
+    from delf_chat.slash import COMMANDS
 
     setup = Setup.of(state, options)
     kept = _make_chat(setup, needed=last or options.conversation is not None)
@@ -135,12 +154,12 @@ def _make_chat(setup: Setup, *, needed: bool) -> Chat:
         setup: Where its journal comes from.
         needed: Whether it must be kept: somebody wants to go on with one.
     """
-    from delf.chat import Chat
+    from delf import Chat
     from delf.cli.errors import say
-    from delf.cli.lines import is_typed
-    from delf.cli.slash import new_conversation
     from delf.errors import DelfError
     from delf.plugins.journals import need_durable_journal
+    from delf_chat.lines import is_typed
+    from delf_chat.slash import new_conversation
 
     persist = needed or not setup.keeps_nothing
     if persist and not needed:

@@ -175,7 +175,7 @@ class TestInterrupts:
         shown = chat.then("/history", "still here")
         assert "user: wait\n" in shown
         assert "assistant: (This task was not completed: " in shown
-        chat.then("/cost", "1 task · $0.0200")  # the other one was paid for, too
+        chat.then("/cost", "2 tasks · $0.0200")  # the one that was stopped, too
         assert chat.leave() == 0
         assert "Traceback" not in chat.text
 
@@ -573,15 +573,13 @@ class TestRunChat:
             "await agent.arun_chat()" in terminal.text or "run_chat() was called" in terminal.text
         )
 
-    def test_without_the_editor_the_package_is_named(self, here):
-        (here / "prompt_toolkit.py").write_text("raise ImportError('not here')")
+    def test_without_its_package_the_package_is_named(self, here):
         (here / "talk.py").write_text(
-            "from delf import Agent, OptionalDependencyError\n"
+            "from delf import Agent, PluginError\n"
             "try:\n    Agent(llm='x').run_chat()\n"
-            "except OptionalDependencyError as error:\n    print(error.code, error.package)\n"
+            "except PluginError as error:\n    print(error)\n"
         )
-        with TerminalProcess(
-            [sys.executable, "talk.py"], env=surroundings(here), cwd=here
-        ) as terminal:
+        environ = {**surroundings(here), "DELF_DISABLE_PLUGINS": "chat"}
+        with TerminalProcess([sys.executable, "talk.py"], env=environ, cwd=here) as terminal:
             assert terminal.wait() == 0
-        assert "ERR-REQ-001 delf[chat]" in terminal.text
+        assert "plugin 'chat' (delf-plugin-chat 0.1.0) is disabled" in terminal.text

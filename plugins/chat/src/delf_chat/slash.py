@@ -13,14 +13,12 @@ from delf.chat.checks import check_name
 from delf.cli.errors import report, say
 from delf.cli.output import Screen, counted
 from delf.errors import DelfError, did_you_mean
-from delf.events import Event, ModelReplied, ScriptGenerated
+from delf.events import Event, ScriptGenerated
 from delf.terminal import visible
 
 if TYPE_CHECKING:
-    from delf.agent import Agent
-    from delf.chat import Chat
+    from delf import Agent, Chat
     from delf.protocols.conversation import ConversationRecord
-    from delf.response import Response
 
 COMMANDS: Final[Mapping[str, str]] = {
     "/help": "show the commands",
@@ -45,47 +43,42 @@ _SHOWN: Final = 500
 
 
 class Tally:
-    """Counts a session's tasks and what they cost; a listener of their events."""
+    """Counts a session's tasks, and keeps the last one's scripts; a listener of their events.
 
-    def __init__(self) -> None:
+    Args:
+        agent: What it did before does not count.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._cost, self._usage = agent.total_cost_usd, agent.usage
         self.tasks = 0
         self.failed = 0
-        self.cost_usd = 0.0
-        self.unpriced = False
-        self.input_tokens = self.cached_tokens = self.output_tokens = 0
         self.scripts: list[str] = []
-        self._task = ""
+
+    def begin(self) -> None:
+        """A task begins; one that is stopped is one, too."""
+        self.tasks += 1
+        self.scripts = []
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
-        if event.task_id != self._task:
-            self._task, self.scripts = event.task_id, []
         if isinstance(event, ScriptGenerated):
             self.scripts.append(event.code)
-        elif isinstance(event, ModelReplied):
-            self._spend(event)
-
-    def count(self, response: Response) -> None:
-        """Take a response."""
-        self.tasks += 1
-        self.failed += not response.status
-
-    def _spend(self, reply: ModelReplied) -> None:
-        """Count what was paid for, also in a task that is stopped before it has a response."""
-        self.unpriced = self.unpriced or reply.cost_usd is None
-        self.cost_usd += reply.cost_usd or 0.0
-        self.input_tokens += reply.usage.input_tokens
-        self.cached_tokens += reply.usage.cached_tokens
-        self.output_tokens += reply.usage.output_tokens
 
     def line(self) -> str:
-        """Tasks, tokens and cost in a line."""
-        cost = f"${self.cost_usd:.4f}"
-        if self.unpriced:
-            cost = f"{cost} where prices are known" if self.cost_usd else "cost unknown"
+        """Tasks, and what all that the agent did has cost, summaries and child tasks included."""
+        status = self._agent.status()
+        now, before = self._agent.usage, self._usage
+        spent = max(0.0, self._agent.total_cost_usd - self._cost)  # the budget may begin anew
+        cost = f"${spent:.4f}"
+        if status["unpriced_calls"]:
+            cost = f"{cost} where prices are known" if spent else "cost unknown"
         return (
-            f"{counted(self.tasks, 'task')} · {cost} · {self.input_tokens:,} tokens in "
-            f"({self.cached_tokens:,} cached), {self.output_tokens:,} out"
+            f"{counted(self.tasks, 'task')} · {cost} · "
+            f"{now.input_tokens - before.input_tokens:,} tokens in "
+            f"({now.cached_tokens - before.cached_tokens:,} cached), "
+            f"{now.output_tokens - before.output_tokens:,} out"
         )
 
 

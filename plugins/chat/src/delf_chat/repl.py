@@ -14,18 +14,17 @@ import click
 
 from delf.cli import errors, output
 from delf.cli.interrupt import run_until_done
-from delf.cli.lines import LineReader, history_file, open_reader
 from delf.cli.progress import LiveStatus, Narrator
 from delf.cli.session import TIMEOUT, named_tools
-from delf.cli.slash import COMMANDS, Tally, is_command, obey
 from delf.engine.views.story import short_name
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event, Warned
 from delf.sync import running_loop
+from delf_chat.lines import LineReader, history_file, open_reader
+from delf_chat.slash import COMMANDS, Tally, is_command, obey
 
 if TYPE_CHECKING:
-    from delf.agent import Agent
-    from delf.response import Response
+    from delf import Agent, Response
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +60,7 @@ class Repl:
         self._reader = reader
         self._manner = manner
         self._screen = output.Screen()
-        self._tally = Tally()
+        self._tally = Tally(agent)
         self._warned: set[str] = set()
 
     async def run(self) -> bool:
@@ -97,6 +96,7 @@ class Repl:
 
     async def _do(self, task: str) -> None:
         """Do a task; only the end of the session itself ends it from outside."""
+        self._tally.begin()
         live = self._live()
         chat = self._agent.chat
         turn = {"conversation": None if chat is None else chat.conversation_id}
@@ -128,7 +128,7 @@ class Repl:
             self._tally.failed += 1
             self._say(live, lambda: self._show_error(failure, turn))
         else:
-            self._tally.count(response)
+            self._tally.failed += not response.status
             self._say(live, lambda: self._show(response, turn))
         finally:
             if live is not None:
@@ -203,7 +203,6 @@ def run_chat(agent: Agent, **options: Any) -> None:
         options: Fields of :class:`Manner`.
 
     Raises:
-        OptionalDependencyError: When the package for editing lines is missing.
         AgentStateError: When called from inside an event loop.
     """
     if running_loop() is not None:
@@ -230,7 +229,7 @@ def run_chat(agent: Agent, **options: Any) -> None:
 async def arun_chat(agent: Agent, timeout: float | None = None, **options: Any) -> None:
     """Talk to an agent on this terminal."""
     if agent.chat is None:
-        from delf.chat import Chat
+        from delf import Chat
 
         agent.chat = Chat()
     reader = open_reader(COMMANDS, history_file())

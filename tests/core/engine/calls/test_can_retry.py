@@ -1,0 +1,96 @@
+"""A failure that no other script can mend costs no second call of a model."""
+
+import pytest
+
+from delf import Agent, ToolExecutionError, tool
+from delf.errors import (
+    ApprovalRejectedError,
+    ConfigurationError,
+    ConnectionUnavailableError,
+    EnvironmentKeyError,
+    LLMExecutionError,
+    ToolException,
+    ToolRefusedError,
+)
+
+
+@pytest.fixture
+def agent_with(delf_host, scripted_model):
+    def make(error, **options):
+        @tool(effect="read", confirm=False, handle_error=False)
+        async def ask() -> str:
+            """Ask a service."""
+            raise error
+
+        @tool
+        async def pay() -> str:
+            """Pay."""
+            return "paid"
+
+        return Agent(tools=[ask, pay], llm="scripted", host=delf_host, retry_count=2, **options)
+
+    return make
+
+
+HOPELESS = [
+    ConnectionUnavailableError("the service does not answer"),
+    EnvironmentKeyError("no key", variable="KEY"),
+    ToolExecutionError("403: not your file", can_retry=False),
+    ToolException("not for you", can_retry=False),
+]
+OTHERS = [
+    ToolExecutionError("404: no such file"),
+    ToolException("sold out"),
+    ValueError("bad"),
+]
+
+
+@pytest.mark.parametrize("error", HOPELESS, ids=lambda e: type(e).__name__)
+async def test_a_hopeless_failure_ends_the_task(agent_with, scripted_model, error):
+    scripted_model.writes("print('before')\nawait ask()")
+    async with agent_with(error) as agent:
+        response = await agent.arun("x")
+    assert not response.status
+    assert str(error) in response.error
+    assert response.text.strip() == "before"
+    assert len(scripted_model.requests) == 1
+
+
+@pytest.mark.parametrize("error", OTHERS, ids=lambda e: type(e).__name__)
+async def test_any_other_goes_back_to_the_model(agent_with, scripted_model, error):
+    scripted_model.writes("await ask()", "print('mended')")
+    async with agent_with(error) as agent:
+        response = await agent.arun("x")
+    assert (response.text, len(scripted_model.requests)) == ("mended", 2)
+
+
+async def test_a_script_may_catch_it_and_go_on_or_fail_otherwise(agent_with, scripted_model):
+    scripted_model.writes(
+        "try:\n    await ask()\nexcept ToolError:\n    pass\n1 / 0", "print('mended')"
+    )
+    async with agent_with(HOPELESS[0]) as agent:
+        response = await agent.arun("x")
+    assert (response.text, len(scripted_model.requests)) == ("mended", 2)
+
+
+async def test_where_nobody_can_be_asked_no_other_script_is_written(agent_with, scripted_model):
+    scripted_model.writes("await pay()")
+    async with agent_with(ValueError()) as agent:
+        response = await agent.arun("x")
+    assert isinstance(response.exception, ApprovalRejectedError)
+    assert "nobody could be asked" in response.error
+    assert len(scripted_model.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "can_retry"),
+    [
+        (ToolExecutionError, True),
+        (ToolRefusedError, True),
+        (ConnectionUnavailableError, False),
+        (ConfigurationError, False),
+        (LLMExecutionError, False),
+    ],
+)
+def test_what_errors_say_of_themselves(kind, can_retry):
+    assert kind("x").can_retry is can_retry

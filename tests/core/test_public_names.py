@@ -1,0 +1,153 @@
+"""The public face: names of the core, and names that installed plugins give."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import delf
+from delf.errors import OptionalDependencyError, PluginError
+from delf.plugins.host import PluginHost
+from delf.specs import ConnectionSpec
+from delf.testing import install_plugin
+
+PLUGIN = """
+from delf.hookspecs import hookimpl
+from delf.specs import ConnectionSpec
+
+@hookimpl
+def delf_connections():
+    yield ConnectionSpec(
+        name="desk", summary="Made up.", factory="delf_{name}.desk:Desk", exports=("Desk", "Ticket")
+    )
+"""
+
+
+def site_with(tmp_path: Path, *names: str) -> Path:
+    site = tmp_path / "site"
+    for name in names:
+        package = site / f"delf_{name}"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        (package / "plugin.py").write_text(PLUGIN.replace("{name}", name))
+        (package / "desk.py").write_text(f"class Desk: origin = {name!r}\nclass Ticket: pass\n")
+        install_plugin(site, name)
+    return site
+
+
+def run(code: str, site: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
+    path = {} if site is None else {"PYTHONPATH": str(site)}
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**path, **environ}
+    )
+
+
+@pytest.mark.parametrize("name", delf.__all__)
+def test_every_name_of_the_core_is_there(name: str) -> None:
+    assert getattr(delf, name) is not None
+
+
+def test_a_plugin_gives_names(tmp_path: Path) -> None:
+    site = site_with(tmp_path, "one")
+    code = "from delf import Desk, Ticket; print(Desk.origin, Ticket.__module__)"
+    assert run(code, site).stdout == "one delf_one.desk\n"
+
+
+def test_nothing_of_a_plugin_is_imported_for_the_cores_names(tmp_path: Path) -> None:
+    site = site_with(tmp_path, "one")
+    code = "import sys; from delf import Agent; print('delf_one' in sys.modules)"
+    assert run(code, site).stdout == "False\n"
+
+
+def test_first_party_names() -> None:
+    from delf import SQL, APITool  # pyright: ignore[reportAttributeAccessIssue]
+
+    assert SQL.__name__ == "SQL"
+    assert APITool.__name__ == "APITool"
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("Gmail", "delf-plugin-gmail"),
+        ("APITool", "delf-plugin-openapi"),
+        ("Memory", "delf-plugin-memory-semantic"),
+    ],
+)
+def test_a_name_whose_package_is_missing(name: str, package: str) -> None:
+    host = PluginHost.discover(no_plugins=True)
+    with pytest.raises(OptionalDependencyError, match=name) as caught:
+        host.exported(name)
+    assert package in caught.value.message
+    assert isinstance(caught.value, ImportError)
+
+
+def test_the_import_says_which_package() -> None:
+    code = "from delf import Gmail"
+    result = run(code, DELF_DISABLE_PLUGINS="all")
+    assert "OptionalDependencyError" in result.stderr
+    assert "delf-plugin-gmail" in result.stderr
+
+
+def test_a_name_that_nobody_gives() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Agnet'; did you mean 'Agent'"):
+        _ = delf.Agnet  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = delf.nothing  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(ImportError, match="cannot import name 'Zebra'"):
+        from delf import Zebra  # noqa: F401 # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_two_that_give_one_name(tmp_path: Path) -> None:
+    site = site_with(tmp_path, "one", "two")
+    result = run("from delf import Desk", site)
+    assert "the name 'Desk' is given by delf-plugin-one 0.1.0 and delf-plugin-two" in result.stderr
+    code = "from delf import Desk; print(Desk.origin)"
+    assert run(code, site, DELF_PREFER_PLUGINS="delf-plugin-two").stdout == "two\n"
+
+
+# -- which plugin wins ----------------------------------------------------------------------
+
+
+def two() -> PluginHost:
+    summaries = {"one": "Made up.", "two": "Another."}
+    extra = [
+        (name, _plugin(ConnectionSpec(name="desk", summary=text, factory="a:b")))
+        for name, text in summaries.items()
+    ]
+    environ = {"DELF_PREFER_PLUGINS": "two, one"}
+    return PluginHost.discover(environ=environ, no_plugins=True, extra=extra)
+
+
+def _plugin(spec: ConnectionSpec) -> object:
+    from delf.hookspecs import hookimpl
+
+    class Plugin:
+        @hookimpl
+        def delf_connections(self) -> list[ConnectionSpec]:
+            return [spec]
+
+    return Plugin()
+
+
+def test_the_preferred_plugin_wins_a_name() -> None:
+    host = two()
+    assert host.spec(ConnectionSpec, "desk").summary == "Another."
+    assert [spec.summary for spec in host.specs(ConnectionSpec)] == ["Another."]
+    records = {record.name: record for record in host.records()}
+    assert records["two"].state == "loaded"
+    assert "is preferred" in (records["one"].reason or "")
+
+
+def test_without_a_preference_it_says_how_to_choose() -> None:
+    extra = [
+        (name, _plugin(ConnectionSpec(name="desk", summary=name, factory="a:b")))
+        for name in ("one", "two")
+    ]
+    host = PluginHost.discover(environ={}, no_plugins=True, extra=extra)
+    with pytest.raises(PluginError, match="connection 'desk' is given by") as caught:
+        host.spec(ConnectionSpec, "desk")
+    assert "[plugins] prefer" in (caught.value.hint or "")

@@ -1,0 +1,3 @@
+"""Databases for conversations that are kept."""
+
+from support.fixtures import *  # noqa: F403 - databases
