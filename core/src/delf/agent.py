@@ -591,9 +591,7 @@ class Agent:
                 pricing_files=around.pricing_files,
                 attached=() if self.chat is None else (self.chat,),
                 folder=around.folder,
-                configured=(
-                    () if self._project is None else tuple(self._project.connections.values())
-                ),
+                configured=around.connections,
             )
         )
         try:
