@@ -441,11 +441,7 @@ class Agent:
         return self._tasks.get(task_id).look()
 
     def wait(self, task_id: str, timeout: float | None = None) -> Response:
-        """Wait for a submitted task, at most so many seconds; the task goes on after them.
-
-        Raises:
-            TimeoutError: When it is not over in time.
-        """
+        """Wait for a submitted task; after so many seconds a ``TimeoutError``, and it goes on."""
         return self._tasks.wait(task_id, timeout)
 
     def cancel(self, task_id: str) -> bool:
