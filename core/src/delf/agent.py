@@ -16,8 +16,13 @@ from delf.engine.approvals.decision import Answer
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.models.usage import Ledger
 from delf.engine.task import TaskRequest, check_task
-from delf.errors import AgentConfirmationError, ConfigurationError, PluginError
-from delf.events import TaskFinished, TaskStarted
+from delf.errors import (
+    AgentConfirmationError,
+    ConfigurationError,
+    PluginError,
+    UnknownTaskError,
+)
+from delf.events import TaskFinished, TaskQueued, TaskStarted
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, Usage
 from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
@@ -29,6 +34,8 @@ from delf.tools.function import as_connection
 from delf.types import ApprovalMode, ConfirmMode, Isolation
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from delf.chat import Chat
     from delf.config.project import Project
     from delf.engine.journal.log import Listener
@@ -310,7 +317,7 @@ class Agent:
         end = next((event for event in past if isinstance(event, TaskFinished)), None)
         if end is not None:
             return past_response(past, end)
-        begun = next((event for event in past if isinstance(event, TaskStarted)), None)
+        begun = next((e for e in past if isinstance(e, (TaskStarted, TaskQueued))), None)
         kept = None if begun is None or self.chat is None else begun.conversation
         order = replace(self._order("resumed", timeout, kept), task_id=task_id, past=past, **seen)
         if begun is not None:
@@ -322,6 +329,8 @@ class Agent:
     ) -> str:
         """Let a task be done in the background.
 
+        It is in the journal before this returns: where that is durable, a task whose process is
+        killed before it began can be resumed like any other, by this program or another one.
         Requests for approval go to ``on_confirm`` and to :meth:`get_pending_approvals`; no
         terminal is asked.
 
@@ -334,9 +343,16 @@ class Agent:
             The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
         """
         order = self._order(task, timeout, conversation_id, attended=False)
-        return self._tasks.add(
-            order, lambda order: self._home.post(lambda runtime: self._run(runtime, order))
-        )
+        return self._tasks.add(order, self._start_in_background)
+
+    def _start_in_background(self, order: TaskRequest) -> Future[Response]:
+        if self._home.runtime is None and self._home.is_here:  # it cannot start while we wait
+            return self._home.post(lambda runtime: self._queue_and_run(runtime, order))
+        queued = self._home.call_anywhere(lambda runtime: runtime.enqueue(order))
+        return self._home.post(lambda runtime: self._run(runtime, queued))
+
+    async def _queue_and_run(self, runtime: Runtime, order: TaskRequest) -> Response:
+        return await self._run(runtime, await runtime.enqueue(order))
 
     async def stream(
         self,
@@ -432,12 +448,17 @@ class Agent:
     # -- tasks in the background ---------------------------------------------------------
 
     def poll(self, task_id: str) -> StreamSnapshot:
-        """How a submitted task stands now; from any thread.
+        """How a task stands now, by the agent's own knowledge or its journal; from any thread.
 
         Raises:
             UnknownTaskError: When no task has this id.
         """
-        return self._tasks.get(task_id).look()
+        try:
+            return self._tasks.get(task_id).look()
+        except UnknownTaskError:
+            if self._home.runtime is None and self._home.is_here:
+                raise
+            return self._home.call_anywhere(lambda runtime: runtime.snapshot(task_id))
 
     def wait(self, task_id: str, timeout: float | None = None) -> Response:
         """Wait for a submitted task, at most so many seconds; the task goes on after them.

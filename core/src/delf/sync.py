@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from delf.errors import AgentStateError
@@ -182,6 +182,24 @@ class RuntimeHome:
             AgentStateError: When called from the runtime's own loop, which would never end.
         """
         return call(self._do(work), self._bind(current=False))
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller runs on the runtime's loop, or on the one that will be that."""
+        running = running_loop()
+        return running is not None and (not self.bound or running is self._loop)
+
+    def call_anywhere(self, work: Work[T]) -> T:
+        """Do something quick with the journal and wait for it, on the runtime's own loop, too.
+
+        There it is done in a thread, so the runtime must be there, and the work must not need
+        the loop.
+        """
+        runtime = self.runtime
+        if not self.is_here or runtime is None:
+            return self.call(work)
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(lambda: asyncio.run(work(runtime))).result()
 
     async def call_async(self, work: Work[T]) -> T:
         """Do something and await it."""
