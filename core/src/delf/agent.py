@@ -8,7 +8,7 @@ import secrets
 import sys
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Never, Self
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, cast
 
 from delf.background import BackgroundTasks, EventStream, Granularity, wants_tokens
 from delf.config.schema import AgentConfig, make_config
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from delf.engine.views.snapshot import StreamSnapshot
     from delf.events import Event
     from delf.plugins.host import PluginHost
-    from delf.protocols.memory import MemoryStore
+    from delf.protocols.memory import MemoryStore, SupportsStore
 
 
 class Agent:
@@ -81,7 +81,7 @@ class Agent:
         heavy_llm: str | LLMConfig | None = None,
         vision_llm: str | LLMConfig | None = None,
         chat: Chat | Mapping[str, Any] | bool | None = None,
-        memory: MemoryStore | str | None = None,
+        memory: MemoryStore | SupportsStore | str | None = None,
         system_prompt: str | None = None,
         on_confirm: Callable[[Any], Any] | None = None,
         providers: Mapping[str, str] | None = None,
@@ -142,6 +142,7 @@ class Agent:
 
             self.chat = Chat.of(chat)
         self.memory = store
+        self._store = cast("MemoryStore | None", getattr(store, "store", store))
         self.tools = tuple(as_connection(item) for item in tools or ())
         self._on_confirm = on_confirm
         self._host = host
@@ -606,7 +607,7 @@ class Agent:
                 environ=around.environ,
                 ledger=self._ledger,
                 pending=self._pending,
-                memory=self.memory,
+                memory=self._store,
                 on_confirm=self._on_confirm,
                 pricing_files=around.pricing_files,
                 attached=() if self.chat is None else (self.chat,),

@@ -289,10 +289,13 @@ class Printed(_Event):
 class ClockRead(_Event):
     """The script looked at clocks: nanoseconds, in the order of its looks.
 
-    Each is a Unix time, or the processor's time where it asked for that.
+    Each is a Unix time, or the processor's time where it asked for that, or its event loop's.
+    ``turns`` tells when the script got its answers: pairs of a turn of its event loop and the
+    number of a call, counted from the script's first, or 0 for a timer that ran out.
     """
 
-    readings: tuple[int, ...]
+    readings: tuple[int, ...] = ()
+    turns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

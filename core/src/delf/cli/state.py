@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from delf.config.project import Project
     from delf.engine.secrets.redaction import Redactor
     from delf.plugins.host import PluginHost
+    from delf.tools.connection import Connection
 
 
 @dataclass
@@ -44,6 +45,21 @@ class State:
         from delf.config.project import load_project
 
         return load_project(overrides=overrides, flags=flags, file=self.config)
+
+    def connections(self, names: Sequence[str]) -> list[Connection]:
+        """Connections of the configuration, as tasks would have them.
+
+        Args:
+            names: Of instances, or of types, which take all settings from the environment.
+
+        Raises:
+            ConfigurationError: When there is no such name, or its settings do not fit.
+        """
+        from delf.config.connections import make_connection
+
+        project = self.load_project()
+        host = self.discover(project.environ)
+        return [make_connection(host, project, name) for name in names]
 
     def clean(self, text: str) -> str:
         """A text without the secrets of the environment and of the configuration."""
