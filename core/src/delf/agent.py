@@ -16,12 +16,7 @@ from delf.engine.approvals.decision import Answer
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.models.usage import Ledger
 from delf.engine.task import TaskRequest, check_task
-from delf.errors import (
-    AgentConfirmationError,
-    ConfigurationError,
-    PluginError,
-    UnknownTaskError,
-)
+from delf.errors import AgentConfirmationError, ConfigurationError, PluginError
 from delf.events import TaskFinished, TaskQueued, TaskStarted
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, Usage
@@ -34,8 +29,6 @@ from delf.tools.function import as_connection
 from delf.types import ApprovalMode, ConfirmMode, Isolation
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from delf.chat import Chat
     from delf.config.project import Project
     from delf.engine.journal.log import Listener
@@ -344,16 +337,10 @@ class Agent:
             The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
         """
         order = self._order(task, timeout, conversation_id, attended=False)
-        return self._tasks.add(order, self._start_in_background)
-
-    def _start_in_background(self, order: TaskRequest) -> Future[Response]:
-        if self._home.runtime is None and self._home.is_here:  # it cannot start while we wait
-            return self._home.post(lambda runtime: self._queue_and_run(runtime, order))
-        queued = self._home.call_anywhere(lambda runtime: runtime.enqueue(order))
-        return self._home.post(lambda runtime: self._run(runtime, queued))
-
-    async def _queue_and_run(self, runtime: Runtime, order: TaskRequest) -> Response:
-        return await self._run(runtime, await runtime.enqueue(order))
+        return self._tasks.add(
+            order,
+            lambda order: self._home.post_after(lambda runtime: runtime.enqueue(order), self._run),
+        )
 
     async def stream(
         self,
@@ -454,12 +441,10 @@ class Agent:
         Raises:
             UnknownTaskError: When no task has this id.
         """
-        try:
-            return self._tasks.get(task_id).look()
-        except UnknownTaskError:
-            if self._home.runtime is None and self._home.is_here:
-                raise
-            return self._home.call_anywhere(lambda runtime: runtime.snapshot(task_id))
+        task = self._tasks.find(task_id)
+        if task is not None:
+            return task.look()
+        return self._home.call_anywhere(lambda runtime: runtime.snapshot(task_id))
 
     def wait(self, task_id: str, timeout: float | None = None) -> Response:
         """Wait for a submitted task, at most so many seconds; the task goes on after them.

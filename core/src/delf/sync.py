@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from delf.engine.runtime import Runtime
 
 T = TypeVar("T")
+U = TypeVar("U")
 Work = Callable[["Runtime"], Coroutine[Any, Any, T]]
 """Something to do with the started runtime."""
 
@@ -200,6 +201,22 @@ class RuntimeHome:
             return self.call(work)
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(lambda: asyncio.run(work(runtime))).result()
+
+    def post_after(
+        self, first: Work[U], then: Callable[[Runtime, U], Coroutine[Any, Any, T]]
+    ) -> Future[T]:
+        """Do something quick with the journal now, and let something else be done with its result.
+
+        Where the caller is on the loop on which the runtime has yet to start, both are done later.
+        """
+        if self.is_here and self.runtime is None:
+
+            async def both(runtime: Runtime) -> T:
+                return await then(runtime, await first(runtime))
+
+            return self.post(both)
+        done = self.call_anywhere(first)
+        return self.post(lambda runtime: then(runtime, done))
 
     async def call_async(self, work: Work[T]) -> T:
         """Do something and await it."""
