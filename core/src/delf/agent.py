@@ -323,10 +323,8 @@ class Agent:
     ) -> str:
         """Let a task be done in the background.
 
-        It is in the journal before this returns: where that is durable, a task whose process is
-        killed before it began can be resumed like any other, by this program or another one.
-        Requests for approval go to ``on_confirm`` and to :meth:`get_pending_approvals`; no
-        terminal is asked.
+        It is in the journal before this returns, so a kill does not lose it. Requests for
+        approval go to ``on_confirm`` and :meth:`get_pending_approvals`, never to a terminal.
 
         Args:
             task: What to do, in plain words.
@@ -338,8 +336,7 @@ class Agent:
         """
         order = self._order(task, timeout, conversation_id, attended=False)
         return self._tasks.add(
-            order,
-            lambda order: self._home.post_after(lambda runtime: runtime.enqueue(order), self._run),
+            order, lambda o: self._home.post_after(lambda r: r.enqueue(o), self._run)
         )
 
     async def stream(
@@ -436,13 +433,8 @@ class Agent:
     # -- tasks in the background ---------------------------------------------------------
 
     def poll(self, task_id: str) -> StreamSnapshot:
-        """How a task stands now, by the agent's own knowledge or its journal; from any thread.
-
-        Raises:
-            UnknownTaskError: When no task has this id.
-        """
-        task = self._tasks.find(task_id)
-        if task is not None:
+        """How a task stands now, by the agent's journal; from any thread, or ``UnknownTaskError``."""
+        if (task := self._tasks.find(task_id)) is not None:
             return task.look()
         return self._home.call_anywhere(lambda runtime: runtime.snapshot(task_id))
 
