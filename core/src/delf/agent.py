@@ -11,22 +11,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, cast
 
 from delf.background import BackgroundTasks, EventStream, Granularity, wants_tokens
-from delf.config.schema import AgentConfig, make_config
-from delf.engine.approvals.decision import Answer
-from delf.engine.approvals.pending import PendingRequests
-from delf.engine.models.usage import Ledger
 from delf.engine.task import TaskRequest, check_task
 from delf.errors import AgentConfirmationError, ConfigurationError, PluginError
-from delf.events import TaskFinished, TaskStarted
 from delf.llm import LLMConfig
-from delf.messages import ModelDelta, Usage
 from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
 from delf.protocols.command import SupportsAgent
 from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
 from delf.terminal import visible
 from delf.tools.function import as_connection
-from delf.types import ApprovalMode, ConfirmMode, Isolation
+from delf.types import ApprovalMode, CodeIn, ConfirmMode, Isolation
 
 if TYPE_CHECKING:
     from delf.chat import Chat
@@ -35,6 +29,7 @@ if TYPE_CHECKING:
     from delf.engine.runtime import Runtime
     from delf.engine.views.snapshot import StreamSnapshot
     from delf.events import Event
+    from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
     from delf.protocols.memory import MemoryStore, SupportsStore
 
@@ -95,6 +90,7 @@ class Agent:
         budget_usd: float | None = None,
         allow_unpriced: bool | None = None,
         strategy: str | None = None,
+        code_in: CodeIn | None = None,
         approval_mode: ApprovalMode | None = None,
         confirm_mode: ConfirmMode | None = None,
         wait_approvals: bool | None = None,
@@ -112,6 +108,10 @@ class Agent:
         project: Project | None = None,
         **unknown: Never,
     ) -> None:
+        from delf.config.schema import AgentConfig, make_config
+        from delf.engine.approvals.pending import PendingRequests
+        from delf.engine.models.usage import Ledger
+
         store = None if isinstance(memory, str) else memory
         memory = memory if isinstance(memory, str) else None
         fields = AgentConfig.model_fields.keys() - {"chat"}
@@ -307,6 +307,8 @@ class Agent:
     async def _resume(
         self, runtime: Runtime, task_id: str, timeout: float | None, **seen: Any
     ) -> Response:
+        from delf.events import TaskFinished, TaskStarted
+
         past = await runtime.take_up(task_id)
         end = next((event for event in past if isinstance(event, TaskFinished)), None)
         if end is not None:
@@ -467,13 +469,11 @@ class Agent:
         Raises:
             UnknownRequestError: When the request does not wait (any more).
         """
-        self._pending.answer(request_id, Answer(Approved(remember=remember, reason=response)))
-        return True
+        return self._pending.decide(request_id, Approved(remember=remember, reason=response))
 
     def reject(self, request_id: str, reason: str = "Rejected") -> bool:
         """Refuse a call; the script, and the model if it goes on, read the reason."""
-        self._pending.answer(request_id, Answer(Rejected(reason=reason)))
-        return True
+        return self._pending.decide(request_id, Rejected(reason=reason))
 
     def edit(self, request_id: str, arguments: Mapping[str, Any]) -> bool:
         """Let a call be made with other arguments, which are checked again.
@@ -482,8 +482,7 @@ class Agent:
             UnknownRequestError: When the request does not wait (any more).
             DelfError: When it is for a script or a call that was begun; it goes on waiting.
         """
-        self._pending.answer(request_id, Answer(Edited(arguments=dict(arguments))))
-        return True
+        return self._pending.decide(request_id, Edited(arguments=dict(arguments)))
 
     def settle(self, request_id: str, result: Any = None, note: str | None = None) -> bool:
         """Say that an interrupted call did happen, so that it is not made again.
@@ -497,8 +496,7 @@ class Agent:
             UnknownRequestError: When the request does not wait (any more).
             DelfError: When it is for a new call, which goes on waiting.
         """
-        self._pending.answer(request_id, Answer(Settled(result=result, reason=note)))
-        return True
+        return self._pending.decide(request_id, Settled(result=result, reason=note))
 
     # -- what it says of itself ----------------------------------------------------------
 
@@ -587,6 +585,7 @@ class Agent:
                 pricing_files=around.pricing_files,
                 attached=() if self.chat is None else (self.chat,),
                 folder=around.folder,
+                configured=around.connections,
             )
         )
         try:
