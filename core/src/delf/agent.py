@@ -583,6 +583,7 @@ class Agent:
                 pricing_files=around.pricing_files,
                 attached=() if self.chat is None else (self.chat,),
                 folder=around.folder,
+                configured=around.connections,
             )
         )
         try:

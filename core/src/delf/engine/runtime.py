@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from delf.config.project import ConnectionEntry
 from delf.config.schema import AgentConfig
 from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.inbox import Inbox, open_journal
@@ -86,6 +87,7 @@ class RuntimeParts:
         on_confirm: Asked first about calls that need approval.
         pricing_files: Where the user's own prices may be.
         attached: What is closed with it.
+        configured: Every connection that its project names.
         folder: The project's folder, which actions may ask for.
     """
 
@@ -101,6 +103,7 @@ class RuntimeParts:
     on_confirm: Callable[[Any], Any] | None = None
     pricing_files: tuple[Path, ...] = ()
     attached: tuple[SupportsClose, ...] = ()
+    configured: tuple[ConnectionEntry, ...] = ()
     folder: Path = field(default_factory=Path.cwd)
 
 
@@ -116,7 +119,13 @@ class Runtime:
         self._config = parts.config
         self._host = parts.host
         self._redactor = Redactor(
-            secrets_of_agent(parts.config, parts.connections, parts.plugin_options, parts.environ)
+            secrets_of_agent(
+                parts.config,
+                parts.connections,
+                parts.plugin_options,
+                parts.environ,
+                parts.configured,
+            )
         )
         for connection in parts.connections:
             if isinstance(connection, SupportsSecrets):
