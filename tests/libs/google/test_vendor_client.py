@@ -214,6 +214,10 @@ def test_docs(google: GoogleServer, vendor: Vendor) -> None:
             documentId=key,
             body={"requests": [{"insertText": {"location": {"index": 2}, "text": "x"}}]},
         ).execute()
+    files = vendor("drive").files()
+    assert files.update(fileId=key, body={"trashed": True}).execute()["id"] == key
+    files.delete(fileId=key).execute()
+    assert key not in google.docs.documents
 
 
 def test_calendar(google: GoogleServer, vendor: Vendor) -> None:

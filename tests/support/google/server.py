@@ -94,6 +94,7 @@ class GoogleServer:
         self.logins = Logins()
         self.checked = checked
         self.seen: list[Seen] = []
+        self.begun: list[str] = []
         self.faults: list[Fault] = []
         self.uploads: dict[str, Upload] = {}
         self.released = threading.Event()
@@ -140,9 +141,9 @@ class GoogleServer:
         """Lose the request."""
         self.faults.append(Fault(method, times, "drop"))
 
-    def hang(self, method: str, times: int = 1) -> None:
-        """Answer only when the server ends."""
-        self.faults.append(Fault(method, times, "hang"))
+    def hang(self, method: str, times: int = 1, after: int = 0, *, done: bool = False) -> None:
+        """Answer only when the server ends; with ``done`` it is done before."""
+        self.faults.append(Fault(method, times, "stall" if done else "hang", after=after))
 
     def _fault(self, method: str) -> Fault | None:
         with self.lock:
@@ -156,6 +157,10 @@ class GoogleServer:
 
     def calls(self, method: str) -> int:
         return sum(item.method == method for item in self.seen)
+
+    def started(self, method: str) -> int:
+        """How often a method was called, answered or not."""
+        return self.begun.count(method)
 
     # -- answers ------------------------------------------------------------------------
 
@@ -176,6 +181,7 @@ class GoogleServer:
         try:
             method, path, upload = self._route(verb, parts.path)
             name = method.id
+            self.begun.append(name)
             fault = self._fault(name)
             if fault is not None and fault.kind in ("hang", "drop"):
                 if fault.kind == "hang":
@@ -185,6 +191,8 @@ class GoogleServer:
                 raise fault.error
             answer = self._method(method, path, parts.query, headers, content, upload=upload)
             if fault is not None:
+                if fault.kind == "stall":
+                    self.released.wait()
                 return self._log(name, None, content, headers)
         except ApiError as error:
             answer = Answer(error.status, error.body(), error.headers)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from delf.config.project import Project
     from delf.engine.secrets.redaction import Redactor
     from delf.plugins.host import PluginHost
+    from delf.tools.connection import Connection
 
 
 @dataclass
@@ -45,6 +46,21 @@ class State:
 
         return load_project(overrides=overrides, flags=flags, file=self.config)
 
+    def connections(self, names: Sequence[str]) -> list[Connection]:
+        """Connections of the configuration, as tasks would have them.
+
+        Args:
+            names: Of instances, or of types, which take all settings from the environment.
+
+        Raises:
+            ConfigurationError: When there is no such name, or its settings do not fit.
+        """
+        from delf.config.connections import make_connection
+
+        project = self.load_project()
+        host = self.discover(project.environ)
+        return [make_connection(host, project, name) for name in names]
+
     def clean(self, text: str) -> str:
         """A text without the secrets of the environment and of the configuration."""
         return self._known().text(text)
@@ -57,7 +73,7 @@ class State:
         if self.redactor is None:
             from delf.cli.secrets import redactor_of
 
-            self.redactor = redactor_of(self)
+            self.redactor = redactor_of(self.load_project)
         return self.redactor
 
     def discover(self, environ: Mapping[str, str] | None = None) -> PluginHost:

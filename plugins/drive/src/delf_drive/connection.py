@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import mimetypes
 from typing import Any, ClassVar, Final, Literal
 
-from delf import action
+from delf import CallContext, action
 from delf.errors import ToolRefusedError
 from delf_drive.paths import ALL_DRIVES, IN_ALL_DRIVES, Places
 from delf_drive.records import (
@@ -25,6 +26,7 @@ from delf_drive.records import (
     type_of,
 )
 from delf_google.connection import GoogleConnection
+from delf_google.files import read_task_file
 from delf_google.requests import Request, segment
 from delf_google.uploads import Uploader
 
@@ -175,10 +177,18 @@ class Drive(GoogleConnection):
         content: str | bytes = b"",
         folder: str = "",
         type: str = "",  # noqa: A002 - in scripts
+        file: str = "",
+        context: CallContext | None = None,
     ) -> FileInfo:
-        """Store a new file, in a folder or else at the top. With type "document" Markdown
-        becomes a Google document, with "spreadsheet" CSV a sheet.
+        """Store a new file, in a folder or else at the top, with `content` or that of the task's
+        file `file`. With type "document" Markdown becomes a Google document, with "spreadsheet"
+        CSV a sheet.
         """  # noqa: D205 - the model reads the whole paragraph
+        if file:
+            if content:
+                raise ToolRefusedError("give content or file, not both")
+            most = self.settings.max_bytes
+            _, content = await asyncio.to_thread(read_task_file, context, file, most)
         kind = (
             self._type(type)
             if type

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, TypedDict
 
-from delf import action
+from delf import CallContext, action
 from delf.errors import ToolRefusedError, did_you_mean
 from delf.settings import PluginSettings
 from delf_gmail.reading import (
@@ -20,9 +20,10 @@ from delf_gmail.reading import (
     unbase64,
 )
 from delf_gmail.settings import GmailSettings
-from delf_gmail.writing import Attachment, People, build
+from delf_gmail.writing import MOST_BYTES, Attachment, People, build
 from delf_google.batch import read_many
 from delf_google.connection import GoogleConnection
+from delf_google.files import read_task_file
 from delf_google.requests import Method, Request, segment
 from delf_google.uploads import Uploader
 
@@ -181,9 +182,13 @@ class Gmail(GoogleConnection):
         html: str | None = None,
         cc: str | list[str] = "",
         bcc: str | list[str] = "",
-        attachments: list[Attachment] | None = None,
+        attachments: list[Attachment | str] | None = None,
+        context: CallContext | None = None,
     ) -> Sent:
-        """Send a message. Attachments: `[{"name": "a.pdf", "data": bytes}]`."""
+        """Send a message. Attachments: `{"name": "a.pdf", "data": bytes}`, or names of the task's
+        files.
+        """  # noqa: D205 - the model reads the whole paragraph
+        files = await self._files(attachments, context)
         raw = await asyncio.to_thread(
             build,
             to=to,
@@ -192,7 +197,7 @@ class Gmail(GoogleConnection):
             html=html,
             cc=cc,
             bcc=bcc,
-            attachments=attachments or (),
+            attachments=files,
         )
         return await self._send(raw, None)
 
@@ -203,10 +208,12 @@ class Gmail(GoogleConnection):
         text: str = "",
         html: str | None = None,
         everyone: bool = False,
-        attachments: list[Attachment] | None = None,
+        attachments: list[Attachment | str] | None = None,
+        context: CallContext | None = None,
     ) -> Sent:
         """Answer a message in its conversation: its sender, or with `everyone` all who got it."""
-        raw, thread = await self._answer(message, text, html, attachments or (), everyone=everyone)
+        files = await self._files(attachments, context)
+        raw, thread = await self._answer(message, text, html, files, everyone=everyone)
         return await self._send(raw, thread)
 
     @action("send", effect="write")
@@ -218,14 +225,16 @@ class Gmail(GoogleConnection):
         html: str | None = None,
         cc: str | list[str] = "",
         bcc: str | list[str] = "",
-        attachments: list[Attachment] | None = None,
+        attachments: list[Attachment | str] | None = None,
         reply_to: str | None = None,
+        context: CallContext | None = None,
     ) -> Draft:
         """Write a draft that a person can look at and send; `reply_to` is the id of a message."""
+        files = await self._files(attachments, context)
         if reply_to is not None:
             if to or subject or cc or bcc:
                 raise ToolRefusedError("an answer's people and subject follow from reply_to")
-            raw, thread = await self._answer(reply_to, text, html, attachments or ())
+            raw, thread = await self._answer(reply_to, text, html, files)
         else:
             raw, thread = (
                 await asyncio.to_thread(
@@ -236,7 +245,7 @@ class Gmail(GoogleConnection):
                     html=html,
                     cc=cc,
                     bcc=bcc,
-                    attachments=attachments or (),
+                    attachments=files,
                 ),
                 None,
             )
@@ -350,6 +359,20 @@ class Gmail(GoogleConnection):
             return [names.get(key, key) for key in ids]
 
         return names_of
+
+    async def _files(
+        self, attachments: Sequence[Attachment | str] | None, context: CallContext | None
+    ) -> list[Attachment]:
+        """Attachments with their content: a name is that of a file of the task."""
+        found: list[Attachment] = []
+        for item in attachments or ():
+            if isinstance(item, str):
+                read = asyncio.to_thread(read_task_file, context, item, MOST_BYTES)
+                name, data = await read
+                found.append(Attachment(name=name, data=data))
+            else:
+                found.append(item)
+        return found
 
     async def _answer(
         self,

@@ -1,0 +1,101 @@
+"""Logging in: a person agrees in a browser, and the login is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from delf_google.errors import LoginError
+
+_TIMEOUT: Final = 300
+_DONE: Final = "delf has what it needs. You can close this window."
+
+
+def can_browse() -> bool:
+    """Whether there is a browser on this machine."""
+    import webbrowser
+
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        return False
+    return True
+
+
+def sign_in(
+    client: Mapping[str, Any],
+    scopes: Sequence[str],
+    *,
+    show: Callable[[str], None],
+    ask: Callable[[str], str] | None = None,
+) -> dict[str, Any]:
+    """Have a person agree, and return the login as google-auth writes it.
+
+    Args:
+        client: The OAuth client, as in the file from Google's console.
+        scopes: What the login is for.
+        show: Shows a text to the person.
+        ask: Asks for the address that a browser elsewhere ends at; None to use a browser here.
+
+    Raises:
+        LoginError: When the person does not agree, or Google does not.
+    """
+    from google_auth_oauthlib.flow import InstalledAppFlow, WSGITimeoutError
+    from oauthlib.oauth2 import OAuth2Error
+
+    # A person may agree to a part of it; that is told, and is no error.
+    os.environ.setdefault("OAUTHLIB_RELAX_TOKEN_SCOPE", "1")
+    flow: Any = cast("Any", InstalledAppFlow).from_client_config(
+        {"installed": dict(client)}, list(scopes)
+    )
+    try:
+        if ask is None:
+            made = flow.run_local_server(
+                bind_addr="127.0.0.1",
+                port=0,
+                authorization_prompt_message="If no browser opens, open this address:\n{url}",
+                success_message=_DONE,
+                timeout_seconds=_TIMEOUT,
+                prompt="consent",
+            )
+        else:
+            made = _by_hand(flow, show, ask)
+    except OAuth2Error as error:
+        raise LoginError(f"Google did not log in: {error.description or error.error}") from None
+    except WSGITimeoutError:
+        raise LoginError(f"nobody agreed within {_TIMEOUT} s", hint="try again") from None
+    if not made.refresh_token:
+        raise LoginError(
+            "Google gave no lasting login", hint="use a client of the type Desktop app"
+        )
+    login: dict[str, Any] = json.loads(made.to_json())
+    granted: Any = made.granted_scopes
+    login["scopes"] = sorted(granted or scopes)
+    return login
+
+
+def _by_hand(flow: Any, show: Callable[[str], None], ask: Callable[[str], str]) -> Any:
+    flow.redirect_uri = "http://localhost:1/"  # nobody listens; the address holds what is needed
+    address, _ = flow.authorization_url(prompt="consent")
+    show(f"Open this address in any browser, and agree:\n\n{address}\n")
+    show("The browser then ends at a page that it cannot open: http://localhost:1/…")
+    told = ask("The address of that page").strip()
+    if "code=" not in told and "error=" not in told:
+        raise LoginError("this is not the address that the browser ended at: it has no code")
+    flow.fetch_token(authorization_response=told.replace("http://", "https://", 1))
+    return flow.credentials
+
+
+def revoke(login: Mapping[str, Any]) -> bool:
+    """Have Google forget a login; whether it did."""
+    import httpx
+
+    token_uri = str(login.get("token_uri") or "https://oauth2.googleapis.com/token")
+    address = f"{token_uri.rpartition('/')[0]}/revoke"
+    token = str(login.get("refresh_token") or login.get("token") or "")
+    try:
+        return httpx.post(address, data={"token": token}, timeout=30).status_code == 200
+    except httpx.HTTPError:
+        return False

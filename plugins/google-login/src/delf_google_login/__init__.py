@@ -1,0 +1,1 @@
+"""``delf google``: the login that delf's plugins for Google use."""

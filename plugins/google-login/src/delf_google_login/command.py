@@ -1,0 +1,188 @@
+"""``delf google``: log in, log out, and see which logins there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from delf.errors import ConfigurationError
+from delf_google.connection import GoogleConnection
+from delf_google.credentials import client_of, read_json
+from delf_google.login import can_browse, revoke, sign_in
+from delf_google.store import TokenStore
+
+_TYPES: Final = ("gmail", "drive", "sheets", "docs", "calendar")
+
+connections_option = click.option(
+    "-c",
+    "--connection",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Only this connection, or this type; may be given several times.",
+)
+credentials_option = click.option(
+    "--credentials",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="The OAuth client, where no connection names it (client_secrets.json).",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """One login: of an OAuth client and an account, for connections."""
+
+    account: str
+    client: dict[str, Any]
+    scopes: tuple[str, ...]
+    connections: tuple[str, ...]
+
+    @property
+    def client_id(self) -> str:
+        """The client's public name."""
+        return str(self.client["client_id"])
+
+
+@click.group("google")
+def google() -> None:
+    """Log in to Google, for the connections in delf.toml or named with -c.
+
+    \b
+    delf google login
+    delf google login -c gmail --credentials client_secrets.json
+    delf google status
+    """  # noqa: D301 - click's mark for lines that stay as they are
+
+
+@google.command("login")
+@connections_option
+@credentials_option
+@click.option("--no-browser", is_flag=True, help="Print an address, to be opened elsewhere.")
+@click.pass_context
+def login_command(
+    ctx: click.Context, names: tuple[str, ...], credentials: str | None, no_browser: bool
+) -> None:
+    """Log in with a browser; for the least that the connections need."""
+    store = TokenStore()
+    by_hand = no_browser or not can_browse()
+    ask: Callable[[str], str] | None = click.prompt if by_hand else None
+    for login in _logins(ctx, names, credentials):
+        click.echo(f"Logging in as {login.account!r}, for {', '.join(login.connections)}.")
+        made = sign_in(login.client, login.scopes, show=click.echo, ask=ask)
+        place = store.write(login.account, login.client_id, made)
+        click.echo(f"Logged in; kept in {place}.")
+        missing = sorted(set(login.scopes) - set(made["scopes"]))
+        if missing:
+            click.echo(f"Not given, so some actions will fail: {' '.join(missing)}", err=True)
+
+
+@google.command("logout")
+@connections_option
+@credentials_option
+@click.pass_context
+def logout_command(ctx: click.Context, names: tuple[str, ...], credentials: str | None) -> None:
+    """Have Google forget the login, and delete it here."""
+    store = TokenStore()
+    for login in _logins(ctx, names, credentials):
+        kept = store.read(login.account, login.client_id)
+        if kept is None:
+            click.echo(f"Nobody is logged in as {login.account!r}.")
+            continue
+        forgotten = revoke(kept)
+        store.delete(login.account, login.client_id)
+        click.echo(f"Logged out of {login.account!r}.")
+        if not forgotten:
+            click.echo(
+                "Google could not be told; take the permission away at "
+                "https://myaccount.google.com/connections",
+                err=True,
+            )
+
+
+@google.command("status")
+@connections_option
+@credentials_option
+@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@click.pass_context
+def status_command(
+    ctx: click.Context, names: tuple[str, ...], credentials: str | None, as_json: bool
+) -> None:
+    """Show which logins there are, and whether they suffice; nothing is asked of Google."""
+    store = TokenStore()
+    rows = [_status(login, store) for login in _logins(ctx, names, credentials)]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    for row in () if as_json else rows:
+        click.echo(f"{row['account']}: {row['state']}, for {', '.join(row['connections'])}")
+        for scope in row["missing"]:
+            click.echo(f"  missing: {scope}")
+    if any(row["state"] != "logged in" for row in rows):
+        click.echo("hint: delf google login", err=True)
+        ctx.exit(1)
+
+
+def _status(login: Login, store: TokenStore) -> dict[str, Any]:
+    kept = store.read(login.account, login.client_id)
+    granted: set[str] = set((kept or {}).get("scopes") or ())
+    missing = sorted(set(login.scopes) - granted)
+    state = "not logged in" if kept is None else "not enough" if missing else "logged in"
+    return {
+        "account": login.account,
+        "state": state,
+        "connections": list(login.connections),
+        "scopes": sorted(granted),
+        "missing": missing if kept is not None else [],
+    }
+
+
+def _logins(ctx: click.Context, names: Sequence[str], credentials: str | None) -> list[Login]:
+    """The logins that connections need: one for each client and account."""
+    program: Any = ctx.find_root().obj
+    project = program.load_project()
+    wanted = list(names) or [n for n, e in project.connections.items() if e.type in _TYPES]
+    if not wanted:
+        raise ConfigurationError(
+            f"there is no connection to Google in {project.file or 'a delf.toml'}",
+            hint="name one: delf google login -c gmail --credentials client_secrets.json",
+        )
+    found: dict[tuple[str, str], Login] = {}
+    others: list[str] = []
+    for connection in program.connections(wanted):
+        if not isinstance(connection, GoogleConnection):
+            raise ConfigurationError(f"{connection.name} is no connection to Google")
+        settings = connection.settings
+        if settings.service_account or settings.token:
+            others.append(connection.name)
+            continue
+        path = credentials or settings.oauth_credentials
+        if path is None:
+            raise ConfigurationError(
+                f"{connection.name}: no OAuth client is named",
+                hint="set oauth_credentials, or give --credentials client_secrets.json",
+            )
+        client = client_of(read_json(path, connection.name), path, connection.name)
+        _add(found, connection, settings.account, client)
+    if not found:
+        raise ConfigurationError(f"no login is needed: {', '.join(others)} have their own keys")
+    return list(found.values())
+
+
+def _add(
+    found: dict[tuple[str, str], Login],
+    connection: GoogleConnection,
+    account: str,
+    client: dict[str, Any],
+) -> None:
+    key = (account, str(client["client_id"]))
+    old = found.get(key) or Login(account, client, (), ())
+    found[key] = Login(
+        account,
+        client,
+        tuple(sorted({*old.scopes, *connection.needed_scopes()})),
+        (*old.connections, connection.name),
+    )

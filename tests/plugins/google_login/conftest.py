@@ -1,0 +1,3 @@
+from support.google.fixtures import connect, credentials, google
+
+__all__ = ["connect", "credentials", "google"]

@@ -1,0 +1,149 @@
+"""`delf google`: a login with a browser, by hand, its state, and its end."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import urllib.parse
+import urllib.request
+from typing import Any
+
+import pytest
+
+from delf.testing import DelfProject, PluginContract
+from delf_google.connection import SCOPES
+from delf_google.store import TokenStore
+from support.google import GoogleServer
+from support.google.logins import CLIENT_ID, CLIENT_SECRET
+
+BROWSER = """#!{python}
+import sys, urllib.request
+print(urllib.request.urlopen(sys.argv[1]).status)
+"""
+
+
+class TestPlugin(PluginContract):
+    name = "google-login"
+    vendors = ("google_auth_oauthlib", "oauthlib", "requests")
+
+
+@pytest.fixture
+def project(
+    google: GoogleServer, delf_project: DelfProject, monkeypatch: pytest.MonkeyPatch
+) -> DelfProject:
+    root = delf_project.root
+    (root / "client_secrets.json").write_text(json.dumps(google.logins.client_secrets(google.url)))
+    browser = root / "browser"
+    browser.write_text(BROWSER.format(python=sys.executable))
+    browser.chmod(0o755)
+    for name, value in {
+        "BROWSER": f"{browser} %s &",
+        "XDG_CONFIG_HOME": str(root / "config"),
+        "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
+        "OAUTHLIB_INSECURE_TRANSPORT": "1",  # the test's server has no certificate
+    }.items():
+        monkeypatch.setenv(name, value)
+    delf_project.config(f"""
+        [connections.mail]
+        type = "gmail"
+        oauth_credentials = "client_secrets.json"
+        base_url = "{google.url}"
+        allow = ["read"]
+
+        [connections.files]
+        type = "drive"
+        oauth_credentials = "client_secrets.json"
+        base_url = "{google.url}"
+        allow = ["search", "create"]
+    """)
+    return delf_project
+
+
+def kept(project: DelfProject) -> Any:
+    return TokenStore(project.root / "config/delf/google").read("default", CLIENT_ID)
+
+
+def test_login_status_logout(google: GoogleServer, project: DelfProject) -> None:
+    before = project.run("google", "status")
+    assert before.exit_code == 1
+    assert "default: not logged in, for mail, files" in before.stdout
+    done = project.spawn("google", "login").succeeded()
+    assert "Logged in; kept in" in done.stdout
+    assert "config/delf/google" in done.stdout
+    least = {SCOPES + "gmail.readonly", SCOPES + "drive.readonly", SCOPES + "drive.file"}
+    assert set(kept(project)["scopes"]) == least
+    assert "logged in" in project.run("google", "status").succeeded().stdout
+    (row,) = json.loads(project.run("google", "status", "--json").succeeded().stdout)
+    assert row["missing"] == []
+    google.gmail.deliver("ada@example.com", b"Subject: Hello\r\n\r\nx")
+    llm = project.model('print([m["subject"] for m in (await mail.search())["messages"]])')
+    task = project.run("run", "What is new?", "-c", "mail", "--llm", llm, "--sandbox", "local")
+    assert "['Hello']" in task.succeeded().stdout
+    shown = done.stdout + done.stderr + task.stdout + task.stderr
+    secrets = [kept(project)["refresh_token"], kept(project)["token"], CLIENT_SECRET]
+    assert not [secret for secret in secrets if secret in shown]
+    grant = next(iter(google.logins.grants.values()))
+    assert "Logged out" in project.run("google", "logout").succeeded().stdout
+    assert grant.revoked
+    assert kept(project) is None
+    assert "Nobody is logged in" in project.run("google", "logout").succeeded().stdout
+
+
+def test_what_was_not_agreed_to_is_told(google: GoogleServer, project: DelfProject) -> None:
+    google.logins.declined = frozenset({SCOPES + "drive.file"})
+    done = project.spawn("google", "login").succeeded()
+    assert f"Not given, so some actions will fail: {SCOPES}drive.file" in done.stderr
+    status = project.run("google", "status")
+    assert (status.exit_code, "not enough" in status.stdout) == (1, True)
+    assert f"missing: {SCOPES}drive.file" in status.stdout
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *args: Any) -> None:
+        return None
+
+
+def test_a_browser_elsewhere(google: GoogleServer, project: DelfProject) -> None:
+    import threading
+
+    from delf_google.login import sign_in
+
+    told: list[str] = []
+
+    def ask(_: str) -> str:
+        address = re.search(r"http\S+", told[0])
+        assert address is not None
+        try:
+            urllib.request.build_opener(_NoRedirect).open(address[0])
+        except urllib.error.HTTPError as answer:
+            with answer:
+                return str(answer.headers["Location"])
+        raise AssertionError
+
+    client = google.logins.client_secrets(google.url)["installed"]
+    login = sign_in(client, [SCOPES + "drive"], show=told.append, ask=ask)
+    assert login["refresh_token"] in google.logins.grants
+    assert threading.active_count() < 20
+    answer = project.run("google", "login", "--no-browser", stdin="http://localhost:1/?nothing=1\n")
+    assert answer.exit_code == 1
+    assert "it has no code" in answer.stderr
+    bad = project.run(
+        "google", "login", "--no-browser", stdin="http://localhost:1/?code=x&state=forged\n"
+    )
+    assert bad.exit_code == 1
+    assert "Google did not log in" in bad.stderr
+
+
+def test_without_a_project(google: GoogleServer, project: DelfProject) -> None:
+    project.config("")
+    nothing = project.spawn("google", "login")
+    assert nothing.exit_code == 2
+    assert "no connection to Google" in nothing.stderr
+    project.spawn(
+        "google", "login", "-c", "docs", "--credentials", "client_secrets.json"
+    ).succeeded()
+    assert set(kept(project)["scopes"]) == {SCOPES + "documents", SCOPES + "drive"}
+    wrong = project.run("google", "login", "-c", "docs")
+    assert wrong.exit_code == 2
+    assert "no OAuth client is named" in wrong.stderr
