@@ -17,13 +17,15 @@ pytestmark = [pytest.mark.service, pytest.mark.timeout(150)]
 
 
 def mounts_of_this_environment():
-    """Its libraries where the image has those that pip installs, and what the system has for them."""
+    """Its libraries where the image has those that pip installs, and what these need beside."""
     site = Path(sysconfig.get_paths()["platlib"])
     compiled = next((site / "pandas").rglob("*.so"))
     said = subprocess.run(["ldd", compiled], capture_output=True, text=True).stdout
     libc = next(line.split()[2] for line in said.splitlines() if line.split()[0] == "libc.so.6")
     system = Path(libc).parent
-    return [f"{site}:{LIBRARIES}:ro", f"{system.resolve()}:{system}:ro"]
+    left_out = Path(sysconfig.get_paths()["stdlib"], "unittest")
+    mounts = {site: LIBRARIES, system.resolve(): system, left_out: left_out}
+    return [f"{outside}:{inside}:ro" for outside, inside in mounts.items()]
 
 
 async def test_they_do_their_work(make_backend, monkeypatch):
