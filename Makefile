@@ -71,9 +71,13 @@ coverage: $(DEV_STAMP) ## run the tests and say which lines they miss
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
+.PHONY: dist
+dist: $(DEV_STAMP) ## build a wheel and an sdist of every package into dist/, and check them
+	@VENV=$(VENV) scripts/dist dist $(PACKAGES)
+
 .PHONY: clean
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(DEMO_VENV) .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(DEMO_VENV) dist .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 $(DEV_STAMP):

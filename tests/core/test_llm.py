@@ -96,3 +96,16 @@ def test_an_unknown_setting():
     ) as caught:
         LLMConfig("m", settings={"temprature": 1})
     assert "top_p" in (caught.value.hint or "")
+
+
+def test_settings_that_are_thrown_away_are_said():
+    llm = LLMConfig("gpt-4o-mini")
+    with pytest.warns(UserWarning, match="returns a copy, which is thrown away") as seen:
+        llm.with_settings(temperature=0.2)
+    assert seen[0].filename == __file__
+
+
+def test_settings_that_are_used_are_not():
+    llm = LLMConfig("gpt-4o-mini").with_settings(temperature=0.2)
+    assert [llm.with_settings(top_k=2)][0].settings == {"temperature": 0.2, "top_k": 2}
+    assert llm.settings == {"temperature": 0.2}

@@ -39,7 +39,7 @@ def test_import_delf_is_bare() -> None:
 
 
 def test_the_agent_needs_no_terminal_and_no_settings() -> None:
-    heavy = {"rich", "click", "pydantic_settings"}
+    heavy = {"rich", "click", "pydantic", "pydantic_settings", "pluggy"}
     assert not _roots(imported_by("from delf import Agent, tool")) & heavy
 
 

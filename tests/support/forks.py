@@ -10,12 +10,22 @@ from pathlib import Path
 
 def guests() -> list[int]:
     """The processes that the template processes of this one have forked."""
+    above = _parents()
+    return [pid for pid, parent in above.items() if above.get(parent) == os.getpid()]
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that one has started."""
+    return [child for child, parent in _parents().items() if parent == pid]
+
+
+def _parents() -> dict[int, int]:
     above: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             line = (folder / "stat").read_text()
             above[int(folder.name)] = int(line.rpartition(")")[2].split()[1])
-    return [pid for pid, parent in above.items() if above.get(parent) == os.getpid()]
+    return above
 
 
 def kill_guests() -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +39,7 @@ class NotingHost:
     pieces: list[str] = field(default_factory=list[str])
     order: list[str] = field(default_factory=list[str])
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    turns: list[int] = field(default_factory=list[int])
     script_start: ScriptStart = field(default_factory=ScriptStart)
     called: asyncio.Event = field(default_factory=asyncio.Event)
     spoke: asyncio.Event = field(default_factory=asyncio.Event)
@@ -65,6 +66,16 @@ class NotingHost:
         self.pieces.append(text)
         self.order.append(f"print {text}")
         self.spoke.set()
+
+    def clock_read(self, readings: Sequence[int]) -> None:
+        """Of no interest."""
+
+    def turns_taken(self, turns: Sequence[int]) -> None:
+        """Note when the script got its answers."""
+        self.turns += turns
+
+    def gave_up(self, call_id: int) -> None:
+        """Of no interest."""
 
     def wrote_file(self, name: str, data: bytes) -> None:
         """Note a file."""

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
     from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
     from delf.response import Response
+    from delf.surroundings import plugin_context
     from delf.tools.action import Action, action
     from delf.tools.connection import Connection
     from delf.tools.context import CallContext
@@ -120,6 +121,7 @@ _HOMES: Final = {
     "Tool": "delf.tools.function",
     "Trace": "delf.engine.views.trace",
     "action": "delf.tools.action",
+    "plugin_context": "delf.surroundings",
     "tool": "delf.tools.function",
     **dict.fromkeys(_ERRORS, "delf.errors"),
 }
@@ -181,6 +183,7 @@ __all__ = [
     "UnrecordedCallError",
     "__version__",
     "action",
+    "plugin_context",
     "tool",
 ]
 

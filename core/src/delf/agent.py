@@ -8,25 +8,19 @@ import secrets
 import sys
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Never, Self
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, cast
 
 from delf.background import BackgroundTasks, EventStream, Granularity, wants_tokens
-from delf.config.schema import AgentConfig, make_config
-from delf.engine.approvals.decision import Answer
-from delf.engine.approvals.pending import PendingRequests
-from delf.engine.models.usage import Ledger
 from delf.engine.task import TaskRequest, check_task
 from delf.errors import AgentConfirmationError, ConfigurationError, PluginError
-from delf.events import TaskFinished, TaskStarted
 from delf.llm import LLMConfig
-from delf.messages import ModelDelta, Usage
 from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
 from delf.protocols.command import SupportsAgent
 from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
 from delf.terminal import visible
 from delf.tools.function import as_connection
-from delf.types import ApprovalMode, ConfirmMode, Isolation
+from delf.types import ApprovalMode, CodeIn, ConfirmMode, Isolation
 
 if TYPE_CHECKING:
     from delf.chat import Chat
@@ -35,8 +29,9 @@ if TYPE_CHECKING:
     from delf.engine.runtime import Runtime
     from delf.engine.views.snapshot import StreamSnapshot
     from delf.events import Event
+    from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
-    from delf.protocols.memory import MemoryStore
+    from delf.protocols.memory import MemoryStore, SupportsStore
 
 
 class Agent:
@@ -74,7 +69,7 @@ class Agent:
         heavy_llm: str | LLMConfig | None = None,
         vision_llm: str | LLMConfig | None = None,
         chat: Chat | Mapping[str, Any] | bool | None = None,
-        memory: MemoryStore | str | None = None,
+        memory: MemoryStore | SupportsStore | str | None = None,
         system_prompt: str | None = None,
         on_confirm: Callable[[Any], Any] | None = None,
         providers: Mapping[str, str] | None = None,
@@ -95,6 +90,7 @@ class Agent:
         budget_usd: float | None = None,
         allow_unpriced: bool | None = None,
         strategy: str | None = None,
+        code_in: CodeIn | None = None,
         approval_mode: ApprovalMode | None = None,
         confirm_mode: ConfirmMode | None = None,
         wait_approvals: bool | None = None,
@@ -112,6 +108,10 @@ class Agent:
         project: Project | None = None,
         **unknown: Never,
     ) -> None:
+        from delf.config.schema import AgentConfig, make_config
+        from delf.engine.approvals.pending import PendingRequests
+        from delf.engine.models.usage import Ledger
+
         store = None if isinstance(memory, str) else memory
         memory = memory if isinstance(memory, str) else None
         fields = AgentConfig.model_fields.keys() - {"chat"}
@@ -135,6 +135,7 @@ class Agent:
 
             self.chat = Chat.of(chat)
         self.memory = store
+        self._store = cast("MemoryStore | None", getattr(store, "store", store))
         self.tools = tuple(as_connection(item) for item in tools or ())
         self._on_confirm = on_confirm
         self._host = host
@@ -306,11 +307,13 @@ class Agent:
     async def _resume(
         self, runtime: Runtime, task_id: str, timeout: float | None, **seen: Any
     ) -> Response:
+        from delf.events import TaskFinished, TaskQueued, TaskStarted
+
         past = await runtime.take_up(task_id)
         end = next((event for event in past if isinstance(event, TaskFinished)), None)
         if end is not None:
             return past_response(past, end)
-        begun = next((event for event in past if isinstance(event, TaskStarted)), None)
+        begun = next((e for e in past if isinstance(e, (TaskStarted, TaskQueued))), None)
         kept = None if begun is None or self.chat is None else begun.conversation
         order = replace(self._order("resumed", timeout, kept), task_id=task_id, past=past, **seen)
         if begun is not None:
@@ -322,8 +325,8 @@ class Agent:
     ) -> str:
         """Let a task be done in the background.
 
-        Requests for approval go to ``on_confirm`` and to :meth:`get_pending_approvals`; no
-        terminal is asked.
+        It is in the journal before this returns, so a kill does not lose it. Requests for
+        approval go to ``on_confirm`` and :meth:`get_pending_approvals`, never to a terminal.
 
         Args:
             task: What to do, in plain words.
@@ -335,7 +338,7 @@ class Agent:
         """
         order = self._order(task, timeout, conversation_id, attended=False)
         return self._tasks.add(
-            order, lambda order: self._home.post(lambda runtime: self._run(runtime, order))
+            order, lambda o: self._home.post_after(lambda r: r.enqueue(o), self._run)
         )
 
     async def stream(
@@ -432,19 +435,13 @@ class Agent:
     # -- tasks in the background ---------------------------------------------------------
 
     def poll(self, task_id: str) -> StreamSnapshot:
-        """How a submitted task stands now; from any thread.
-
-        Raises:
-            UnknownTaskError: When no task has this id.
-        """
-        return self._tasks.get(task_id).look()
+        """How a task stands now, by the journal; from any thread, or ``UnknownTaskError``."""
+        if (task := self._tasks.find(task_id)) is not None:
+            return task.look()
+        return self._home.call_anywhere(lambda runtime: runtime.snapshot(task_id))
 
     def wait(self, task_id: str, timeout: float | None = None) -> Response:
-        """Wait for a submitted task, at most so many seconds; the task goes on after them.
-
-        Raises:
-            TimeoutError: When it is not over in time.
-        """
+        """Wait for a submitted task; after so many seconds a ``TimeoutError``, and it goes on."""
         return self._tasks.wait(task_id, timeout)
 
     def cancel(self, task_id: str) -> bool:
@@ -470,13 +467,11 @@ class Agent:
         Raises:
             UnknownRequestError: When the request does not wait (any more).
         """
-        self._pending.answer(request_id, Answer(Approved(remember=remember, reason=response)))
-        return True
+        return self._pending.decide(request_id, Approved(remember=remember, reason=response))
 
     def reject(self, request_id: str, reason: str = "Rejected") -> bool:
         """Refuse a call; the script, and the model if it goes on, read the reason."""
-        self._pending.answer(request_id, Answer(Rejected(reason=reason)))
-        return True
+        return self._pending.decide(request_id, Rejected(reason=reason))
 
     def edit(self, request_id: str, arguments: Mapping[str, Any]) -> bool:
         """Let a call be made with other arguments, which are checked again.
@@ -485,8 +480,7 @@ class Agent:
             UnknownRequestError: When the request does not wait (any more).
             DelfError: When it is for a script or a call that was begun; it goes on waiting.
         """
-        self._pending.answer(request_id, Answer(Edited(arguments=dict(arguments))))
-        return True
+        return self._pending.decide(request_id, Edited(arguments=dict(arguments)))
 
     def settle(self, request_id: str, result: Any = None, note: str | None = None) -> bool:
         """Say that an interrupted call did happen, so that it is not made again.
@@ -500,8 +494,7 @@ class Agent:
             UnknownRequestError: When the request does not wait (any more).
             DelfError: When it is for a new call, which goes on waiting.
         """
-        self._pending.answer(request_id, Answer(Settled(result=result, reason=note)))
-        return True
+        return self._pending.decide(request_id, Settled(result=result, reason=note))
 
     # -- what it says of itself ----------------------------------------------------------
 
@@ -585,11 +578,12 @@ class Agent:
                 environ=around.environ,
                 ledger=self._ledger,
                 pending=self._pending,
-                memory=self.memory,
+                memory=self._store,
                 on_confirm=self._on_confirm,
                 pricing_files=around.pricing_files,
                 attached=() if self.chat is None else (self.chat,),
                 folder=around.folder,
+                configured=around.connections,
             )
         )
         try:

@@ -35,6 +35,21 @@ class _Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskQueued(_Event):
+    """A task was handed in for the background; :class:`TaskStarted` says that work on it begins.
+
+    What it needs is here, so that another process can work on it. ``timeout`` is in seconds.
+    """
+
+    task: str
+    origin: str = ""
+    timeout: float | None = None
+    setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    conversation: str | None = None
+    attended: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStarted(_Event):
     """A task was accepted. ``origin`` names the agent.
 
@@ -274,10 +289,13 @@ class Printed(_Event):
 class ClockRead(_Event):
     """The script looked at clocks: nanoseconds, in the order of its looks.
 
-    Each is a Unix time, or the processor's time where it asked for that.
+    Each is a Unix time, or the processor's time where it asked for that, or its event loop's.
+    ``turns`` tells when the script got its answers: pairs of a turn of its event loop and the
+    number of a call, counted from the script's first, or 0 for a timer that ran out.
     """
 
-    readings: tuple[int, ...]
+    readings: tuple[int, ...] = ()
+    turns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +354,8 @@ class TaskFinished(_Event):
 
 
 Event = (
-    TaskStarted
+    TaskQueued
+    | TaskStarted
     | TaskResumed
     | StepStarted
     | StepFinished

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field, fields, replace
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 from delf.errors import ModelConfigurationError, did_you_mean
@@ -111,8 +113,29 @@ class LLMConfig:
         )
 
     def with_settings(self, **settings: Any) -> LLMConfig:
-        """A copy with these settings added or changed."""
+        """A copy with these settings added or changed; this one stays as it is."""
+        if _is_thrown_away():
+            warnings.warn(
+                "with_settings() returns a copy, which is thrown away here: "
+                "write llm = llm.with_settings(…)",
+                stacklevel=2,
+            )
         return replace(self, settings={**self.settings, **settings})
+
+
+def _is_thrown_away() -> bool:
+    """Whether the caller of a method does nothing with what the method returns."""
+    import dis
+    import inspect
+
+    frame: FrameType | None = inspect.currentframe()
+    for _ in range(2):
+        frame = None if frame is None else frame.f_back
+    if frame is None:
+        return False
+    caller = frame
+    rest = (i.opname for i in dis.get_instructions(caller.f_code) if i.offset > caller.f_lasti)
+    return next(rest, "") == "POP_TOP"
 
 
 def _all_of(config: LLMConfig) -> list[Any]:

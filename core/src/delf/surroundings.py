@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from delf.environment import current_environ
 from delf.errors import ModelConfigurationError, PluginError
+from delf.plugins.embedders import Embedders
 from delf.plugins.host import PluginHost
 from delf.plugins.journals import make_journal, need_durable_journal
+from delf.protocols.context import PluginContext
 from delf.protocols.conversation import SupportsConversations
 from delf.specs import JournalSpec
 
 if TYPE_CHECKING:
-    from delf.config.project import Project
+    from delf.config.project import ConnectionEntry, Project
     from delf.config.schema import AgentConfig
     from delf.engine.models.usage import Ledger
     from delf.llm import LLMConfig
@@ -33,6 +35,7 @@ class Surroundings:
         ledger: Counts what is spent.
         pricing_files: Where the user's own prices may be.
         folder: The project's.
+        connections: Those that the project names.
     """
 
     host: PluginHost
@@ -42,6 +45,7 @@ class Surroundings:
     ledger: Ledger | None = None
     pricing_files: tuple[Path, ...] = ()
     folder: Path
+    connections: tuple[ConnectionEntry, ...] = ()
 
     @classmethod
     def of(
@@ -71,6 +75,7 @@ class Surroundings:
             ledger=ledger,
             pricing_files=(root / "pricing.json", user_config_path("delf") / "pricing.json"),
             folder=root,
+            connections=() if project is None else tuple(project.connections.values()),
         )
 
     def open_conversations(self, url: str | None = None) -> SupportsConversations:
@@ -138,3 +143,23 @@ class Surroundings:
             return (await asker.ask(model, request)).text
         finally:
             await pool.aclose()
+
+
+def plugin_context(project: Project | None = None, *, namespace: str = "default") -> PluginContext:
+    """What a factory of a plugin is given, for objects that belong to no agent.
+
+    Args:
+        project: Whose embedder, plugin options and environment; the working directory's when None.
+        namespace: Which of the user's memories is meant.
+    """
+    from platformdirs import user_data_path
+
+    around = Surroundings.of(project)
+    context = PluginContext(
+        data_dir=user_data_path("delf", appauthor=False),
+        namespace=namespace,
+        environ=around.environ,
+    )
+    default = None if project is None else project.agent.embedder
+    embedders = Embedders(around.host, around.plugin_options, context, default)
+    return replace(context, embedder=embedders.get)

@@ -146,10 +146,10 @@ def test_no_prefilter_leaves_them_out(run, delf_host, inputs, events):
             assert [entry.name for entry in catalog] == ["add"]
             return Selection(names=frozenset())
 
-    spec = PrefilterSpec(name="none", summary="", factory="a:b", modes=("filter",))
+    spec = PrefilterSpec(name="none", summary="", factory="a:b", modes=("nothing",))
     delf_host.provide(spec, Nothing)
     response = run(
-        "print(len(await files.list()))", tools=[add], files=inputs, prefilter_mode="filter"
+        "print(len(await files.list()))", tools=[add], files=inputs, prefilter_mode="nothing"
     )
     assert response.text == "3"
     (chosen,) = (event for event in events if isinstance(event, ToolsSelected))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,7 @@ from delf.errors import DelfError, SandboxLimitError
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
-from support.forks import kill_guests
+from support.forks import children_of, guests, kill_guests
 
 FIRST = """
 import random, uuid, asyncio
@@ -901,3 +902,52 @@ async def test_a_call_that_was_given_up_is_not_answered(bench: Bench, how: str) 
         assert response.text == "late 4", last
         assert calls == ["slow"], last
     assert {r.action for r in bench.asked} <= {"write"}
+
+
+async def test_a_guest_that_dies_between_two_scripts_is_replaced_with_its_variables(
+    bench: Bench,
+) -> None:
+    """What the first script left is there for the second, and nothing is called twice."""
+    deaths: list[int] = []
+
+    async def die(_request: Any) -> str:
+        deaths.extend(kill_guests())
+        while guests():  # until the host, too, knows
+            await asyncio.sleep(0.01)
+        return "```python\nprint(found, await look(2))\n```"
+
+    bench.model.writes("found = await write('x')\nrerun('found it', 'print it')")
+    bench.model.says(die)
+    world = World()
+    async with bench.agent(world) as agent:
+        response = (await agent.arun("Find it.")).raise_for_status()
+    assert deaths
+    assert (response.text, world.writes, world.looks) == ("1 20", ["x"], 1)
+    assert "the script is run once more" in "".join(response.trace.warnings)
+
+
+async def test_an_exit_that_the_script_caused_is_its_end(bench: Bench) -> None:
+    """It has no further life with fresh limits: another script goes on."""
+    exits = "import re\nre.enum.sys.modules['posix']._exit(3)"
+    bench.model.writes(f"await write('x')\n{exits}", "print('another')")
+    world = World()
+    async with bench.agent(world) as agent:
+        response = (await agent.arun("Exit.")).raise_for_status()
+    assert (response.text, world.writes) == ("another", ["x"])
+    events = await bench.journal.read(response.trace.task_id)
+    assert sum(isinstance(e, ev.SandboxOpened) for e in events) == 2
+    assert "What it changed, and is done:\n- write(text='x')" in bench.model.prompts[-1]
+
+
+async def test_a_template_that_died_before_a_resume_is_started_again(bench: Bench) -> None:
+    bench.model.writes("print(await write('x'), await look(1))")
+    world = World()
+    async with bench.agent(world) as agent:
+        whole = (await agent.arun("Write.")).raise_for_status()
+        events = await bench.journal.read(whole.trace.task_id)
+        place = next(i for i, e in enumerate(events) if isinstance(e, ev.CallFinished))
+        await bench.journal.ended_after(events[: place + 1])
+        for pid in children_of(os.getpid()):
+            os.kill(pid, signal.SIGKILL)
+        response = (await agent.aresume(whole.trace.task_id)).raise_for_status()
+    assert (response.text, world.writes) == (whole.text, ["x"])

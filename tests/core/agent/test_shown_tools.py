@@ -11,6 +11,7 @@ from delf.errors import PluginError, PrefilterError
 from delf.protocols.approval import Rejected
 from delf.protocols.prefilter import Selection
 from delf.specs import PrefilterSpec
+from delf.testing import TestHost
 
 
 class Keeps:
@@ -26,6 +27,13 @@ class Keeps:
         if self.error is not None:
             raise self.error
         return Selection(names=frozenset(self.names))
+
+
+@pytest.fixture
+def delf_host():
+    """No prefilter but those of a test, whatever is installed."""
+    records = TestHost.discover(environ={}).records()
+    return TestHost.discover([r.name for r in records if "prefilter" in r.kinds], environ={})
 
 
 def add(host, factory, *modes, name="made-up"):

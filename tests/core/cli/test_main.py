@@ -291,7 +291,6 @@ def test_the_environment_of_tests_is_clean():
 @pytest.mark.parametrize(
     ("name", "package"),
     [
-        ("runs", "delf-plugin-journal-sql"),
         ("sandbox", "delf-plugin-sandbox-docker"),
         ("demo", "delf-plugin-demo"),
     ],

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -122,7 +123,7 @@ def test_not_where_tasks_are_made_in_another_way(loop):
 
 def test_calls_its_function_in_every_turn(loop):
     turns = []
-    loop.at_turn(lambda: turns.append(1))
+    loop.serve(lambda: turns.append(1), lambda numbers: None, lambda real: real())
 
     async def three_turns() -> None:
         for _ in range(3):
@@ -130,3 +131,25 @@ def test_calls_its_function_in_every_turn(loop):
 
     loop.run_until_complete(three_turns())
     assert len(turns) >= 3
+
+
+def test_timers_run_out_again_in_the_order_in_which_they_did_and_nobody_waits(loop):
+    async def work() -> list[str]:
+        order: list[str] = []
+
+        async def sleep(seconds: float) -> None:
+            await asyncio.sleep(seconds)
+            order.append(f"{seconds}")
+
+        await asyncio.gather(*map(sleep, (0.02, 0.01, 0.03)))
+        return order
+
+    loop.begin(())
+    assert loop.run_until_complete(work()) == ["0.01", "0.02", "0.03"]
+    notes = loop.take_notes()
+    assert notes[1::2] == [0, 0, 0]
+    loop.begin(notes)
+    before = time.monotonic()
+    assert loop.run_until_complete(work()) == ["0.01", "0.02", "0.03"]
+    assert loop.take_notes() == []
+    assert time.monotonic() - before < 0.03

@@ -185,8 +185,8 @@ def test_the_frames_that_open_a_session_and_a_script():
     assert content["readable"] == ["/data"]
     assert content["limits"]["frame_bytes"] == spec.limits.frame_bytes
     assert loads(exec_frame(2, "print(1)", 100)[4:]) == ["exec", 2, "print(1)", None]
-    start = ScriptStart(seed="s", clock=(7,))
-    assert loads(exec_frame(2, "1", 100, start)[4:]) == ["exec", 2, "1", ["s", [7]]]
+    start = ScriptStart(seed="s", clock=(7,), turns=(1, 0))
+    assert loads(exec_frame(2, "1", 100, start)[4:]) == ["exec", 2, "1", ["s", [7], [1, 0]]]
 
 
 def test_other_types_arrive_as_plain_ones():

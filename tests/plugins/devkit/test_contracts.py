@@ -46,9 +46,10 @@ LINE = re.compile(r"^(FAILED|ERROR|PASSED) \S+?::(\w+)::(\w+)", re.MULTILINE)
 class Outcomes(NamedTuple):
     passed: dict[str, set[str]]
     failed: dict[str, set[str]]
+    output: str
 
 
-def run_suite(kind: str, expected: dict[str, set[str]], tmp_path: Path) -> Outcomes:
+def run_suite(kind: str, expected: dict[str, set[str]], tmp_path: Path, *more: str) -> Outcomes:
     file = BROKEN / f"{kind}.py"
     chosen = [
         f"{file}::{owner}::{test}" if test else f"{file}::{owner}"
@@ -56,7 +57,15 @@ def run_suite(kind: str, expected: dict[str, set[str]], tmp_path: Path) -> Outco
         for test in sorted(tests) or [""]
     ]
     (tmp_path / "pytest.ini").write_text(INI)
-    options = ["-c", tmp_path / "pytest.ini", "--rootdir", ROOT, "-rA", "--tb=no", "-q"]
+    options = [
+        "-c",
+        tmp_path / "pytest.ini",
+        "--rootdir",
+        ROOT,
+        "-rA",
+        "-q",
+        *(more or ["--tb=no"]),
+    ]
     options += ["--disable-plugin-autoload", "-p", "no:cacheprovider"]
     options += ["-p", "pytest_asyncio.plugin", "-p", "delf_devkit.testing.pytest_plugin"]
     result = subprocess.run(
@@ -66,7 +75,7 @@ def run_suite(kind: str, expected: dict[str, set[str]], tmp_path: Path) -> Outco
         text=True,
     )
     assert result.returncode in (0, 1), result.stdout + result.stderr
-    outcomes = Outcomes({}, {})
+    outcomes = Outcomes({}, {}, result.stdout + result.stderr)
     for status, owner, test in LINE.findall(result.stdout):
         target = outcomes.passed if status == "PASSED" else outcomes.failed
         target.setdefault(owner, set()).add(test)
@@ -84,6 +93,15 @@ def breaks_of(kind: str) -> dict[str, set[str]]:
                 if isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) == "breaks":
                     found[node.name] = set(ast.literal_eval(part.value))
     return found
+
+
+def test_a_leak_is_told_without_the_secret(tmp_path: Path) -> None:
+    leaks = {o: t for o, t in breaks_of("connection").items() if o.startswith("TestLeaks")}
+    assert len(leaks) == 4
+    output = run_suite("connection", leaks, tmp_path, "--tb=long", "--showlocals").output
+    assert output.count("<secret>") >= len(leaks)
+    assert "tok-secret" not in output
+    assert "pass-secret" not in output
 
 
 @pytest.mark.timeout(240)

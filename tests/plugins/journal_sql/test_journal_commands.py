@@ -56,11 +56,11 @@ def test_list(runs, filled):
     outcome = runs("list")
     assert outcome.exit_code == 0
     head, *rows = outcome.stdout.splitlines()
-    assert head.split() == ["id", "state", "started", "took", "cost", "events", "task"]
+    assert head.split() == ["id", "state", "started", "took", "cost", "task"]
     assert [row.split()[:2] for row in rows] == [
-        ["task_new", "error"],
-        ["task_whole", "done"],
-        ["task_wait", "interrupted"],
+        ["new", "error"],
+        ["whole", "done"],
+        ["wait", "interrupted"],
     ]
     assert "Wait\\x1b[31m long" in rows[2], "nothing steers the terminal"
     assert "1 min 30 s" in rows[0]
@@ -131,7 +131,7 @@ def test_prune(runs, filled):
     assert told.stderr == f"2 tasks with {len(every_event()) + 1} events would be removed\n"
     assert runs("prune", "--keep", "2").stdout == "1 task with 1 events removed\n"
     assert json.loads(runs("prune", "--json").stdout)["tasks"] == ["task_whole"]
-    assert [row.split()[0] for row in runs("list").stdout.splitlines()[1:]] == ["task_new"]
+    assert [row.split()[0] for row in runs("list").stdout.splitlines()[1:]] == ["new"]
 
 
 @pytest.mark.parametrize("command", ["show", "events", "code", "export"])
@@ -155,7 +155,7 @@ def test_a_journal_that_cannot_be_opened(delf_project, tmp_path):
 
 def test_the_place_may_stand_in_the_configuration(delf_project, place, filled):
     delf_project.config(f'[plugins.journal-sql]\nurl = "{place}"\n')
-    assert "task_whole" in delf_project.run("runs", "list").stdout
+    assert "whole" in delf_project.run("runs", "list").stdout
     delf_project.config("[plugins.journal-sql]\nulr = 1\n")
     outcome = delf_project.run("runs", "list")
     assert outcome.exit_code == 2
@@ -163,7 +163,7 @@ def test_the_place_may_stand_in_the_configuration(delf_project, place, filled):
 
 
 async def test_follow_goes_on_until_the_end(place, open_journal):
-    from delf_journal_sql.command import _events
+    from delf.cli.runs import _events
 
     journal, reader = open_journal(place), open_journal(place)
     with pytest.raises(UnknownTaskError):
@@ -180,7 +180,7 @@ async def test_follow_goes_on_until_the_end(place, open_journal):
 
 
 async def test_follow_misses_nothing_when_its_subscription_begins_late(place, open_journal):
-    from delf_journal_sql.command import _events
+    from delf.cli.runs import _events
     from delf_journal_sql.writer import Call
 
     journal, reader = open_journal(place), open_journal(place)
@@ -198,7 +198,7 @@ async def test_follow_misses_nothing_when_its_subscription_begins_late(place, op
 
 
 async def test_follow_ends_when_nobody_works_on_the_task(place, open_journal, monkeypatch, capsys):
-    from delf_journal_sql import command
+    from delf.cli import runs as command
 
     monkeypatch.setattr(command, "_LOOK_SECONDS", 0.01)
     journal, reader = open_journal(place), open_journal(place)

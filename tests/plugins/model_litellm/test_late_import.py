@@ -145,3 +145,55 @@ def test_the_entry_points(name):
     [entry] = entry_points(group="delf", name=name)
     [spec] = entry.load().delf_models()
     assert spec.factory.startswith(entry.module.split(".")[0])
+
+
+def test_a_cold_burst_waits_for_one_import():
+    """Each call that waited used to collect all garbage in turn: 100 calls took half a minute."""
+    code = """
+import asyncio, gc
+from delf_model_litellm import library
+
+collected = []
+gc.callbacks.append(lambda phase, info: collected.append(info["generation"]))
+
+async def main():
+    loaded = await asyncio.gather(*(library.load() for _ in range(100)))
+    assert len({id(each) for each in loaded}) == 1
+
+asyncio.run(main())
+print(collected.count(2))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) <= 6  # both phases of a collection count
+
+
+def test_calls_on_several_loops_leave_no_task_behind(openai_server):
+    server = openai_server(lambda _: "ok")
+    code = f"""
+import asyncio, gc, threading
+from delf.llm import LLMConfig
+from delf.messages import ModelRequest, user
+from delf.protocols.model import ModelContext
+from delf_model_litellm.model import LiteLLMModel
+
+async def main():
+    model = LiteLLMModel(LLMConfig("m", base_url={server.base_url!r}), ModelContext())
+    for _ in range(5):
+        await asyncio.gather(
+            *(model.complete(ModelRequest(messages=(user("hi"),))) for _ in range(5))
+        )
+    await model.aclose()
+
+threads = [threading.Thread(target=lambda: asyncio.run(main())) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+gc.collect()
+asyncio.run(main())
+gc.collect()
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "Task was destroyed" not in result.stderr, result.stderr

@@ -46,8 +46,8 @@ async def test_output_is_bounded(folder: Path) -> None:
 async def test_a_command_is_killed_with_all_that_it_started(folder: Path) -> None:
     shell = Shell(folder=folder, default={"approval_required": False})
     program = "import subprocess, time; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); time.sleep(60)"
-    with pytest.raises(DelfError, match=r"killed after 1 seconds; it had written: \d+") as error:
-        await shell.run(f'python3 -c "{program}"', timeout=1)
+    with pytest.raises(DelfError, match=r"killed after 5 seconds; it had written: \d+") as error:
+        await shell.run(f'python3 -c "{program}"', timeout=5)
     pid = int(error.value.message.split("had written: ")[1].split()[0])
     for _ in range(100):
         if not _alive(pid):

@@ -31,6 +31,7 @@ from delf.protocols.sandbox import (
     Rerun,
 )
 from delf.protocols.strategy import OnDelta, ScriptResult, ToolDescription
+from delf.types import CodeIn
 
 
 class TaskHost:
@@ -75,6 +76,11 @@ class TaskHost:
         return [_described(bound) for bound in self._task.tools.shown]
 
     @property
+    def code_in(self) -> CodeIn:
+        """Where the model is to put a script."""
+        return self._task.config.code_in
+
+    @property
     def retry_count(self) -> int:
         """How often something that failed may be tried once more."""
         return self._task.config.retry_count
@@ -87,7 +93,8 @@ class TaskHost:
     def begin(self, rules: str | None = None) -> tuple[Message, ...]:
         """The conversation's start: rules and tools, what was said before, context and task."""
         if rules is None:
-            rules = script_rules(render_stubs(self._task.tools.shown), self.scripts.libraries)
+            stubs = render_stubs(self._task.tools.shown)
+            rules = script_rules(stubs, self.scripts.libraries, in_tool=self.code_in == "tool")
         return first_messages(self.task, self._task.context, rules)
 
     # -- the model ----------------------------------------------------------------------

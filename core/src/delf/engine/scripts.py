@@ -226,8 +226,9 @@ class ScriptRunner:
         self._gate.begin_script()
         self._approvals.begin_script(attempt)
         past = self._replay.begin_script(attempt)
-        clock = () if past is None else tuple(past.clock)
-        self.script_start = ScriptStart(seed=f"{self._task.seed}/{attempt}", clock=clock)
+        clock, turns = ((), ()) if past is None else (tuple(past.clock), tuple(past.turns))
+        seed = f"{self._task.seed}/{attempt}"
+        self.script_start = ScriptStart(seed=seed, clock=clock, turns=turns)
         self.printed_text.clear()
         return past
 
@@ -322,6 +323,10 @@ class ScriptRunner:
     def clock_read(self, readings: Sequence[int]) -> None:
         """The script looked at the clock."""
         self._log.clock_read(readings)
+
+    def turns_taken(self, turns: Sequence[int]) -> None:
+        """The script got answers."""
+        self._log.turns_taken(turns)
 
     def gave_up(self, call_id: int) -> None:
         """The script does not wait for a call any more."""

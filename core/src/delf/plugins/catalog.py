@@ -48,7 +48,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "journal": ("sql",),
     "strategy": ("stream",),
     "observer": (),
-    "command": ("chat", "demo", "plugins new", "runs", "sandbox", "serve"),
+    "command": ("chat", "demo", "plugins new", "sandbox", "serve"),
     "format": ("excel",),
 }
 """Names whose package is known. No other name is ever turned into an advice to install."""
@@ -56,7 +56,6 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
 _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 _BROUGHT_BY: Final = {
-    ("command", "runs"): "delf-plugin-journal-sql",
     ("command", "plugins new"): "delf-plugin-devkit",
     ("command", "sandbox"): "delf-plugin-sandbox-docker",
 }

@@ -11,12 +11,33 @@ from delf.events import ApprovalDecided, ApprovalRequested, Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRecord:
-    """One task in a list of tasks."""
+    """One task in a list of tasks.
+
+    Args:
+        task_id: Its id.
+        task: What was asked.
+        started_at: Unix time in seconds.
+        state: ``running``, ``interrupted`` (its process is gone), ``done`` or ``error``.
+        origin: The agent's id.
+        finished_at: Unix time in seconds.
+        duration_ms: From acceptance to the end.
+        cost_usd: None while it runs, and where a price is not known.
+        error: Why it failed.
+        events: How many events there are.
+        owner: The process that works on it, as ``pid 7 on host``.
+    """
 
     task_id: str
     task: str
     started_at: float
     state: str
+    origin: str = ""
+    finished_at: float | None = None
+    duration_ms: float | None = None
+    cost_usd: float | None = None
+    error: str | None = None
+    events: int = 0
+    owner: str | None = None
 
 
 class Journal(Protocol):
@@ -48,6 +69,71 @@ class Journal(Protocol):
 
     async def aclose(self) -> None:
         """Free what is held. Safe to call twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What was removed, or would be.
+
+    Args:
+        tasks: Their ids, the oldest first.
+        events: How many events they have.
+    """
+
+    tasks: tuple[str, ...]
+    events: int
+
+
+@runtime_checkable
+class SupportsHistory(Journal, Protocol):
+    """A journal that can be looked through, and told to forget: what ``delf runs`` asks of one."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people; no login."""
+        ...
+
+    async def find(
+        self,
+        limit: int = 100,
+        *,
+        state: str | None = None,
+        text: str | None = None,
+        since: float | None = None,
+    ) -> Sequence[TaskRecord]:
+        """The newest tasks first.
+
+        Args:
+            limit: How many at the most.
+            state: Only those in this state.
+            text: Only those whose task holds this text, in any case.
+            since: Only those that started at this Unix time or later.
+        """
+        ...
+
+    async def resolve(self, text: str) -> str:
+        """The id that a text abbreviates."""
+        ...
+
+    async def task(self, task_id: str) -> TaskRecord:
+        """One task.
+
+        Raises:
+            UnknownTaskError: When it is not known.
+        """
+        ...
+
+    async def prune(
+        self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False
+    ) -> Pruned:
+        """Remove old tasks with all their events; never one that runs.
+
+        Args:
+            older_than: Only those that ended so many seconds ago.
+            keep: How many of the newest stay in any case.
+            dry_run: Only say which.
+        """
         ...
 
 

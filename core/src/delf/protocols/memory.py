@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,4 +59,14 @@ class MemoryStore(Protocol):
 
     async def aclose(self) -> None:
         """Free what is held. Safe to call twice; used again, it is opened again."""
+        ...
+
+
+@runtime_checkable
+class SupportsStore(Protocol):
+    """Something for programs that has a store inside, such as a face without ``await``."""
+
+    @property
+    def store(self) -> MemoryStore:
+        """What an agent uses."""
         ...

@@ -174,12 +174,15 @@ class ScriptStart:
         seed: What all its chance is drawn from.
         clock: What it sees on the clock at its first looks: Unix times in nanoseconds. After
             them it sees the real time.
+        turns: When it got its answers, as :meth:`SupportsReplay.turns_taken` was told.
     """
 
     seed: str = ""
     clock: tuple[int, ...] = ()
+    turns: tuple[int, ...] = ()
 
 
+@runtime_checkable
 class SupportsReplay(Protocol):
     """A :class:`ScriptHost` whose scripts can be run again; sessions that can make use of it."""
 
@@ -190,6 +193,15 @@ class SupportsReplay(Protocol):
 
     def clock_read(self, readings: Sequence[int]) -> None:
         """The script looked at the clock, beyond ``script_start.clock``; in its order."""
+        ...
+
+    def turns_taken(self, turns: Sequence[int]) -> None:
+        """In which turns of its event loop the script got answers, and timers ran out.
+
+        Args:
+            turns: Pairs: a turn, and the number of a call, counted from the script's first, or
+                0 for a timer.
+        """
         ...
 
     def gave_up(self, call_id: int) -> None:

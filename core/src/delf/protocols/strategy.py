@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from delf.errors import DelfError
     from delf.messages import Message, ModelDelta, ModelReply, ModelTool
     from delf.protocols.sandbox import CallAnswer, Outcome
-    from delf.types import Effect
+    from delf.types import CodeIn, Effect
 
 OnDelta = Callable[["ModelDelta"], None]
 """Sees a piece of a model's answer as it comes. Of a recorded answer, the pieces are whole."""
@@ -98,6 +98,11 @@ class StrategyHost(Protocol):
     @property
     def tools(self) -> Sequence[ToolDescription]:
         """The tools that the model is shown."""
+        ...
+
+    @property
+    def code_in(self) -> CodeIn:
+        """Where the model is to put a script."""
         ...
 
     @property

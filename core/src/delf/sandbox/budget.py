@@ -9,6 +9,7 @@ from delf.errors import WireError
 from delf.protocols.sandbox import LimitReached, Limits
 
 _MAX_READINGS: Final = 2000
+_MAX_TURNS: Final = 20_000
 _SPARE_FRAMES: Final = 1_000_000
 """Frames of one script beside those of its calls. Each takes the host some microseconds."""
 _FRAMES_OF_A_CALL: Final = 4
@@ -36,7 +37,7 @@ class Budget:
         self._limits = limits
         self._calls = 0
         self._call_bytes = 0
-        self._frames = self._printed = self._readings = self._bytes = 0
+        self._frames = self._printed = self._readings = self._turns = self._bytes = 0
         self._most_frames = _SPARE_FRAMES + _FRAMES_OF_A_CALL * limits.calls
         self._most_bytes = _IDLE_BYTES
         self._script_bytes = (
@@ -51,7 +52,7 @@ class Budget:
 
     def begin_script(self) -> None:
         """What is counted for each script is counted anew."""
-        self._frames = self._printed = self._readings = self._bytes = 0
+        self._frames = self._printed = self._readings = self._turns = self._bytes = 0
         self._most_bytes = self._script_bytes
 
     def end_script(self) -> None:
@@ -91,6 +92,16 @@ class Budget:
         self._readings += len(readings)
         if self._readings > _MAX_READINGS:
             raise WireError("the sandbox sent too many looks at the clock")
+
+    def took_turns(self, turns: Sequence[int]) -> None:
+        """The script's event loop noted turns.
+
+        Raises:
+            WireError: When there were too many.
+        """
+        self._turns += len(turns)
+        if self._turns > _MAX_TURNS:
+            raise WireError("the sandbox noted too many turns")
 
     def call_began(self, length: int, size: int) -> LimitReached | None:
         """The script makes a call; why it cannot, if it cannot.

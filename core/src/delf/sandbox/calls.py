@@ -101,9 +101,9 @@ class OpenCalls:
         waiting = self._waiting.pop(number, None)
         if waiting is not None:
             self._let_go(waiting)
-        elif (call := self.served.get(number)) and (task := call.give_up(GIVEN_UP)):
-            # One that did not take its first step yet will never say itself that it is over.
-            task.add_done_callback(lambda _: self._end(call))
+        elif call := self.served.get(number):
+            # After its first step: what a script that runs once more does not wait for is known.
+            self._loop.call_soon(call.give_up, GIVEN_UP)
 
     def drop_waiting(self) -> None:
         """Those that nobody serves yet will not be served."""

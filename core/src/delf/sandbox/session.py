@@ -19,6 +19,7 @@ from delf.protocols.sandbox import (
     Raised,
     ScriptHost,
     SessionSpec,
+    SupportsReplay,
 )
 from delf.sandbox.budget import Budget
 from delf.sandbox.calls import OpenCalls
@@ -34,7 +35,7 @@ from delf.sandbox.wire import (
     init_frame,
     parse,
     parse_call,
-    parse_clock,
+    parse_numbers,
     parse_outcome,
     size_in_memory,
 )
@@ -212,7 +213,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._host = host
         outcome = self._outcome = self._loop.create_future()
         try:
-            start = getattr(host, "script_start", None)
+            start = host.script_start if isinstance(host, SupportsReplay) else None
             limit = self._spec.limits.frame_bytes
             self._write(exec_frame(self._scripts, code, limit, start))
             return await outcome
@@ -256,14 +257,15 @@ class WireSession(asyncio.BufferedProtocol):
         elif kind == "print":
             self._take_print(frame)
         elif kind == "cancel" and len(frame) == 2 and isinstance(frame[1], int):
-            gave_up = getattr(self._host, "gave_up", None)
-            if gave_up is not None:
-                gave_up(frame[1])
+            if isinstance(self._host, SupportsReplay):
+                self._host.gave_up(frame[1])
             self._calls.give_up(frame[1])
         elif kind in ("file", "rows"):
             self._take_chunk(frame)
         elif kind == "clock":
-            self._take_clock(parse_clock(frame))
+            self._take_clock(parse_numbers(frame))
+        elif kind == "turns":
+            self._take_turns(parse_numbers(frame))
         elif kind == "ready" and len(frame) == 1:
             if not self._booted.done():
                 self._booted.set_result(None)
@@ -298,10 +300,16 @@ class WireSession(asyncio.BufferedProtocol):
             self._host.printed(frame[1])
 
     def _take_clock(self, readings: list[int]) -> None:
-        take = getattr(self._host, "clock_read", None)
         self._budget.looked_at_clock(readings)
-        if take is not None:
-            take(readings)
+        if isinstance(self._host, SupportsReplay):
+            self._host.clock_read(readings)
+
+    def _take_turns(self, turns: list[int]) -> None:
+        if len(turns) % 2:
+            raise WireError("the sandbox sent half a turn")
+        self._budget.took_turns(turns)
+        if isinstance(self._host, SupportsReplay):
+            self._host.turns_taken(turns)
 
     def _take_chunk(self, frame: list[Any]) -> None:
         if self._host is None or self._spec is None:

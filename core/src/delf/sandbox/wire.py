@@ -216,7 +216,7 @@ def exec_frame(number: int, code: str, limit: int, start: ScriptStart | None = N
         limit: The most bytes of the frame.
         start: Its clock and chance; the real ones when omitted.
     """
-    given = None if start is None else [start.seed, list(start.clock)]
+    given = None if start is None else [start.seed, list(start.clock), list(start.turns)]
     return encode(["exec", number, code, given], limit)
 
 
@@ -225,8 +225,8 @@ def cut_frame(limit: str, message: str) -> bytes:
     return encode(["cut", limit, message], 2**20)
 
 
-def parse_clock(frame: Sequence[Any]) -> list[int]:
-    """The readings in a ``clock`` frame.
+def parse_numbers(frame: Sequence[Any]) -> list[int]:
+    """The numbers in a ``clock`` or ``turns`` frame.
 
     Raises:
         WireError: When it is anything else.
@@ -235,7 +235,7 @@ def parse_clock(frame: Sequence[Any]) -> list[int]:
         type(item) is int and -_MAX_MOMENT <= item < _MAX_MOMENT for item in frame[1]
     ):
         return frame[1]
-    raise WireError("the sandbox sent a malformed clock")
+    raise WireError("the sandbox sent a malformed clock or turns")
 
 
 def answer_frame(

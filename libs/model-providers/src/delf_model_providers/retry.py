@@ -8,11 +8,13 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from delf.messages import ModelDelta, ModelReply
 from delf_model_providers.failures import Failure
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +71,7 @@ class Attempts:
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 
-    async def whole(self, call: Callable[[], Awaitable[ModelReply]]) -> ModelReply:
+    async def whole(self, call: Callable[[], Awaitable[T]]) -> T:
         """The answer of a call.
 
         Args:

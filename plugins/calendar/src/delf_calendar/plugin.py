@@ -14,4 +14,5 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="calendar",
         summary="Google Calendar: events, invitations, free time.",
         factory="delf_calendar.connection:Calendar",
+        exports=("Calendar",),
     )

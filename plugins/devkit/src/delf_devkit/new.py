@@ -79,7 +79,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         "prefilter",
         "Prefilter",
         "Tools chosen by {title}.",
-        '\n        modes=("filter",),',
+        '\n        modes=("{name}",),',
     ),
     "embedder": Kind(
         "delf_embedders",

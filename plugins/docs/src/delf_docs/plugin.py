@@ -14,4 +14,5 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="docs",
         summary="Google Docs: documents as Markdown.",
         factory="delf_docs.connection:Docs",
+        exports=("Docs",),
     )

@@ -14,4 +14,5 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="drive",
         summary="Google Drive: files, folders, sharing.",
         factory="delf_drive.connection:Drive",
+        exports=("Drive",),
     )

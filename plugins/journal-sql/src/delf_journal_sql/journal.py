@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from delf.events import Event
-from delf.protocols.journal import Note, RequestRecord
+from delf.protocols.journal import Note, Pruned, RequestRecord, TaskRecord
 from delf.values import to_jsonable
 from delf_journal_sql import inbox, store
 from delf_journal_sql.codec import Packed, encode_large, pack, put_together, take_out
@@ -18,7 +18,6 @@ from delf_journal_sql.database import Connection, open_database, transaction
 from delf_journal_sql.errors import ConnectionLostError
 from delf_journal_sql.schema import migrate
 from delf_journal_sql.settings import JournalSettings
-from delf_journal_sql.store import Pruned, StoredTask
 from delf_journal_sql.watch import Subscription, Watcher
 from delf_journal_sql.writer import Append, Call, Writer
 
@@ -126,7 +125,7 @@ class SqlJournal:
         state: str | None = None,
         text: str | None = None,
         since: float | None = None,
-    ) -> Sequence[StoredTask]:
+    ) -> Sequence[TaskRecord]:
         """The newest tasks first.
 
         Args:
@@ -184,7 +183,7 @@ class SqlJournal:
         """
         return await self._read(lambda c: store.resolve_id(c, text))
 
-    async def task(self, task_id: str) -> StoredTask:
+    async def task(self, task_id: str) -> TaskRecord:
         """What is known of one task.
 
         Raises:
@@ -283,12 +282,12 @@ class SqlJournal:
             dry_run: Only say which.
         """
 
-        def choose(connection: Connection) -> list[StoredTask]:
+        def choose(connection: Connection) -> list[TaskRecord]:
             now = self._database.now(connection)
             before = None if older_than is None else now - older_than
             return store.to_prune(connection, now, before=before, keep=keep)
 
-        chosen: list[StoredTask] = await self._read(choose)
+        chosen: list[TaskRecord] = await self._read(choose)
         if dry_run:
             names = tuple(task.task_id for task in chosen)
             return Pruned(tasks=names, events=sum(task.events for task in chosen))

@@ -1,11 +1,11 @@
-"""What this plugin brings: the journal ``sql`` and the command ``runs``."""
+"""What this plugin brings: the journal ``sql``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from delf.hookspecs import hookimpl
-from delf.specs import CommandSpec, JournalSpec
+from delf.specs import JournalSpec
 
 
 @hookimpl
@@ -16,13 +16,4 @@ def delf_journals() -> Iterable[JournalSpec]:
         factory="delf_journal_sql.journal:SqlJournal",
         durable=True,
         shared=True,
-    )
-
-
-@hookimpl
-def delf_commands() -> Iterable[CommandSpec]:
-    yield CommandSpec(
-        name="runs",
-        summary="Look at the tasks in the journal.",
-        factory="delf_journal_sql.command:runs",
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from delf.errors import DelfError, UnknownTaskError
@@ -20,31 +19,6 @@ TASK: Final = (
     "t.task_id, t.task, t.origin, t.state, t.started_at, t.finished_at, t.duration_ms, "
     "t.cost_usd, t.error, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id)"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTask(TaskRecord):
-    """One task in a list, with what the journal knows of it.
-
-    ``state`` is ``running``, ``interrupted`` (its process is gone), ``done`` or ``error``.
-
-    Args:
-        origin: The agent's id.
-        finished_at: Unix time in seconds.
-        duration_ms: From acceptance to the end.
-        cost_usd: None while it runs, and where a price is not known.
-        error: Why it failed.
-        events: How many events there are.
-        owner: The process that works on it, as ``pid 7 on host``.
-    """
-
-    origin: str = ""
-    finished_at: float | None = None
-    duration_ms: float | None = None
-    cost_usd: float | None = None
-    error: str | None = None
-    events: int = 0
-    owner: str | None = None
 
 
 def key_of(connection: Connection, task_id: str) -> int:
@@ -137,7 +111,7 @@ def find_tasks(
     state: str | None = None,
     text: str | None = None,
     since: float | None = None,
-) -> list[StoredTask]:
+) -> list[TaskRecord]:
     """The newest tasks first.
 
     Args:
@@ -173,7 +147,7 @@ def find_tasks(
     return [task for task in found if state in (None, task.state)][:limit]
 
 
-def one_task(connection: Connection, now: float, task_id: str) -> StoredTask:
+def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
     """What is known of one task.
 
     Raises:
@@ -194,14 +168,14 @@ def like_text(text: str) -> str:
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
-def stored_task(row: SqlRow, now: float) -> StoredTask:
+def stored_task(row: SqlRow, now: float) -> TaskRecord:
     """A row of ``TASK`` and ``COLUMNS`` as a task."""
     task_id, task, origin, state, started, finished, duration, cost, error, events = row[:10]
     owner: dict[str, Any] = dict(
         zip(("pid", "birth", "host", "place", "heartbeat"), row[10:], strict=True)
     )
     alive = state == "running" and is_alive(owner, now)
-    return StoredTask(
+    return TaskRecord(
         task_id=task_id,
         task=task,
         origin=origin,
@@ -247,22 +221,9 @@ def resolve_id(connection: Connection, text: str) -> str:
 # -- retention --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
-    """What was removed, or would be.
-
-    Args:
-        tasks: Their ids, the oldest first.
-        events: How many events they have.
-    """
-
-    tasks: tuple[str, ...]
-    events: int
-
-
 def to_prune(
     connection: Connection, now: float, *, before: float | None, keep: int
-) -> list[StoredTask]:
+) -> list[TaskRecord]:
     """Tasks that may be removed, the oldest first: none that runs, none of the newest.
 
     Args:

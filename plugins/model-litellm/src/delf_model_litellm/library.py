@@ -15,9 +15,10 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 _QUIET: Final = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -29,14 +30,29 @@ _LOGGERS: Final = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 _READY: Final = "openai.resources.chat"
 _TOKENS: Final = "litellm.litellm_core_utils.default_encoding"
 _lock: Final = threading.Lock()
+_imported: Final = threading.Event()
+_loading: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = (
+    WeakKeyDictionary()
+)
+_callbacks: Final[set[asyncio.Task[Any]]] = set()
 
 
 async def load() -> Any:
-    """The module ``litellm``, imported in a thread when this is the first use."""
-    litellm = sys.modules.get("litellm")
-    if litellm is not None and _READY in sys.modules and not _lock.locked():
-        return litellm
-    return await asyncio.to_thread(load_now)
+    """The module ``litellm``, imported in a thread when this is the first use.
+
+    All calls of an event loop that wait for it wait for one thread.
+    """
+    if _imported.is_set():
+        return sys.modules["litellm"]
+    loop = asyncio.get_running_loop()
+    if loop not in _loading:
+        _loading[loop] = loop.create_task(asyncio.to_thread(load_now))
+    loading = _loading[loop]
+    try:
+        return await asyncio.shield(loading)
+    finally:
+        if loading.done():
+            _loading.pop(loop, None)
 
 
 async def load_for_streams() -> None:
@@ -49,19 +65,26 @@ async def load_for_streams() -> None:
 def load_now() -> Any:
     """The module ``litellm``, with what its first call would import."""
     with _lock:
-        first = "litellm" not in sys.modules
-        with _environment(_QUIET), _no_collection():
-            litellm: Any = importlib.import_module("litellm")
-            importlib.import_module(_READY)
-            _load_headers()
-        litellm.suppress_debug_info = True
-        if first:
-            atexit.register(gc.freeze)  # else Python looks through all of litellm at its end: 1 s
-        if first and not os.environ.get("LITELLM_LOG"):
-            _quieten()
-        if not os.environ.get("OPENAI_LOG"):
-            _raise_level("openai")  # in debug it logs whole requests, with extra headers
-        return litellm
+        if not _imported.is_set():
+            _import()
+            _imported.set()
+    return sys.modules["litellm"]
+
+
+def _import() -> None:
+    is_first = "litellm" not in sys.modules
+    with _environment(_QUIET), _no_collection():
+        litellm: Any = importlib.import_module("litellm")
+        importlib.import_module(_READY)
+        _load_headers()
+        _log_on_each_loop()
+    litellm.suppress_debug_info = True
+    if is_first:
+        atexit.register(gc.freeze)  # else Python looks through all of litellm at its end: 1 s
+    if is_first and not os.environ.get("LITELLM_LOG"):
+        _quieten()
+    if not os.environ.get("OPENAI_LOG"):
+        _raise_level("openai")  # in debug it logs whole requests, with extra headers
 
 
 @contextmanager
@@ -95,6 +118,25 @@ def _load_headers() -> None:
         manager.get_provider_name("anthropic")
     except (ImportError, AttributeError):
         logging.getLogger(__name__).debug("this litellm has no header table to read ahead")
+
+
+def _log_on_each_loop() -> None:
+    """Let the callbacks of a call run on its own event loop.
+
+    litellm's worker serves one loop at a time: with several, it forgets what it began on the
+    others, of which Python complains.
+    """
+    try:
+        module: Any = importlib.import_module("litellm.litellm_core_utils.logging_worker")
+        module.GLOBAL_LOGGING_WORKER.ensure_initialized_and_enqueue = _log
+    except (ImportError, AttributeError):
+        logging.getLogger(__name__).debug("this litellm has no worker for its callbacks")
+
+
+def _log(async_coroutine: Coroutine[Any, Any, Any]) -> None:
+    task = asyncio.get_running_loop().create_task(async_coroutine)
+    _callbacks.add(task)
+    task.add_done_callback(_callbacks.discard)
 
 
 def _quieten() -> None:

@@ -204,7 +204,8 @@ class ContainerProcess:
         if isinstance(status, int) and status < 0:
             return Crashed(message=f"the script crashed the interpreter (signal {-status})")
         if isinstance(status, int):
-            return Crashed(message=f"the sandbox ended by itself (status {status})")
+            message = f"the sandbox ended by itself (status {status})"
+            return Crashed(message=message, by_script=True)
         if self._killed:
             return Crashed(message="the sandbox is gone: it was stopped")
         text = self._words.decode("utf-8", "replace").strip()

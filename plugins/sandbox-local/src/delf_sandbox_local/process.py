@@ -138,7 +138,8 @@ class LocalProcess:
         if status < 0:
             name = signal.Signals(-status).name
             return Crashed(message=f"the script crashed the interpreter ({name})")
-        return Crashed(message=f"the sandbox ended by itself (status {status})")
+        message = f"the sandbox ended by itself (status {status})"
+        return Crashed(message=message, by_script=True)
 
     async def aclose(self) -> None:
         """Kill, wait for the end, remove the working folder."""

@@ -14,4 +14,5 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="sheets",
         summary="Google Sheets: cells, formats, charts.",
         factory="delf_sheets.connection:Sheets",
+        exports=("Sheets",),
     )

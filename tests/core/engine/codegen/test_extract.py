@@ -1,11 +1,13 @@
 import ast
+import json
 import time
 import warnings
 
 import pytest
 
 from delf.engine.codegen import extract as codeblock
-from delf.engine.codegen.extract import extract_code, parse_script
+from delf.engine.codegen.extract import extract_code, parse_script, script_in
+from delf.messages import ModelReply, ToolCall
 from support.answers import ANSWERS, SCRIPT, SHAPES, fenced
 
 
@@ -90,3 +92,32 @@ def test_huge_answers_are_quick(name, monkeypatch):
 
 def test_the_whole_answer_is_not_needed_for_its_script():
     assert extract_code(fenced(SCRIPT) + "\nand so on " * 20_000) == SCRIPT
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"code": "x = 1\\nprint(x)"}',
+        '{"code": "x = 1\nprint(x)"}',
+        '{"code": "```python\\nx = 1\\nprint(x)\\n```"}',
+        '{"input": {"script": "x = 1\\nprint(x)"}}',
+        '"x = 1\\nprint(x)"',
+        "x = 1\nprint(x)",
+    ],
+)
+def test_the_script_is_the_argument_of_a_call(arguments):
+    call = ToolCall(id="1", name="run", arguments=arguments)
+    assert script_in(ModelReply(text="Here it is.", model="m", calls=(call,))) == "x = 1\nprint(x)"
+
+
+def test_a_script_may_speak_of_tags_and_fences_where_it_is_an_argument():
+    code = "print('<code>no</code>')\nprint('```')"
+    call = ToolCall(id="1", name="run", arguments=json.dumps({"code": code}))
+    assert script_in(ModelReply(text="", model="m", calls=(call,))) == code
+
+
+@pytest.mark.parametrize("arguments", ['{"code": "x = 1\\nprint(', "{}", '{"a": 1}', "null", "[1]"])
+def test_a_call_without_a_script_leaves_the_text(arguments):
+    call = ToolCall(id="1", name="other", arguments=arguments)
+    reply = ModelReply(text="```python\nprint(1)\n```", model="m", calls=(call,))
+    assert script_in(reply) == "print(1)"

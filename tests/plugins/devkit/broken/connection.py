@@ -1,6 +1,8 @@
 """Connections that break one thing each."""
 
 import asyncio
+import logging
+import time
 from typing import Literal
 
 import pytest
@@ -174,7 +176,7 @@ class TestSchemaOfAnother(Suite):
 
 
 class TestGivesObjects(Suite):
-    breaks = ("test_results_can_be_passed_to_a_script", "test_works_in_a_task")
+    breaks = ("test_results_can_be_passed_to_a_script",)
 
     class kind(Desk):
         """A desk."""
@@ -201,6 +203,71 @@ class TestOneAtATime(Suite):
             await asyncio.sleep(0)
             self.busy = False
             return []
+
+
+class TestMixesUpCalls(Suite):
+    breaks = ("test_calls_can_overlap",)
+    calls = (Call("find", state="open"), Call("find", state="closed"))
+
+    class kind(Desk):
+        """A desk."""
+
+        @action(effect="read")
+        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
+            """Tickets in a state."""
+            self.state = state
+            await asyncio.sleep(0)
+            return [self.state]
+
+
+class TestHoldsTheLoop(Suite):
+    breaks = ("test_calls_leave_the_event_loop_alone",)
+
+    class kind(Desk):
+        """A desk."""
+
+        @action(effect="read")
+        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
+            """Tickets in a state."""
+            time.sleep(0.3)
+            return [state]
+
+
+class TestRefusesToWork(Suite):
+    breaks = ("test_works_in_a_task",)
+
+    class kind(Desk):
+        """A desk."""
+
+        @action(effect="read")
+        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
+            """Tickets in a state."""
+            raise ToolExecutionError("not today")
+
+
+class TestLeaksInAResult(Suite):
+    breaks = ("test_secrets_are_in_no_result_and_no_log",)
+
+    class kind(Desk):
+        """A desk."""
+
+        @action(effect="read")
+        async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
+            """Tickets in a state."""
+            return [f"/tickets?state={state}&token={self.settings.token.get_secret_value()}"]
+
+
+class TestLeaksInALog(Suite):
+    breaks = ("test_secrets_are_in_no_result_and_no_log",)
+
+    class kind(Desk):
+        """A desk."""
+
+        @action("edit", effect="write")
+        def close(self, ticket: str) -> bool:
+            """Close a ticket."""
+            logging.getLogger("desk").debug("asking %s", self.settings.url.get_secret_value())
+            return True
 
 
 class TestLetsVendorErrorsThrough(Suite):

@@ -93,6 +93,38 @@ class TestGivesAll(Suite):
             return [fact for fact in self.facts if fact.content] or await super().search(query)
 
 
+class TestIgnoresTheThreshold(Suite):
+    breaks = ("test_the_threshold_counts",)
+
+    class kind(Store):
+        async def search(self, query, top_k=5, threshold=0.3):
+            return await super().search(query, top_k)
+
+
+class TestMixesUpSearches(Suite):
+    breaks = ("test_searches_at_one_time_are_kept_apart",)
+
+    class kind(Store):
+        async def search(self, query, top_k=5, threshold=0.3):
+            import asyncio
+
+            self.query = query
+            await asyncio.sleep(0)
+            return await super().search(self.query, top_k, threshold)
+
+
+class TestHoldsTheLoop(Suite):
+    seconds = 3.0
+    breaks = ("test_leaves_the_event_loop_alone",)
+
+    class kind(Store):
+        async def search(self, query, top_k=5, threshold=0.3):
+            import time
+
+            time.sleep(0.3)
+            return await super().search(query, top_k, threshold)
+
+
 class TestFailsEmpty(Suite):
     breaks = ("test_an_empty_store_finds_nothing",)
 

@@ -94,6 +94,38 @@ class TestLetsErrorsThrough(Suite):
             return await super().select(task, catalog, ask)
 
 
+class TestKeepsEverything(Suite):
+    breaks = ("test_a_large_catalog_is_no_problem",)
+
+    class kind(Good):
+        async def select(self, task, catalog, ask):
+            return Selection(names=frozenset(entry.name for entry in catalog))
+
+
+class TestHoldsTheLoop(Suite):
+    seconds = 3.0
+    breaks = ("test_a_large_catalog_is_no_problem",)
+
+    class kind(Good):
+        async def select(self, task, catalog, ask):
+            import time
+
+            time.sleep(0.3)
+            return await super().select(task, catalog, ask)
+
+
+class TestMixesUpTasks(Suite):
+    asks = False
+    breaks = ("test_tasks_at_one_time_are_kept_apart",)
+
+    class kind(Good):
+        async def select(self, task, catalog, ask):
+            self.task = task
+            await asyncio.sleep(0)
+            found = catalog.search(self.task, 2)
+            return Selection(names=frozenset(entry.name for entry in found))
+
+
 class TestAsksThoughItSaysNot(Suite):
     asks = False
     breaks = ("test_keeps_what_the_task_needs",)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from delf.engine.approvals.channels import copy_of
 from delf.engine.approvals.decision import Answer, check_fits
 from delf.errors import DelfError, UnknownRequestError
-from delf.protocols.approval import ApprovalRequest
+from delf.protocols.approval import ApprovalRequest, Decision
 
 _KEPT: Final = 1000
 """How many settled requests are remembered, to say what became of them."""
@@ -96,6 +96,11 @@ class PendingRequests:
         """Every request that waits, oldest first."""
         with self._lock:
             return [pending.to_dict() for pending in self._waiting.values()]
+
+    def decide(self, request_id: str, decision: Decision) -> bool:
+        """Settle a request as :meth:`answer` does; True when that was possible."""
+        self.answer(request_id, Answer(decision))
+        return True
 
     def answer(self, request_id: str, answer: Answer, *, digest: str | None = None) -> None:
         """Settle a request, from any thread. What is refused leaves it waiting.

@@ -9,26 +9,31 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, Final
 
 from delf.protocols.sandbox import GIVEN_UP
 
 _End = tuple[Any, BaseException | None]
+_STAYS: Final = 0.2
+"""Seconds that a thread waits for a function before it ends; Python's own end waits for it."""
 
 
 @dataclass(slots=True)
 class _Job:
     function: Callable[[], Any] | None
     loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[_End]
+    future: asyncio.Future[None]
     begun: bool = False
     end: _End | None = None
 
 
 class ToolThreads:
-    """Threads that take functions from one line; each stays for as long as there are any.
+    """Threads that take functions from one line.
 
-    A thread for a function of its own (``run_in_executor``) costs twice as much.
+    A thread that has nothing to do stays a while, so that a script's next call finds it waiting:
+    to have one fetched for each (``run_in_executor``) costs several times as much. The ends of
+    functions that come while the loop is busy are handed over together.
 
     Args:
         most: How many run at once.
@@ -38,8 +43,11 @@ class ToolThreads:
         self._most = most
         self._executor = ThreadPoolExecutor(most, thread_name_prefix="delf-tool")
         self._lock = threading.Lock()
-        self._line: deque[_Job] = deque()
+        self._line: SimpleQueue[_Job | None] = SimpleQueue()
         self._working = 0
+        self._idle = 0
+        self._closed = False
+        self._ended: dict[asyncio.AbstractEventLoop, deque[_Job]] = {}
 
     async def run(self, function: Callable[[], Any]) -> Any:
         """Call a function in a thread. Cancelled before it began, it is never called.
@@ -53,24 +61,37 @@ class ToolThreads:
         """
         loop = asyncio.get_running_loop()
         job = _Job(function, loop, loop.create_future())
-        with self._lock:
-            self._line.append(job)
-            more = self._working < self._most
-            self._working += more
-        if more:
+        if self._put(job):
             self._executor.submit(self._work)
         try:
-            result, error = await job.future
+            await job.future
         except asyncio.CancelledError as cancelled:
             if self._withdraw(job) or GIVEN_UP in cancelled.args:
                 raise
-            result, error = await _end_of(job)
+            await _end_of(job)
+        result, error = job.end or (None, None)
         if error is not None:
             try:
                 raise error
             finally:
                 del error, job  # else the error and this frame would keep each other
         return result
+
+    def _put(self, job: _Job) -> bool:
+        """Whether another thread has to come for it.
+
+        One that waits is counted as busy before it wakes, so that it is promised to one job only.
+        """
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("no function begins after the end")
+            self._line.put(job)
+            if self._idle:
+                self._idle -= 1
+                return False
+            more = self._working < self._most
+            self._working += more
+            return more
 
     def _withdraw(self, job: _Job) -> bool:
         """Whether a function has not begun, so that it never will; nor does it stay in the line."""
@@ -82,38 +103,67 @@ class ToolThreads:
     def close(self) -> None:
         """Let no function begin any more; those that run are not waited for."""
         with self._lock:
-            self._line.clear()
+            self._closed = True
+            with contextlib.suppress(Empty):
+                while True:
+                    self._line.get_nowait()
+            for _ in range(self._working):
+                self._line.put(None)
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _work(self) -> None:
-        while True:
+        while (job := self._next()) is not None:
             with self._lock:
-                if not self._line:
-                    self._working -= 1
-                    return
-                job = self._line.popleft()
-                if job.function is None:  # it was withdrawn
-                    continue
-                job.begun, function = True, job.function
+                job.begun, function = job.function is not None, job.function
+            if function is None:  # it was withdrawn
+                continue
             result, error = None, None
             try:
                 result = function()
             except BaseException as failure:
                 error = failure
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                job.loop.call_soon_threadsafe(_hand_over, job, (result, error))
+            job.end = result, error
+            self._tell(job)
             del job, function, result, error
 
+    def _next(self) -> _Job | None:
+        """The next function; None when there is none for a while."""
+        try:
+            return self._line.get_nowait()
+        except Empty:
+            pass
+        with self._lock:
+            self._idle += self._line.empty()
+        while True:
+            try:
+                return self._line.get(timeout=_STAYS)
+            except Empty:
+                with self._lock:
+                    if self._line.empty():
+                        self._idle = max(0, self._idle - 1)
+                        self._working -= 1
+                        return None
 
-async def _end_of(job: _Job) -> _End:
-    """The end of a function whose future was cancelled."""
+    def _tell(self, job: _Job) -> None:
+        """Let the loop know that a function has ended."""
+        with self._lock:
+            ended = self._ended.setdefault(job.loop, deque())
+            ended.append(job)
+            is_first = len(ended) == 1
+        if is_first:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                job.loop.call_soon_threadsafe(self._hand_over, job.loop)
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            ended = self._ended.pop(loop, ())
+        for job in ended:
+            if not job.future.done():
+                job.future.set_result(None)
+
+
+async def _end_of(job: _Job) -> None:
+    """Wait for a function whose future was cancelled."""
     if job.end is None:
         job.future = job.loop.create_future()
-        return await job.future
-    return job.end
-
-
-def _hand_over(job: _Job, end: _End) -> None:
-    job.end = end
-    if not job.future.done():
-        job.future.set_result(end)
+        await job.future

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
+from delf.messages import ModelReply
+
 _OPEN = re.compile(r"^([ \t]*)(`{3,}(?=[^`]*$)|~{3,})[ \t]*([\w+#.-]*)")
 _PYTHON = frozenset({"", "python", "py", "python3", "py3", "tool_code", "code", "ipython"})
 _THINKING = ("think", "thinking", "reasoning")
@@ -43,6 +45,26 @@ class _Fence:
 class _Block:
     language: str
     code: str
+
+
+def script_in(reply: ModelReply) -> str | None:
+    """The script in a reply: in a call that it asks for, or in its text; None without one.
+
+    A call may have been asked for without a tool being offered, and with broken JSON.
+
+    Args:
+        reply: What the model said.
+    """
+    found = (_from_arguments(call.arguments) for call in reply.calls)
+    return next((code for code in found if code is not None), None) or extract_code(reply.text)
+
+
+def _from_arguments(arguments: str) -> str | None:
+    try:
+        content: Any = json.loads(arguments, strict=False)  # new lines are often left as they are
+    except (ValueError, RecursionError):
+        return extract_code(arguments)
+    return extract_code(content) if isinstance(content, str) else _code_of(content)
 
 
 def extract_code(text: str) -> str | None:
@@ -252,6 +274,10 @@ def _from_json(text: str) -> str | None:
         content: Any = json.loads(text) if text.lstrip().startswith("{") else None
     except (ValueError, RecursionError):
         return None
+    return _code_of(content)
+
+
+def _code_of(content: Any) -> str | None:
     for key in ("arguments", "parameters", "input", "code", "script", "python"):
         value = _field(content, key)
         if isinstance(value, dict):

@@ -10,7 +10,7 @@ from delf.protocols.sandbox import Failed, LimitReached, Rerun
 
 _RULES = """\
 You do the user's task by writing one Python script that calls the tools below. \
-Answer with the script alone, in one ```python block.
+{answer}
 
 - The script runs as a whole in a sandbox (Python {python}, no network, no os or sys). \
 Top-level await works. Only harmless standard modules{libraries} can be imported.
@@ -27,20 +27,24 @@ a list of dicts for .csv or .xlsx.
 variables kept. Use it only when the next step cannot be written without seeing data first; \
 context says what was found, remaining what is left."""
 
+_IN_FENCE = "Answer with the script alone, in one ```python block."
+_IN_TOOL = "Answer with one call of run, whose code is the script, and nothing else."
 _PYTHON = "3.11+"
 _MAX_PRINTED = 2000
 _MAX_DONE = 20
 
 
-def script_rules(stubs: str, libraries: Sequence[str] = ()) -> str:
+def script_rules(stubs: str, libraries: Sequence[str] = (), *, in_tool: bool = False) -> str:
     """How to write scripts: the same for every task with the same tools.
 
     Args:
         stubs: The tools.
         libraries: Packages that scripts may import, too.
+        in_tool: Whether the model hands its script to a tool of its own, ``run``.
     """
     extra = f" and {', '.join(libraries)}" if libraries else ""
-    rules = _RULES.format(python=_PYTHON, libraries=extra)
+    answer = _IN_TOOL if in_tool else _IN_FENCE
+    rules = _RULES.format(python=_PYTHON, libraries=extra, answer=answer)
     tools = f"```python\n{stubs}\n```" if stubs else "There are none; compute the answer."
     return f"{rules}\n\nTools:\n{tools}"
 
@@ -64,11 +68,17 @@ def first_messages(task: str, context: TaskContext, rules: str) -> tuple[Message
     return (system(rules), *context.history, task_message(task, context))
 
 
-def no_code_messages(reply: str) -> tuple[Message, ...]:
-    """The follow-up to an answer without a script."""
+def no_code_messages(reply: str, *, in_tool: bool = False) -> tuple[Message, ...]:
+    """The follow-up to an answer without a script.
+
+    Args:
+        reply: The answer's text.
+        in_tool: Whether the next one can be a call of ``run``.
+    """
+    how = _IN_TOOL if in_tool else "Answer with one ```python block."
     return (
         assistant(reply or "(nothing)"),
-        user("There was no Python script in that answer. Answer with one ```python block."),
+        user(f"There was no Python script in that answer. {how}"),
     )
 
 

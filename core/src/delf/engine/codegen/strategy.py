@@ -10,7 +10,7 @@ import contextlib
 import json
 from typing import Any, Final, cast
 
-from delf.engine.codegen.extract import extract_code
+from delf.engine.codegen.extract import script_in
 from delf.engine.codegen.prompt import (
     crash_messages,
     no_code_messages,
@@ -21,13 +21,14 @@ from delf.errors import (
     ApprovalRejectedError,
     CodeGenerationError,
     DelfError,
+    ModelConfigurationError,
     SandboxExecutionError,
     SandboxLimitError,
     ToolException,
     ToolExecutionError,
     ToolRefusedError,
 )
-from delf.messages import Message
+from delf.messages import Message, ModelTool
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome, Rerun
 from delf.protocols.strategy import ScriptResult, StrategyHost
 
@@ -39,6 +40,18 @@ _OF_KIND: Final[dict[str, type[DelfError]]] = {
     "ToolNotAllowed": ToolRefusedError,
 }
 """What a task fails with when its script did not catch the failure of a call."""
+
+
+_RUN: Final = ModelTool(
+    name="run",
+    description="Runs a Python script that does the task.",
+    parameters={
+        "type": "object",
+        "properties": {"code": {"type": "string", "description": "The whole script."}},
+        "required": ["code"],
+        "additionalProperties": False,
+    },
+)
 
 
 class CodegenStrategy:
@@ -78,15 +91,25 @@ class CodegenStrategy:
 async def _write(host: StrategyHost, messages: tuple[Message, ...]) -> str:
     """Ask the main model until there is a script, as often as retries are allowed.
 
+    A model that takes tools is given one for its script where that is wanted, and by itself after
+    an answer without one.
+
     Raises:
         CodeGenerationError: When no answer held a script.
+        ModelConfigurationError: When a tool is wanted that the model cannot be given.
         DelfError: When the model failed, or the budget is used up.
     """
     async with host.step("generate"):
+        tools = (_RUN,) if host.code_in == "tool" else ()
+        if tools and not host.takes_tools:
+            raise ModelConfigurationError(
+                "code_in is 'tool', and the model cannot be given tools",
+                hint='code_in = "fence", or "auto"',
+            )
         tries = 1
         while True:
-            reply = await host.ask(messages)
-            code = extract_code(reply.text)
+            reply = await host.ask(messages, tools=tools)
+            code = script_in(reply)
             if code is not None:
                 return code
             if tries > host.retry_count:
@@ -95,7 +118,9 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...]) -> str:
                 )
             tries += 1
             await host.retrying("the answer held no script")
-            messages = (*messages, *no_code_messages(reply.text))
+            if host.code_in == "auto" and host.takes_tools:
+                tools = (_RUN,)
+            messages = (*messages, *no_code_messages(reply.text, in_tool=bool(tools)))
 
 
 def compose(said: str, value: Any) -> str:

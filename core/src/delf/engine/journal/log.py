@@ -33,6 +33,7 @@ SAFE: Final = frozenset(
         "note",
         "purpose",
         "readings",
+        "turns",
         "remember",
         "seq",
         "size",
@@ -79,6 +80,7 @@ class TaskLog:
         self._printed: list[str] = []
         self._prints = self.redactor.stream()
         self._readings: list[int] = []
+        self._turns: list[int] = []
         self._waiting: list[tuple[Callable[..., Event], dict[str, Any]]] = []
         self._over = False
         self._flushing: asyncio.Task[None] | None = None
@@ -100,7 +102,7 @@ class TaskLog:
         written = False
         try:
             async with self._lock:
-                if self._printed or self._readings or self._waiting:
+                if self._printed or self._readings or self._turns or self._waiting:
                     await self._write_waiting()
                 written = True
                 await self._write_new(kind, fields)
@@ -185,6 +187,11 @@ class TaskLog:
         self._readings += readings
         self._flush_soon()
 
+    def turns_taken(self, turns: Sequence[int]) -> None:
+        """Journal when the script got its answers soon, and before any other event."""
+        self._turns += turns
+        self._flush_soon()
+
     def _flush_soon(self) -> None:
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.get_running_loop().create_task(self._flush())
@@ -201,14 +208,15 @@ class TaskLog:
         while True:  # the lock is given up in between: other events need not wait for all prints
             async with self._lock:
                 await self._write_waiting()
-            if not (self._readings or self._printed or self._waiting):
+            if not (self._readings or self._turns or self._printed or self._waiting):
                 return
 
     async def _write_waiting(self) -> None:
-        if self._readings:
-            readings = tuple(self._readings)
+        if self._readings or self._turns:
+            seen = {"readings": tuple(self._readings), "turns": tuple(self._turns)}
             self._readings.clear()
-            await self._write(ClockRead, {"readings": readings})
+            self._turns.clear()
+            await self._write(ClockRead, seen)
         if self._printed:
             text = "".join(self._printed)
             self._printed.clear()

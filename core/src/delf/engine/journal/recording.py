@@ -121,6 +121,7 @@ class PastScript:
         steps: What happened to them, in order: the negative number of a call that came, the
             number of one that was answered.
         clock: What it saw on the clock, in nanoseconds.
+        turns: In which turns of its event loop it got which answers.
         printed: How many characters it printed.
         finished: Set when its end is known.
         request: The request for the script as a whole, if one was made.
@@ -131,6 +132,7 @@ class PastScript:
     calls: list[PastCall] = field(default_factory=list[PastCall])
     steps: list[int] = field(default_factory=list[int])
     clock: list[int] = field(default_factory=list[int])
+    turns: list[int] = field(default_factory=list[int])
     printed: int = 0
     finished: ev.ScriptFinished | None = None
     request: ev.ApprovalRequested | None = None
@@ -200,6 +202,7 @@ class Past:
                 script.finished = event
             case ev.ClockRead():
                 script.clock += event.readings
+                script.turns += event.turns
             case ev.Printed():
                 script.printed += len(event.text)
             case ev.ModelReplied():

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, NoReturn
+
+from delf.sandbox.guest.loop import GuestLoop
 
 
 class ToolError(Exception):
@@ -126,18 +128,22 @@ class Caller:
     Args:
         send: Passes a frame on, at once if told so.
         receive: Waits for frames of the host and takes them.
-        may_block: Whether nothing can happen before the host sends something.
+        loop: Where it works.
     """
 
     def __init__(
         self,
         send: Callable[[list[Any], bool], None],
         receive: Callable[[], None],
-        may_block: Callable[[], bool],
+        loop: GuestLoop,
     ) -> None:
         self._send = send
         self._receive = receive
-        self._may_block = may_block
+        self._loop = loop
+        self._before = 0
+        self._last = 0
+        self._blocked = 0
+        self._arrived: dict[int, list[Any]] = {}
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._unawaited: dict[int, tuple[str, int]] = {}
@@ -145,6 +151,8 @@ class Caller:
     def forget(self) -> None:
         """A new script begins; what an earlier one did not await is not its concern."""
         self._unawaited.clear()
+        self._arrived.clear()
+        self._before = self._last
 
     def note_unawaited(self, call: str, line: int) -> None:
         """Something was written as a call on a line and never made."""
@@ -156,7 +164,7 @@ class Caller:
 
     def call(self, connection: str, method: str, args: Any, kwargs: Any, depth: int) -> ToolCall:
         """A call to be awaited."""
-        number = next(self._numbers)
+        number = self._last = next(self._numbers)
         line = sys._getframe(depth).f_lineno  # pyright: ignore[reportPrivateUsage]
         self._unawaited[number] = (_label(connection, method), line)
         return ToolCall(self, number, connection, method, args, kwargs)
@@ -171,11 +179,12 @@ class Caller:
     async def _make(self, number: int, frame: list[Any]) -> Any:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         alone = not self._waiting
-        only = alone and self._may_block()
+        only = alone and self._loop.only_waits()
         self._send([*frame, only], alone)
         self._waiting[number] = future
         try:
             if only:
+                self._blocked = number
                 while not future.done():
                     self._receive()
             return await future
@@ -188,12 +197,45 @@ class Caller:
 
     def cut(self, error: BaseException) -> None:
         """Let all calls that wait for an answer raise something."""
+        self._loop.stop_repeating()
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(error)
 
     def answer(self, frame: list[Any]) -> None:
-        """Take an answer from the host; one that nobody waits for is dropped."""
+        """Take an answer from the host, now or in its turn."""
+        number = frame[1]
+        if number == self._blocked:
+            self._hand_over(frame)
+        elif self._loop.repeats:
+            self._arrived[number] = frame
+        elif number in self._waiting:
+            self._loop.note(number - self._before)
+            self._hand_over(frame)
+
+    def deliver(self, numbers: Sequence[int]) -> None:
+        """Hand over answers once they are there, in the turn in which the script got them.
+
+        Args:
+            numbers: The calls, counted from the script's first.
+        """
+        for number in numbers:
+            wanted = number + self._before
+            while wanted in self._waiting and wanted not in self._arrived and self._is_told(wanted):
+                self._receive()
+            frame = self._arrived.pop(wanted, None)
+            if frame is not None:
+                self._hand_over(frame)
+        if not self._loop.repeats:  # any more: take what came meanwhile
+            rest, self._arrived = self._arrived, {}
+            for frame in rest.values():
+                self.answer(frame)
+
+    def _is_told(self, number: int) -> bool:
+        return not self._waiting[number].done()
+
+    def _hand_over(self, frame: list[Any]) -> None:
+        """Give an answer to who waits for it; one that nobody waits for is dropped."""
         future = self._waiting.get(frame[1])
         if future is None or future.done():
             return

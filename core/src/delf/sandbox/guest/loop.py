@@ -1,42 +1,58 @@
-"""The guest's event loop: sends what gathered before it waits, and knows when it only waits.
+"""The guest's event loop: sends what gathered before it waits, and repeats what it did.
 
-It holds no descriptor until it is opened, so that it can be made once and forked many times.
+What happens to a script that runs is only that answers of the host come and timers run out. In
+which turn of the loop each of them did is noted for the host. A script that runs once more gets
+them in the same turns, however fast the host answers, and without waiting for its timers.
+
+The loop holds no descriptor until it is opened, so that it can be made once and forked many times.
 """
 
 from __future__ import annotations
 
 import _thread
 import asyncio
+import heapq
 import selectors
-from collections.abc import Callable, Sized
-from time import monotonic  # before scripts get another
+from collections import deque
+from collections.abc import Callable, Sequence
+from time import monotonic_ns  # before scripts get another
 from typing import Any
 
 _count_threads = _thread._count  # pyright: ignore[reportPrivateUsage]
+_TIMER = 0
+_MOST_NOTES = 10_000
+"""A script that gets more than that at the same time as something else is not repeated exactly."""
+_MANY_CANCELLED = 100
+_QUIET_TURNS = 1_000
 
 
-class _Selector(selectors.PollSelector):
-    """Calls a function before it looks for what happened, so at the end of a loop's turn."""
-
-    at_turn: Callable[[], None] | None = None
-
-    def select(self, timeout: float | None = None) -> Any:
-        if self.at_turn is not None:
-            self.at_turn()
-        return super().select(timeout)
+def _nothing(*_: object) -> None:
+    """Until a session works on the loop."""
 
 
 class GuestLoop(asyncio.SelectorEventLoop):
-    """An event loop that knows when it only waits for the host."""
+    """An event loop whose turns can be repeated."""
 
-    _ready: Sized
-    _scheduled: Sized
-    _signal_handlers: Sized
+    _ready: deque[Any]
+    _scheduled: list[Any]
+    _signal_handlers: dict[int, Any]
+    _timer_cancelled_count: int
+    _clock_resolution: float
+    _stopping: bool
+    _process_events: Callable[[Any], None]
     _csock: object = None
 
     def __init__(self) -> None:
         self._threads = 0
-        self._watched = _Selector()
+        self._watched = selectors.PollSelector()
+        self._at_turn: Callable[[], None] = _nothing
+        self._deliver: Callable[[Sequence[int]], None] = _nothing
+        self._look: Callable[[Callable[[], int]], int] | None = None
+        self._past: deque[tuple[int, int]] = deque()
+        self._notes: list[int] = []
+        self._left = 0
+        self._turn = self._quiet = 0
+        self._offset = 0
         super().__init__(self._watched)
 
     def open(self, *, threads: bool) -> None:
@@ -48,6 +64,56 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._threads = _count_threads()
         if threads:
             self._open_wake_up()
+
+    def serve(
+        self,
+        at_turn: Callable[[], None],
+        deliver: Callable[[Sequence[int]], None],
+        look: Callable[[Callable[[], int]], int],
+    ) -> None:
+        """Let a session work on it.
+
+        Args:
+            at_turn: Called at the end of every turn, before the loop waits.
+            deliver: Hands over the answers to some calls, once they are there.
+            look: Reads a clock, which a script that runs once more sees as it did.
+        """
+        self._at_turn, self._deliver, self._look = at_turn, deliver, look
+
+    def begin(self, turns: Sequence[int]) -> None:
+        """A script is about to run.
+
+        Args:
+            turns: What was noted when it ran before: turns and what happened in them.
+        """
+        self._turn, self._left, self._quiet = 0, _MOST_NOTES - len(turns) // 2, _QUIET_TURNS
+        self._past = deque(zip(turns[::2], turns[1::2], strict=True))
+        self._notes.clear()
+
+    def take_notes(self) -> list[int]:
+        """What was noted since the last time."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    def note(self, what: int) -> None:
+        """Note that in this turn a call was answered; 0 for a timer."""
+        if self._left > 0:
+            self._left -= 1
+            self._notes += (self._turn, what)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether what the host sends has to wait for its turn.
+
+        So it has after the last turn that was noted, too, until the script only waits: what it
+        did by then may be known without that something more had happened.
+        """
+        return bool(self._past) or self._quiet > 0
+
+    def stop_repeating(self) -> None:
+        """From now on, let things happen as they come."""
+        self._past.clear()
+        self._quiet = 0
 
     def add_signal_handler(self, sig: int, callback: Callable[..., Any], *args: Any) -> None:
         """As the one of asyncio, which needs something to be woken by."""
@@ -65,13 +131,92 @@ class GuestLoop(asyncio.SelectorEventLoop):
         if self._csock is not None:
             super()._close_self_pipe()  # pyright: ignore[reportUnknownMemberType,reportAttributeAccessIssue]
 
-    def at_turn(self, function: Callable[[], None]) -> None:
-        """Have a function called at the end of every turn, before the loop waits."""
-        self._watched.at_turn = function
-
     def time(self) -> float:
-        """The real time, which timers go by."""
-        return monotonic()
+        """The time that timers go by, as whoever sets one sees it."""
+        now = self._now() if self._look is None else self._look(self._now)
+        self._offset = now - monotonic_ns()
+        return now / 1e9
+
+    def _now(self) -> int:
+        """Nanoseconds; they go on from where a script that runs once more was."""
+        return monotonic_ns() + self._offset
+
+    def _run_once(self) -> None:
+        """One turn: wait until something happens, and run what that makes ready."""
+        self._drop_cancelled()
+        self._at_turn()
+        self._turn += 1
+        if self._past:
+            if not self._repeat():
+                self._wait()
+        elif self._quiet and self._ready:
+            self._quiet -= 1
+        else:
+            if self._quiet:
+                self._quiet = 0
+                self.call_soon(self._deliver, ())
+            self._wait()
+        if not self._ready:
+            self._turn -= 1
+        for _ in range(len(self._ready)):
+            handle = self._ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    def _drop_cancelled(self) -> None:
+        """Forget timers that were cancelled: those in front, or all where they are many."""
+        timers, cancelled = self._scheduled, self._timer_cancelled_count
+        if cancelled > _MANY_CANCELLED and 2 * cancelled > len(timers):
+            for handle in timers:
+                handle._scheduled = handle._scheduled and not handle._cancelled
+            timers[:] = [handle for handle in timers if not handle._cancelled]
+            heapq.heapify(timers)
+            self._timer_cancelled_count = 0
+        while timers and timers[0]._cancelled:
+            self._timer_cancelled_count -= 1
+            heapq.heappop(timers)._scheduled = False
+
+    def _ready_timer(self) -> bool:
+        """Let the next timer run out; whether it was not cancelled."""
+        handle = heapq.heappop(self._scheduled)
+        handle._scheduled = False
+        if handle._cancelled:
+            self._timer_cancelled_count -= 1
+            return False
+        self._ready.append(handle)
+        return True
+
+    def _wait(self) -> None:
+        timeout = None
+        if self._ready or self._stopping:
+            timeout = 0.0
+        elif self._scheduled:
+            timeout = max(0.0, self._scheduled[0]._when - self._now() / 1e9)
+        self._process_events(self._watched.select(timeout))
+        end = self._now() / 1e9 + self._clock_resolution
+        while self._scheduled and self._scheduled[0]._when < end:
+            if self._ready_timer():
+                self.note(_TIMER)
+
+    def _repeat(self) -> bool:
+        """Let happen what happened in this turn; False where the loop has to wait for a thread."""
+        if not self._ready and self._past[0][0] > self._turn:
+            if _count_threads() != self._threads:
+                return False
+            self._turn = self._past[0][0]  # nothing else can happen
+        answered: list[int] = []
+        timers = 0
+        while self._past and self._past[0][0] <= self._turn:
+            what = self._past.popleft()[1]
+            if what == _TIMER:
+                timers += 1
+            else:
+                answered.append(what)
+        if answered:
+            self.call_soon(self._deliver, answered)
+        while timers and self._scheduled:
+            timers -= self._ready_timer()
+        return True
 
     def only_waits(self) -> bool:
         """Whether nothing can happen before the host sends something.

@@ -55,18 +55,19 @@ class GuestSession:
         self._loop = loop
         self._channel = Channel(self._receive)
         self._commands: asyncio.Queue[list[Any]] = asyncio.Queue()
-        self._caller = Caller(self._send_call, self._channel.receive, loop.only_waits)
+        self._caller = Caller(self._send_call, self._channel.receive, loop)
         self._lock = self._channel.lock
         self._printer = Printer(self._send_print, self._lock)
         self._files = FileSender(self._send_file)
         self._world = World(lambda readings: self._channel.send(["clock", readings]))
-        loop.at_turn(self._flush)
+        loop.serve(self._flush, self._caller.deliver, self._world.look)
         loop.set_exception_handler(lambda _loop, _context: None)
         self._module = types.ModuleType("__main__")
         self._namespace = self._module.__dict__
         self._hidden: frozenset[str] = frozenset()
         self._sources: dict[str, str] = {}
         self._rerun: list[Any] | None = None
+        self._turns: list[int] = []
         self._world.install()
         warnings.filterwarnings("always", "coroutine .* was never awaited", RuntimeWarning)
         warnings.showwarning = self._take_warning
@@ -95,8 +96,10 @@ class GuestSession:
             if frame[0] == "init":
                 self._initialise(frame[1])
             else:
+                self._turns = []
                 if frame[3] is not None:
-                    self._world.begin(*frame[3])
+                    seed, clock, self._turns = frame[3]
+                    self._world.begin(seed, clock)
                 answer = await self._execute(frame[1], frame[2])
                 self._reply(answer)
 
@@ -114,12 +117,18 @@ class GuestSession:
             self._channel.flush()
 
     def _send_gathered(self) -> None:
-        """What the script saw on the clock and printed goes ahead of what it does next."""
-        self._world.flush()
+        """What the script saw and printed goes ahead of what it does next."""
+        self._send_seen()
         self._printer.pass_on()
 
-    def _send_print(self, text: str, at_once: bool) -> None:
+    def _send_seen(self) -> None:
         self._world.flush()
+        notes = self._loop.take_notes()
+        if notes:
+            self._channel.send(["turns", notes])
+
+    def _send_print(self, text: str, at_once: bool) -> None:
+        self._send_seen()
         self._channel.send(["print", text], at_once)
 
     def _send_file(self, kind: str, name: str, last: bool, chunk: bytes) -> None:
@@ -176,6 +185,7 @@ class GuestSession:
         self._printer.start()
         self._rerun = None
         self._caller.forget()
+        self._loop.begin(self._turns)
         filename = f"<script {number}>"
         self._sources[filename] = source
         task = asyncio.ensure_future(self._run(source, filename))

@@ -62,7 +62,8 @@ class World:
             del self._new[:count]
             self._send(readings)
 
-    def _look(self, real: Callable[[], int]) -> int:
+    def look(self, real: Callable[[], int]) -> int:
+        """What a clock shows, as it was seen before if it was."""
         if self._past:
             return self._past.popleft()
         seen = real()
@@ -73,7 +74,7 @@ class World:
 
     def now_ns(self) -> int:
         """The time that a script sees, in nanoseconds."""
-        return self._look(_real_time_ns)
+        return self.look(_real_time_ns)
 
     def now(self) -> float:
         """The same in seconds."""
@@ -93,7 +94,7 @@ class World:
 
     def worked_ns(self) -> int:
         """The processor's time that the script used, in nanoseconds."""
-        self._worked = max(self._worked, self._look(_real_process_time_ns))
+        self._worked = max(self._worked, self.look(_real_process_time_ns))
         return self._worked
 
     def clock_ns(self, clock: int) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import inspect
 import json
+import logging
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 from urllib.parse import urlsplit
@@ -28,6 +30,8 @@ from delf_devkit.testing.models import ScriptedModel
 
 _CONCURRENT = 8
 _MOMENT = 0.1
+_HIDDEN = "<secret>"
+_AROUND = 80
 
 
 @dataclass(frozen=True, init=False)
@@ -162,8 +166,20 @@ class ConnectionContract(Contract):
         await _close(connection)
 
     async def test_calls_can_overlap(self, connection: Any) -> None:
-        calls = [call.make(connection) for call in self._calls() for _ in range(_CONCURRENT)]
-        await self.within(asyncio.gather(*calls))
+        alone = [await self.within(call.make(connection)) for call in self._calls()]
+        again = [await self.within(call.make(connection)) for call in self._calls()]
+        many = [call.make(connection) for _ in range(_CONCURRENT) for call in self._calls()]
+        together = await self.within(asyncio.gather(*many))
+        for number, result in enumerate(together):
+            place = number % len(alone)
+            if _same(alone[place], again[place]):  # what differs each time cannot be compared
+                name = self._calls()[place].action
+                assert _same(result, alone[place]), f"{name}: calls at one time are mixed up"
+        await _close(connection)
+
+    async def test_calls_leave_the_event_loop_alone(self, connection: Any) -> None:
+        for call in self._calls():
+            await self.leaves_the_loop(lambda call=call: call.make(connection))
         await _close(connection)
 
     @needs("failing_calls")
@@ -203,9 +219,20 @@ class ConnectionContract(Contract):
             for error in chain(caught.value):
                 shown += [str(error), repr(error), getattr(error, "hint", None) or ""]
         await _close(connection)
-        for secret in self._secrets(connection):
-            leaks = [text for text in shown if secret in text]
-            assert not leaks, f"a secret is shown: {leaks[0].replace(secret, '<secret>')}"
+        for text in shown:
+            self._has_no_secret(connection, text, "a secret is shown")
+
+    async def test_secrets_are_in_no_result_and_no_log(self, connection: Any) -> None:
+        with _logged() as lines:
+            for call in self._calls():
+                result = await self.within(call.make(connection))
+                text = dumps(result).decode(errors="replace")
+                self._has_no_secret(connection, text, f"a result of {call.action} holds a secret")
+            for call in self.failing_calls:
+                await asyncio.gather(self.within(call.make(connection)), return_exceptions=True)
+            await _close(connection)
+        for line in lines:
+            self._has_no_secret(connection, line, "a secret is logged")
 
     # -- its life -----------------------------------------------------------------------
 
@@ -249,9 +276,22 @@ class ConnectionContract(Contract):
             response = await self.within(agent.arun("Try everything."))
         response.raise_for_status()
         assert [call.status for call in response.trace.tool_calls] == ["ok"] * len(self.calls)
-        for secret in self._secrets(connection):
-            assert not any(secret in prompt for prompt in model.prompts), "a secret is in a prompt"
-            assert secret not in json.dumps(response.to_dict(), default=str)
+        for prompt in model.prompts:
+            self._has_no_secret(connection, prompt, "a secret is in a prompt")
+        text = json.dumps(response.to_dict(), default=str)
+        self._has_no_secret(connection, text, "a secret is in the response")
+
+    def _has_no_secret(self, connection: Any, text: str, what: str) -> None:
+        """Fail where a text holds a secret, without showing it."""
+        __tracebackhide__ = True
+        secrets = sorted(self._secrets(connection), key=len, reverse=True)
+        hidden = text
+        for secret in secrets:
+            hidden = hidden.replace(secret, _HIDDEN)
+        if hidden != text:
+            at = max(0, hidden.index(_HIDDEN) - _AROUND)
+            around = hidden[at : at + 2 * _AROUND]
+            pytest.fail(f"{type(self).__name__}: {what}: … {around} …", pytrace=False)
 
     def _calls(self) -> Sequence[Call]:
         return self.calls or missing(self, "`calls`, at least one Call that succeeds")
@@ -264,6 +304,30 @@ class ConnectionContract(Contract):
                 if isinstance(value, SecretStr):
                     found |= _parts(value.get_secret_value())
         return {secret for secret in found if secret}
+
+
+@contextlib.contextmanager
+def _logged() -> Generator[list[str]]:
+    """Whatever is logged meanwhile, which nobody else sees: it may hold a secret."""
+    lines: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(self.format(record))
+
+    root = logging.getLogger()
+    before = root.handlers, root.level
+    root.handlers = [Keep()]
+    root.setLevel(logging.DEBUG)
+    try:
+        yield lines
+    finally:
+        root.handlers, level = before
+        root.setLevel(level)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return dumps(one) == dumps(other)
 
 
 def _parts(secret: str) -> set[str]:

@@ -68,6 +68,30 @@ class MemoryContract(Contract):
         assert list(found) == []
         await store.aclose()
 
+    async def test_the_threshold_counts(self, store: Any) -> None:
+        await store.save(self.facts)
+        assert await self.within(store.search(self.query, threshold=0.0))
+        found = await self.within(store.search(self.query, threshold=0.999))
+        assert list(found) == [], "what is alike in part is as good as the same"
+        found = await self.within(store.search(self.expected, threshold=0.9))
+        assert [fact.content for fact in found] == [self.expected], "it does not find itself"
+        await store.aclose()
+
+    async def test_searches_at_one_time_are_kept_apart(self, store: Any) -> None:
+        await store.save(self.facts)
+        alone = [await store.search(fact, 1, 0.0) for fact in self.facts]
+        together = await self.within(
+            asyncio.gather(*(store.search(fact, 1, 0.0) for fact in tuple(self.facts) * 5))
+        )
+        for number, found in enumerate(together):
+            assert list(found) == list(alone[number % len(alone)]), "searches are mixed up"
+        await store.aclose()
+
+    async def test_leaves_the_event_loop_alone(self, store: Any) -> None:
+        await self.leaves_the_loop(lambda: store.save(self.facts))
+        await self.leaves_the_loop(lambda: store.search(self.query))
+        await store.aclose()
+
     async def test_an_empty_store_finds_nothing(self, store: Any) -> None:
         assert list(await self.within(store.search(self.query))) == []
         await self.within(store.save([]))

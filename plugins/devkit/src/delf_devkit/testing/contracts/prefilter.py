@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -70,10 +71,22 @@ class PrefilterContract(Contract):
             CatalogEntry(name=f"zoo.cage_{number}", summary=f"Look into cage {number}.")
             for number in range(_MANY)
         )
-        selection = await self.within(
-            prefilter.select(self.task, Catalog((*more, *self.catalog)), self._ask())
-        )
+        catalog = Catalog((*more, *self.catalog))
+        selection = await self.within(prefilter.select(self.task, catalog, self._ask()))
         assert set(self.wanted) <= selection.names
+        assert len(selection.names) <= len(catalog) / 2, "it leaves next to nothing out"
+        await self.leaves_the_loop(lambda: prefilter.select(self.task, catalog, self._ask()))
+
+    async def test_tasks_at_one_time_are_kept_apart(self, prefilter: Any) -> None:
+        tasks = (self.task, "Feed an animal in the zoo.", "Find invoices by state.")
+        catalog = Catalog(self.catalog)
+
+        async def select(task: str) -> frozenset[str]:
+            return (await prefilter.select(task, catalog, self._ask())).names
+
+        alone = [await self.within(select(task)) for task in tasks]
+        together = await self.within(asyncio.gather(*(select(task) for task in tasks * 3)))
+        assert together == alone * 3, "selections are mixed up"
 
     async def test_odd_tasks_are_no_problem(self, prefilter: Any) -> None:
         for task in ("", "日本語 🦊", "word " * 5000):

@@ -5,23 +5,22 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import click
 
+from delf.cli import runs_view as render
+from delf.cli.output import json_text
+from delf.cli.state import state_of
 from delf.commands import DURATION, Pruning, prune_options
-from delf.errors import DelfError
+from delf.errors import ConfigurationError, DelfError
 from delf.events import Event, ScriptGenerated, TaskFinished, encode
-from delf_journal_sql import render
-from delf_journal_sql.journal import SqlJournal
-from delf_journal_sql.settings import JournalSettings
-from delf_journal_sql.store import StoredTask
+from delf.protocols.journal import SupportsHistory, TaskRecord
 
 T = TypeVar("T")
 
-_PLUGIN: Final = "journal-sql"
 _STATES: Final = ("running", "interrupted", "done", "error")
 _LOOK_SECONDS: Final = 5.0
 _CALLS_SHOWN: Final = 30
@@ -70,7 +69,7 @@ def list_command(
     journal = _journal(ctx)
     found = _with(journal, lambda j: j.find(limit, state=state, text=text, since=begin))
     if as_json:
-        click.echo(render.json_text([render.task_data(task) for task in found], indent=2))
+        click.echo(json_text([render.task_data(task) for task in found], indent=2))
         return
     if not found:
         wanted = any(item is not None for item in (state, text, since))
@@ -98,7 +97,7 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
         answer = None if ended is None else ended.text
         files = {} if ended is None else dict(ended.files)
         whole = {**data, "answer": answer, "files": files, "trace": trace.to_dict()}
-        click.echo(render.json_text(whole, indent=2))
+        click.echo(json_text(whole, indent=2))
         return
     click.echo(click.style(render.visible(task.task), bold=True))
     where = f", by {task.owner}" if task.owner else ""
@@ -139,12 +138,12 @@ def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> Non
     """Write a task's events, a line each."""
     began: float | None = None
 
-    async def write(journal: SqlJournal) -> None:
+    async def write(journal: SupportsHistory) -> None:
         nonlocal began
         name = await journal.resolve(task_id)
         async for event in _events(journal, name, follow=follow):
             began = event.at if began is None else began
-            record = render.json_text(encode(event)) if as_json else None
+            record = json_text(encode(event)) if as_json else None
             click.echo(record or render.event_line(event, began))
             if follow:
                 sys.stdout.flush()
@@ -162,7 +161,7 @@ def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
     scripts = [event for event in found if isinstance(event, ScriptGenerated)]
     if as_json:
         data = [{"attempt": item.attempt, "code": item.code} for item in scripts]
-        click.echo(render.json_text(data, indent=2))
+        click.echo(json_text(data, indent=2))
         return
     if not scripts:
         click.echo(f"task {task.task_id} has no script", err=True)
@@ -185,7 +184,7 @@ def export(ctx: click.Context, task_id: str, out: Path | None) -> None:
         "task": render.task_data(task),
         "events": [encode(event) for event in found],
     }
-    text = render.json_text(document, indent=2)
+    text = json_text(document, indent=2)
     if out is None:
         click.echo(text)
         return
@@ -206,7 +205,7 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
     done = _with(_journal(ctx), lambda j: j.prune(age, keep, dry_run=dry_run))
     if as_json:
         data = {"dry_run": dry_run, "tasks": list(done.tasks), "events": done.events}
-        click.echo(render.json_text(data, indent=2))
+        click.echo(json_text(data, indent=2))
         return
     if dry_run:
         for name in done.tasks:
@@ -219,20 +218,28 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
 # -- what they share --------------------------------------------------------------------------
 
 
-def _journal(ctx: click.Context) -> SqlJournal:
-    """The journal that tasks started here are kept in."""
-    load: Callable[[], Any] | None = getattr(ctx.find_root().obj, "load_project", None)
-    if load is None:
-        return SqlJournal()
-    project = load()
-    options: Mapping[str, Any] = project.plugin_options.get(_PLUGIN, {})
-    names = ((name, f"DELF_JOURNAL_SQL_{name.upper()}") for name in JournalSettings.model_fields)
-    found = {name: project.environ.get(variable) for name, variable in names}
-    given = {name: value for name, value in found.items() if value}
-    return SqlJournal(**{**given, **options})
+def _journal(ctx: click.Context) -> SupportsHistory:
+    """The journal that tasks started here are kept in.
+
+    Raises:
+        ConfigurationError: When it is none that can be looked through.
+    """
+    from delf.plugins.journals import journal_name, need_durable_journal, project_journal
+
+    state = state_of(ctx)
+    project = state.load_project()
+    host = state.discover(project.environ)
+    journal = project_journal(project, host)
+    if isinstance(journal, SupportsHistory):
+        return journal
+    need_durable_journal(host, "`delf runs`")
+    raise ConfigurationError(
+        f"the journal {journal_name(project, host)!r} cannot be looked through",
+        hint="take it out of delf.toml, or name another one",
+    )
 
 
-def _with(journal: SqlJournal, work: Callable[[SqlJournal], Awaitable[T]]) -> T:
+def _with(journal: SupportsHistory, work: Callable[[SupportsHistory], Awaitable[T]]) -> T:
     """Work with a journal, then close it."""
 
     async def main() -> T:
@@ -244,17 +251,17 @@ def _with(journal: SqlJournal, work: Callable[[SqlJournal], Awaitable[T]]) -> T:
     return asyncio.run(main())
 
 
-def _load(ctx: click.Context, text: str) -> tuple[StoredTask, list[Event]]:
+def _load(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
     """A task and its events."""
 
-    async def load(journal: SqlJournal) -> tuple[StoredTask, list[Event]]:
+    async def load(journal: SupportsHistory) -> tuple[TaskRecord, list[Event]]:
         name = await journal.resolve(text)
         return await journal.task(name), list(await journal.read(name))
 
     return _with(_journal(ctx), load)
 
 
-async def _events(journal: SqlJournal, name: str, *, follow: bool) -> AsyncGenerator[Event]:
+async def _events(journal: SupportsHistory, name: str, *, follow: bool) -> AsyncGenerator[Event]:
     """A task's events; with ``follow`` until it is over, or nobody works on it any more."""
     live = journal.subscribe(name)
     seen = 0

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import click
 
-from delf.events import Event, encode
-from delf_journal_sql.store import StoredTask
+from delf.cli.output import json_text
+from delf.events import Event
+from delf.protocols.journal import TaskRecord
 
 _COLOURS: Final = {"running": "cyan", "interrupted": "yellow", "done": "green", "error": "red"}
 _NARROWEST: Final = 60
+_SHORTEST_ID: Final = 7
+_PREFIX: Final = "task_"
+_HEAD: Final = ("task_id", "seq", "at")
 
 
 def visible(text: str) -> str:
@@ -76,7 +78,7 @@ def span(milliseconds: float | None) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
-def money(task: StoredTask) -> str:
+def money(task: TaskRecord) -> str:
     """What a task cost."""
     if task.cost_usd is not None:
         return f"${task.cost_usd:.4f}"
@@ -88,27 +90,44 @@ def coloured(state: str) -> str:
     return click.style(state, fg=_COLOURS.get(state))
 
 
-def tasks_table(tasks: Sequence[StoredTask]) -> list[str]:
-    """Tasks as rows."""
-    head = ("id", "state", "started", "took", "cost", "events", "task")
+def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
+    """Tasks as rows; an id is as short as keeps it apart from the others."""
+    names = short_ids([task.task_id for task in tasks])
+    head = ("id", "state", "started", "took", "cost", "task")
     rows = [
         (
-            visible(task.task_id),
+            visible(name),
             coloured(task.state),
-            moment(task.started_at),
+            day(task.started_at),
             span(task.duration_ms),
             money(task),
-            str(task.events),
             visible(task.task),
         )
-        for task in tasks
+        for name, task in zip(names, tasks, strict=True)
     ]
     return table(rows, head)
 
 
+def short_ids(ids: Sequence[str]) -> list[str]:
+    """Ids without ``task_``, cut to the shortest length at which no two of them are alike."""
+    bare = [name.removeprefix(_PREFIX) for name in ids]
+    longest = max(map(len, bare), default=0)
+    for length in range(_SHORTEST_ID, longest):
+        if len({name[:length] for name in bare}) == len(set(bare)):
+            return [name[:length] for name in bare]
+    return bare
+
+
+def day(at: float) -> str:
+    """A time as it is here, to the minute; the year where it is not this one."""
+    then, now = datetime.fromtimestamp(at).astimezone(), datetime.now().astimezone()
+    return then.strftime("%m-%d %H:%M" if then.year == now.year else "%Y-%m-%d")
+
+
 def event_line(event: Event, began: float) -> str:
     """An event as a line: number, time since the task began, kind, fields."""
-    data = {name: item for name, item in encode(event)["data"].items() if item is not None}
+    fields = (item.name for item in dataclasses.fields(event) if item.name not in _HEAD)
+    data = {name: value for name in fields if (value := getattr(event, name)) is not None}
     texts = [f"{name}={visible(_short(item))}" for name, item in data.items()]
     head = f"{event.seq:5d}  {event.at - began:9.3f} s  {type(event).__name__:<17} "
     line = head + " ".join(texts)
@@ -120,27 +139,6 @@ def _short(value: Any) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-def task_data(task: StoredTask) -> dict[str, Any]:
+def task_data(task: TaskRecord) -> dict[str, Any]:
     """A task as JSON-ready data."""
     return dataclasses.asdict(task)
-
-
-def json_text(value: Any, *, indent: int | None = None) -> str:
-    """A value as valid JSON; numbers that JSON lacks become text."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
-        text.encode()
-    except ValueError:  # UnicodeEncodeError is one
-        text = json.dumps(_finite(value), allow_nan=False, indent=indent)
-    return text
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, Mapping):
-        items = cast("Mapping[str, Any]", value).items()
-        return {key: _finite(item) for key, item in items}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in cast("list[Any]", value)]
-    return value

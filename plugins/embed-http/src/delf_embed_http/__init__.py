@@ -1,0 +1,1 @@
+"""Embeddings for delf over HTTP."""

@@ -1,0 +1,222 @@
+"""``delf memory``: look at what is remembered; add, search, forget."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from delf import plugin_context
+from delf_memory_semantic.database import StoredFact
+from delf_memory_semantic.store import SemanticStore
+from delf_memory_semantic.texts import pieces, read
+
+T = TypeVar("T")
+
+_PLUGIN: Final = "memory-semantic"
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+
+
+@click.group("memory")
+@click.option(
+    "--namespace", metavar="NAME", help="Which of the memories; the agent's when omitted."
+)
+@click.pass_context
+def memory(ctx: click.Context, namespace: str | None) -> None:
+    """Look at what is remembered; add, search, forget.
+
+    \b
+    delf memory add notes.md
+    delf memory search "where is the office"
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    ctx.obj = _Opened(ctx.find_root().obj, namespace)
+
+
+class _Opened:
+    """The store that tasks started here use."""
+
+    def __init__(self, state: Any, namespace: str | None) -> None:
+        load: Callable[[], Any] | None = getattr(state, "load_project", None)
+        project = None if load is None else load()
+        default = "default" if project is None else project.agent.memory_namespace
+        given: dict[str, Any] = {}
+        if project is not None:
+            given = project.plugin_options.get(_PLUGIN, given)
+        self._context = plugin_context(project, namespace=namespace or default)
+        self._options = given
+
+    def use(self, work: Callable[[SemanticStore], Awaitable[T]]) -> T:
+        """Work with the store, then close it."""
+
+        async def main() -> T:
+            store = SemanticStore(self._context, **self._options)
+            try:
+                return await work(store)
+            finally:
+                await store.aclose()
+
+        return asyncio.run(main())
+
+
+@memory.command("add")
+@click.argument("texts", nargs=-1, required=True, metavar="TEXT|FILE…")
+@click.option("--source", metavar="WORDS", help="Where a text is from; a file is its own source.")
+@click.pass_obj
+def add(opened: _Opened, texts: Sequence[str], source: str | None) -> None:
+    """Remember texts, or the pieces of files: .txt, .md, .pdf, or - for standard input."""
+    batches: list[tuple[list[str], str | None]] = []
+    for text in texts:
+        if text == "-":
+            batches.append((pieces(sys.stdin.read()), source))
+        elif Path(text).is_file():
+            batches.append((pieces(read(Path(text))), source or text))
+        else:
+            batches.append(([text], source))
+
+    async def save(store: SemanticStore) -> None:
+        for facts, origin in batches:
+            await store.save(facts, origin)
+
+    opened.use(save)
+    click.echo(f"{sum(len(facts) for facts, _ in batches)} remembered", err=True)
+
+
+@memory.command("search")
+@click.argument("query")
+@click.option("--top-k", type=click.IntRange(1, 1000), default=5, show_default=True, metavar="N")
+@click.option("--threshold", type=click.FloatRange(0, 1), default=0.3, show_default=True)
+@as_json_option
+@click.pass_obj
+def search(opened: _Opened, query: str, top_k: int, threshold: float, as_json: bool) -> None:
+    """Find facts by words and meaning, the best first."""
+    _show(opened.use(lambda store: store.search(query, top_k, threshold)), as_json)
+
+
+@memory.command("list")
+@as_json_option
+@click.pass_obj
+def list_command(opened: _Opened, as_json: bool) -> None:
+    """List all facts, oldest first."""
+    _show(opened.use(lambda store: store.list()), as_json)
+
+
+@memory.command("show")
+@click.argument("number", type=int)
+@as_json_option
+@click.pass_obj
+def show(opened: _Opened, number: int, as_json: bool) -> None:
+    """Show one fact, by its number in the list."""
+    found = [fact for fact in opened.use(lambda store: store.list()) if fact.id == number]
+    if not found:
+        raise click.ClickException(f"there is no fact {number}")
+    if as_json:
+        _show(found, as_json)
+        return
+    (fact,) = found
+    click.echo(_visible(fact.content))
+    click.echo(f"from {_visible(fact.source or 'unknown')}, {fact.saved_at:%Y-%m-%d %H:%M} UTC")
+
+
+@memory.command("forget")
+@click.argument("numbers", type=int, nargs=-1, metavar="[NUMBER…]")
+@click.option("--all", "everything", is_flag=True, help="Forget the whole namespace.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def forget(opened: _Opened, numbers: Sequence[int], everything: bool, yes: bool) -> None:
+    """Forget facts, by their numbers in the list."""
+    if bool(numbers) == everything:
+        raise click.UsageError("name numbers, or --all")
+    facts = opened.use(lambda store: store.list())
+    chosen = [fact for fact in facts if everything or fact.id in numbers]
+    missing = set(numbers) - {fact.id for fact in facts}
+    if missing:
+        raise click.ClickException(f"there is no fact {min(missing)}")
+    if not yes:
+        click.confirm(f"Forget {len(chosen)} facts?", abort=True)
+
+    async def remove(store: SemanticStore) -> int:
+        if everything:
+            await store.clear()
+            return len(chosen)
+        return await store.delete([fact.content for fact in chosen])
+
+    click.echo(f"{opened.use(remove)} forgotten", err=True)
+
+
+@memory.command("export")
+@click.pass_obj
+def export(opened: _Opened) -> None:
+    """Write all facts as JSON lines, for import."""
+    for fact in opened.use(lambda store: store.list()):
+        click.echo(json.dumps(_data(fact), ensure_ascii=False))
+
+
+@memory.command("import")
+@click.argument("file", type=click.File(encoding="utf-8"))
+@click.pass_obj
+def import_command(opened: _Opened, file: Any) -> None:
+    """Remember the facts of an export; all of the file or nothing of a source."""
+    batches: dict[str | None, list[str]] = {}
+    for number, line in enumerate(file, 1):
+        try:
+            entry = json.loads(line)
+            batches.setdefault(entry.get("source"), []).append(str(entry["content"]))
+        except (ValueError, KeyError, AttributeError, TypeError):
+            raise click.ClickException(
+                f"{file.name}:{number} is no line of an export: an object with content and source"
+            ) from None
+
+    async def save(store: SemanticStore) -> None:
+        for source, facts in batches.items():
+            await store.save(facts, source)
+
+    opened.use(save)
+    click.echo(f"{sum(map(len, batches.values()))} remembered", err=True)
+
+
+@memory.command("stats")
+@as_json_option
+@click.pass_obj
+def stats(opened: _Opened, as_json: bool) -> None:
+    """Count facts and their sources."""
+    facts = opened.use(lambda store: store.list())
+    sources = Counter(fact.source or "unknown" for fact in facts)
+    newest = max((fact.saved_at for fact in facts), default=None)
+    if as_json:
+        data = {"facts": len(facts), "sources": dict(sources)}
+        click.echo(json.dumps({**data, "newest": newest and newest.isoformat()}))
+        return
+    click.echo(
+        f"{len(facts)} facts" + (f", the newest of {newest:%Y-%m-%d %H:%M} UTC" if newest else "")
+    )
+    for source, count in sources.most_common(20):
+        click.echo(f"{count:>7}  {_visible(source)}")
+
+
+def _show(facts: Sequence[StoredFact], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps([_data(fact) for fact in facts], ensure_ascii=False, indent=2))
+        return
+    for fact in facts:
+        click.echo(f"{fact.id:>6}  {_visible(fact.content)}")
+
+
+def _data(fact: StoredFact) -> dict[str, Any]:
+    return {
+        "id": fact.id,
+        "content": fact.content,
+        "source": fact.source,
+        "saved_at": fact.saved_at.isoformat(),
+    }
+
+
+def _visible(text: str) -> str:
+    """A text in one line, without what would move a terminal's cursor."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)

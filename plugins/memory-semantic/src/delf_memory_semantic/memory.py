@@ -1,0 +1,141 @@
+"""``Memory``: the store for programs that are not asynchronous."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from delf import plugin_context
+from delf.errors import AgentStateError, PluginError
+from delf_memory_semantic.database import StoredFact
+from delf_memory_semantic.store import SemanticStore
+from delf_memory_semantic.texts import pieces, read
+
+T = TypeVar("T")
+
+_MODEL: Final = "all-MiniLM-L6-v2"
+_LONGEST_PATH: Final = 1000
+
+
+class Memory:
+    """Facts that outlive a task, for ``Agent(memory=…)`` and for programs of their own.
+
+    Args:
+        guidelines: What is worth remembering, for the model that proposes facts.
+        path: A file for SQLite, or a ``postgresql://`` URL; a file in the user's data folder
+            when None.
+        namespace: Which of the memories in it.
+        embedding_model: An embedder's name. Where none of that name is installed, facts are
+            found by words alone.
+    """
+
+    def __init__(
+        self,
+        guidelines: str = "",
+        path: str | Path | None = None,
+        namespace: str = "default",
+        embedding_model: str | None = _MODEL,
+    ) -> None:
+        context = plugin_context(namespace=namespace)
+        url = None if path is None else str(path)
+        if url is not None and "://" not in url:
+            url = f"sqlite:///{Path(url).expanduser().absolute()}"
+        try:
+            store = SemanticStore(context, url, embedding_model, guidelines)
+        except PluginError:
+            store = SemanticStore(context, url, "off", guidelines)
+        self.store = store
+        """The same memory, asynchronous: what an agent uses."""
+
+    @property
+    def guidelines(self) -> str:
+        """What is worth remembering."""
+        return self.store.guidelines
+
+    @property
+    def namespace(self) -> str:
+        """Which of the memories."""
+        return self.store.namespace
+
+    def save(self, facts: str, source: str | None = None) -> None:
+        """Remember facts, one a line.
+
+        Args:
+            facts: The lines.
+            source: Where they are from.
+        """
+        lines = [line.strip() for line in facts.splitlines() if line.strip()]
+        self._run(self.store.save(lines, source))
+
+    def add(self, text: str | Path) -> int:
+        """Remember a text or a file (``.txt``, ``.md``, ``.pdf``) in pieces; how many there are."""
+        source = None
+        if isinstance(text, Path) or _is_file(text):
+            source, text = str(text), read(Path(text))
+        parts = pieces(text)
+        self._run(self.store.save(parts, source))
+        return len(parts)
+
+    def search(self, query: str, top_k: int = 5, threshold: float = 0.3) -> list[StoredFact]:
+        """The facts that fit a query best, best first."""
+        return list(self._run(self.store.search(query, top_k, threshold)))
+
+    def retrieve(self, query: str, top_k: int = 5, threshold: float = 0.3) -> str:
+        """What :meth:`search` finds, a line each."""
+        return "\n".join(fact.content for fact in self.search(query, top_k, threshold))
+
+    def context(self) -> str:
+        """All facts, a line each."""
+        return "\n".join(fact.content for fact in self)
+
+    def clear(self) -> None:
+        """Forget everything in this namespace."""
+        self._run(self.store.clear())
+
+    def backfill_embeddings(self) -> int:
+        """Give vectors to facts that have none of this model; how many they were."""
+        return self._run(self.store.fill())
+
+    def close(self) -> None:
+        """Close the database; used again, it is opened again."""
+        self._run(self.store.aclose())
+
+    def __len__(self) -> int:
+        return len(self._run(self.store.list()))
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[StoredFact]:
+        return iter(self._run(self.store.list()))
+
+    def __getitem__(self, number: int) -> StoredFact:
+        return self._run(self.store.list())[number]
+
+    def __repr__(self) -> str:
+        return f"<Memory {self.namespace!r}>"
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._and_rest(work))
+        work.close()
+        raise AgentStateError(
+            "this would block the event loop", hint="await the methods of memory.store"
+        )
+
+    async def _and_rest(self, work: Coroutine[Any, Any, T]) -> T:
+        """What was asked for; what fills vectors in the background ends with its loop."""
+        try:
+            return await work
+        finally:
+            await self.store.stop_filling()
+
+
+def _is_file(text: str) -> bool:
+    if "\n" in text or len(text) > _LONGEST_PATH:
+        return False
+    return Path(text).suffix.lower() in (".txt", ".md", ".pdf") and Path(text).is_file()

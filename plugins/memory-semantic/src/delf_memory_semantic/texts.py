@@ -1,0 +1,92 @@
+"""Texts as facts: read from files, and split where a person would."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from delf.errors import MemorySetupError, OptionalDependencyError
+
+_LONGEST: Final = 800
+"""Characters of a piece: about the 256 tokens that small embedding models read."""
+_TEXTS: Final = (".txt", ".md", ".markdown", ".rst")
+_PARAGRAPH: Final = re.compile(r"\n\s*\n")
+_SENTENCE: Final = re.compile(r"(?<=[.!?…])\s+|\n")
+
+
+def read(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        MemorySetupError: When it cannot be read, or is of a kind that is not known.
+        OptionalDependencyError: For a PDF without pypdf.
+    """
+    suffix = path.suffix.lower()
+    try:
+        if suffix == ".pdf":
+            return _read_pdf(path)
+        if suffix in _TEXTS:
+            return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise MemorySetupError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise MemorySetupError(f"{path} is not UTF-8 text") from error
+    raise MemorySetupError(
+        f"{path} is of a kind that is not known", hint=f"known are .pdf {' '.join(_TEXTS)}"
+    )
+
+
+def _read_pdf(path: Path) -> str:
+    try:
+        from pypdf import PdfReader
+        from pypdf.errors import PyPdfError
+    except ImportError as error:
+        raise OptionalDependencyError(
+            f"{path} is a PDF, and pypdf is not installed",
+            package="'delf-plugin-memory-semantic[pdf]'",
+        ) from error
+    try:
+        return "\n\n".join(page.extract_text() for page in PdfReader(path).pages)
+    except PyPdfError as error:
+        raise MemorySetupError(f"{path} cannot be read as a PDF: {error}") from error
+
+
+def pieces(text: str, longest: int = _LONGEST) -> list[str]:
+    """A text in pieces that can be found: paragraphs, and sentences of those that are long.
+
+    A heading goes with what stands under it.
+
+    Args:
+        text: Plain text or Markdown.
+        longest: Characters that a piece has at most.
+    """
+    kept: list[str] = []
+    heading = ""
+    for paragraph in (part.strip() for part in _PARAGRAPH.split(text)):
+        if paragraph.startswith("#") and "\n" not in paragraph:
+            heading = paragraph.lstrip("# ")
+            continue
+        if paragraph:
+            kept += _split(f"{heading}: {paragraph}" if heading else paragraph, longest)
+    return kept
+
+
+def _split(paragraph: str, longest: int) -> Iterator[str]:
+    if len(paragraph) <= longest:
+        yield paragraph
+        return
+    piece = ""
+    for sentence in _SENTENCE.split(paragraph):
+        if piece and len(piece) + len(sentence) + 1 > longest:
+            yield piece
+            piece = ""
+        piece = f"{piece} {sentence}".strip()
+        while len(piece) > longest:
+            cut = piece.rfind(" ", 0, longest)
+            cut = longest if cut <= 0 else cut
+            yield piece[:cut]
+            piece = piece[cut:].strip()
+    if piece:
+        yield piece

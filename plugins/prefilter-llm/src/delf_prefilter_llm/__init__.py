@@ -1,0 +1,1 @@
+"""Prefilters for delf that ask the light model."""

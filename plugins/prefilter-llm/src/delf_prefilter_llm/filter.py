@@ -1,0 +1,43 @@
+"""``FilterPrefilter``: every action in one question."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from delf.errors import PrefilterError
+from delf.protocols.prefilter import Ask, Catalog, Selection
+from delf_prefilter_llm.names import answer, line, named_in
+
+_NONE: Final = re.compile(r"\W*none\W*", re.IGNORECASE)
+_QUESTION: Final = """\
+Which of these actions does a script need that does the task below?
+
+Actions:
+{actions}
+
+Task:
+{task}
+
+Answer with their names as they stand above, tool:ACTION, one a line, and nothing else. Name every
+action that may be needed, also those that only look something up first. If none is needed, answer
+NONE."""
+
+
+class FilterPrefilter:
+    """Asks the light model once. Implements :class:`delf.protocols.prefilter.Prefilter`."""
+
+    async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
+        """The actions that the model names.
+
+        Raises:
+            PrefilterError: When it fails, or names none that there is.
+        """
+        if not catalog:
+            return Selection(names=frozenset())
+        actions = "\n".join(map(line, catalog))
+        said = await answer(ask, _QUESTION.format(actions=actions, task=task))
+        names = named_in(said, catalog)
+        if not names and not _NONE.fullmatch(said):
+            raise PrefilterError("the light model named no action that there is")
+        return Selection(names=names)

@@ -1,0 +1,48 @@
+"""Actions as the light model reads and writes them: ``connection:ACTION``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from delf.errors import DelfError, PrefilterError
+from delf.protocols.prefilter import Ask, CatalogEntry
+
+_LINE: Final = 160
+_NAME: Final = re.compile(r"[\w-]+(?:[:.][\w-]+)*")
+
+
+def written(entry: CatalogEntry) -> str:
+    """The name of an action as the model reads it."""
+    return entry.name.replace(".", ":")
+
+
+def line(entry: CatalogEntry) -> str:
+    """An action in a line: its name and the beginning of its summary."""
+    summary = " ".join(entry.summary.split())
+    return f"{written(entry)}  {summary[:_LINE]}"
+
+
+def named_in(text: str, entries: Iterable[CatalogEntry]) -> frozenset[str]:
+    """The actions that a text names, with a colon or a dot, in any case.
+
+    Args:
+        text: A model's answer.
+        entries: The actions that there are.
+    """
+    known = {written(entry).lower(): entry.name for entry in entries}
+    found = (known.get(name.replace(".", ":").lower()) for name in _NAME.findall(text))
+    return frozenset(name for name in found if name is not None)
+
+
+async def answer(ask: Ask, question: str) -> str:
+    """The model's answer.
+
+    Raises:
+        PrefilterError: When the model fails.
+    """
+    try:
+        return await ask(question)
+    except DelfError as error:
+        raise PrefilterError(f"the light model failed: {error.message}") from error

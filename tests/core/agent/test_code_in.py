@@ -1,0 +1,49 @@
+"""Where a model is asked to put its script."""
+
+import json
+
+import pytest
+
+from delf.errors import ModelConfigurationError
+from delf.messages import ModelReply, ToolCall, Usage
+
+
+def call_of(code):
+    call = ToolCall(id="1", name="run", arguments=json.dumps({"code": code}))
+    return ModelReply(text="", model="scripted", calls=(call,), usage=Usage(output_tokens=1))
+
+
+def asked(model):
+    return [[tool.name for tool in request.tools] for request in model.requests]
+
+
+def test_in_a_tool(make_agent, scripted_model):
+    scripted_model.says(call_of("print(1 +"), call_of("print(6 * 7)"))
+    agent = make_agent(code_in="tool")
+    assert agent.run("what is it?").text == "42"
+    assert asked(scripted_model) == [["run"], ["run"]]
+    assert "one call of run" in scripted_model.prompts[0]
+    assert "```python block" not in scripted_model.prompts[0]
+
+
+def test_in_a_fence_and_nowhere_else_it_is_asked_for(make_agent, scripted_model):
+    scripted_model.says("I cannot.", call_of("print(42)"))
+    assert make_agent(code_in="fence").run("what is it?").text == "42"
+    assert asked(scripted_model) == [[], []]
+
+
+def test_by_itself_a_tool_is_offered_after_an_answer_without_a_script(make_agent, scripted_model):
+    scripted_model.says("I would multiply.", call_of("print(42)"))
+    assert make_agent().run("what is it?").text == "42"
+    assert asked(scripted_model) == [[], ["run"]]
+    assert "one call of run" in scripted_model.prompts[1]
+
+
+def test_a_model_that_takes_no_tools_is_offered_none(make_agent, scripted_model):
+    scripted_model.takes_tools = False
+    scripted_model.says("no", "no")
+    response = make_agent().run("what is it?")
+    assert "answered without a script 2 times" in response.error
+    assert asked(scripted_model) == [[], []]
+    with pytest.raises(ModelConfigurationError, match="cannot be given tools"):
+        make_agent(code_in="tool").run("what is it?")

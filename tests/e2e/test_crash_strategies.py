@@ -1,0 +1,25 @@
+"""A task of any strategy goes on after `kill -9`: the same end, and nothing written twice."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WORKER = Path(__file__).parents[1] / "support" / "strategy_worker.py"
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kind", ["call", "execute", "codegen"])
+def test_killed_after_every_fifth_event(kind: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(WORKER), kind, str(tmp_path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    (_, answer, written), *killed = map(json.loads, done.stdout.splitlines())
+    assert written == sorted({*written})
+    assert len(killed) >= 4
+    assert [(end, text, notes) for end, text, notes in killed] == [
+        (end, answer, written) for end, _, _ in killed
+    ]

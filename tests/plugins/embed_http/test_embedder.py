@@ -1,0 +1,185 @@
+"""Both protocols against a server on loopback; the vendors' clients prove that server first."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf.errors import EnvironmentKeyError, LLMExecutionError
+from delf.protocols.context import PluginContext
+from delf.testing import EmbedderContract, PluginContract
+from delf_embed_http.embedder import HttpEmbedder
+from delf_model_providers.retry import RetryPolicy
+
+KEY = "sk-test-4471"
+WORDS = ["office", "city", "closes", "turin", "zoë", "tea", "six"]
+
+
+class Server:
+    """Speaks OpenAI's ``/embeddings`` and Gemini's ``batchEmbedContents``."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, dict[str, str], Any]] = []
+        self.fail: Callable[[int], tuple[int, dict[str, str], bytes] | None] = lambda number: None
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                size = int(self.headers["Content-Length"])
+                body = json.loads(self.rfile.read(size))
+                outer.requests.append((self.path, dict(self.headers), body))
+                failed = outer.fail(len(outer.requests))
+                status, headers, content = failed or (200, {}, outer.answer(self.path, body))
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: object) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def answer(self, path: str, body: Any) -> bytes:
+        if path.endswith(":batchEmbedContents"):
+            texts = [r["content"]["parts"][0]["text"] for r in body["requests"]]
+            return json.dumps({"embeddings": [{"values": vector(t)} for t in texts]}).encode()
+        data = [
+            {"object": "embedding", "index": n, "embedding": vector(text)}
+            for n, text in enumerate(body["input"])
+        ]
+        usage = {"prompt_tokens": 1, "total_tokens": 1}
+        whole = {"object": "list", "data": data[::-1], "model": body["model"], "usage": usage}
+        return json.dumps(whole).encode()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def vector(text: str) -> list[float]:
+    return [3.0 * (word in text.lower()) for word in WORDS] + [0.1]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> PluginContext:
+    return PluginContext(data_dir=tmp_path, environ={"OPENAI_API_KEY": KEY, "GEMINI_API_KEY": KEY})
+
+
+QUICK = RetryPolicy(first_delay=0.0, max_delay=0.0)
+
+
+class TestOpenAI(EmbedderContract):
+    @pytest.fixture
+    def embedder(self, server: Server, context: PluginContext) -> HttpEmbedder:
+        return HttpEmbedder(context, base_url=f"{server.url}/v1", retry=QUICK)
+
+
+class TestGemini(EmbedderContract):
+    @pytest.fixture
+    def embedder(self, server: Server, context: PluginContext) -> HttpEmbedder:
+        return HttpEmbedder(
+            context, "gemini-embedding-001", base_url=f"{server.url}/v1beta", retry=QUICK
+        )
+
+
+class TestPackage(PluginContract):
+    name = "embed-http"
+
+
+async def test_the_vendors_client_reads_the_same(server: Server, context: PluginContext) -> None:
+    openai = pytest.importorskip("openai", reason="the openai SDK is not installed")
+    async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=KEY) as client:
+        theirs = await client.embeddings.create(
+            model="text-embedding-3-small", input=["tea", "city"], encoding_format="float"
+        )
+    embedder = HttpEmbedder(context, base_url=f"{server.url}/v1")
+    ours = list(await embedder.embed(["tea", "city"]))
+    await embedder.aclose()
+    assert server.requests[0][2] == server.requests[1][2]
+    for mine, their in zip(ours, sorted(theirs.data, key=lambda d: d.index), strict=True):
+        length = sum(v * v for v in their.embedding) ** 0.5
+        assert list(mine) == pytest.approx([v / length for v in their.embedding])
+
+
+async def test_what_is_sent(server: Server, context: PluginContext) -> None:
+    one = HttpEmbedder(context, base_url=f"{server.url}/v1", dimensions=8)
+    await one.embed(["tea", ""], "query")
+    await one.aclose()
+    path, headers, body = server.requests[-1]
+    assert path == "/v1/embeddings"
+    assert headers["Authorization"] == f"Bearer {KEY}"
+    assert body == {
+        "model": "text-embedding-3-small",
+        "input": ["tea", " "],
+        "encoding_format": "float",
+        "dimensions": 8,
+    }
+    assert one.model == "text-embedding-3-small:8"
+    other = HttpEmbedder(context, "google/gemini-embedding-001", base_url=f"{server.url}/v1beta")
+    await other.embed(["tea"], "query")
+    await other.aclose()
+    path, headers, body = server.requests[-1]
+    assert headers["x-goog-api-key"] == KEY
+    assert body["requests"][0]["taskType"] == "RETRIEVAL_QUERY"
+    assert body["requests"][0]["content"] == {"parts": [{"text": "tea"}]}
+
+
+async def test_a_failure_that_passes_is_tried_again(server: Server, context: PluginContext) -> None:
+    server.fail = lambda number: (503, {}, b"busy") if number < 3 else None
+    embedder = HttpEmbedder(context, base_url=f"{server.url}/v1", retry=QUICK)
+    assert len(await embedder.embed(["tea"])) == 1
+    assert len(server.requests) == 3
+    await embedder.aclose()
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (
+            (401, {}, json.dumps({"error": {"message": f"bad key {KEY}"}}).encode()),
+            "rejected the key",
+        ),
+        ((404, {}, b"{}"), "does not know the model"),
+        ((302, {"Location": "http://127.0.0.1:9/"}, b""), "redirect"),
+        ((200, {}, b"<html>"), "no list of vectors"),
+        ((200, {}, b'{"data": []}'), "0 vectors for 1 texts"),
+        ((200, {}, b'{"data": [{"index": 0, "embedding": []}]}'), "1 vectors for 1 texts"),
+    ],
+)
+async def test_errors_are_clear_and_hold_no_key(
+    answer: tuple[int, dict[str, str], bytes], told: str, server: Server, context: PluginContext
+) -> None:
+    server.fail = lambda number: answer
+    embedder = HttpEmbedder(context, base_url=f"{server.url}/v1", retry=QUICK)
+    with pytest.raises(LLMExecutionError, match=told) as error:
+        await embedder.embed(["tea"])
+    assert KEY not in str(error.value)
+    assert len(server.requests) == 1
+    await embedder.aclose()
+
+
+async def test_a_missing_key_and_a_missing_server(tmp_path: Path, context: PluginContext) -> None:
+    with pytest.raises(EnvironmentKeyError, match="OPENAI_API_KEY"):
+        await HttpEmbedder(PluginContext(data_dir=tmp_path)).embed(["tea"])
+    embedder = HttpEmbedder(context, base_url="http://127.0.0.1:9/v1", retry=QUICK)
+    with pytest.raises(LLMExecutionError, match="connection refused"):
+        await embedder.embed(["tea"])
+    await embedder.aclose()

@@ -1,0 +1,109 @@
+"""``Memory`` as programs use it, in an agent, and on the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from delf import Agent
+from delf.errors import AgentStateError, MemorySetupError
+from delf.testing import ScriptedModel, TestHost
+from delf_memory_semantic import Memory
+from delf_memory_semantic.command import memory as command
+from delf_memory_semantic.texts import pieces
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Memory:
+    return Memory(path=tmp_path / "m.db", embedding_model="off")
+
+
+def test_facts_are_saved_a_line_each(memory: Memory) -> None:
+    assert memory
+    assert len(memory) == 0
+    memory.save("""
+        Ada is the contact.
+        The office is in Turin.
+    """)
+    assert [fact.content for fact in memory] == ["Ada is the contact.", "The office is in Turin."]
+    assert memory[1].content == "The office is in Turin."
+    assert memory.retrieve("Where is the office?") == "The office is in Turin."
+    assert memory.context() == "Ada is the contact.\nThe office is in Turin."
+    memory.clear()
+    assert memory
+    assert not list(memory)
+    memory.close()
+
+
+def test_files_are_added_in_pieces(memory: Memory, tmp_path: Path) -> None:
+    notes = tmp_path / "notes.md"
+    notes.write_text("# Office\n\nIt is in Turin.\n\nIt closes at six.\n")
+    assert memory.add(str(notes)) == 2
+    assert [fact.content for fact in memory] == [
+        "Office: It is in Turin.",
+        "Office: It closes at six.",
+    ]
+    assert memory[0].source == str(notes)
+    assert memory.add("A text, and no file.") == 1
+    with pytest.raises(MemorySetupError, match="cannot be read"):
+        memory.add(tmp_path / "gone.md")
+    memory.close()
+
+
+def test_long_texts_are_split_where_a_person_would() -> None:
+    text = "First sentence here. " * 30 + "\n\n" + "x" * 2000
+    parts = pieces(text, 200)
+    assert all(len(part) <= 200 for part in parts)
+    assert all(part.endswith(".") for part in parts if "x" not in part)
+    assert "".join(parts).count("x") == 2000
+
+
+async def test_it_does_not_block_an_event_loop(memory: Memory) -> None:
+    with pytest.raises(AgentStateError, match="event loop"):
+        memory.save("a fact")
+    await memory.store.save(["a fact"])
+    assert len(await memory.store.list()) == 1
+    await memory.store.aclose()
+
+
+def test_an_agent_recalls_from_it(memory: Memory) -> None:
+    memory.save("The office is in Turin.")
+    model = ScriptedModel().says("```python\nprint('Turin')\n```")
+    host = TestHost.discover(environ={})
+    host.provide(model.spec, model.factory)
+    with Agent(llm="scripted", memory=memory, host=host, sandbox="local") as agent:
+        assert agent.run("Where is the office?").text.strip() == "Turin"
+    assert "The office is in Turin." in str(model.requests[0])
+
+
+def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    run = CliRunner()
+
+    def delf(*words: str, code: int = 0) -> str:
+        done = run.invoke(command, list(words))
+        assert done.exit_code == code, done.output
+        return done.stdout
+
+    (tmp_path / "notes.md").write_text("The office is in Turin.\n\nIt closes at six.")
+    delf("add", str(tmp_path / "notes.md"))
+    delf("add", "Ada likes lamps.", "--source", "Ada")
+    assert "Turin" in delf("search", "Where is the office?")
+    listed = json.loads(delf("list", "--json"))
+    assert [fact["source"] for fact in listed][-1] == "Ada"
+    assert "from Ada" in delf("show", str(listed[-1]["id"]))
+    assert "3 facts" in delf("stats")
+    exported = delf("export")
+    delf("forget", str(listed[0]["id"]), "--yes")
+    assert len(json.loads(delf("list", "--json"))) == 2
+    (tmp_path / "all.jsonl").write_text(exported)
+    delf("import", str(tmp_path / "all.jsonl"))
+    assert len(json.loads(delf("list", "--json"))) == 3
+    assert delf("--namespace", "other", "list") == ""
+    delf("forget", "--all", "--yes")
+    assert delf("list") == ""
+    delf("forget", code=2)
+    delf("show", "77", code=1)
+    (tmp_path / "all.jsonl").write_text("nonsense")
+    delf("import", str(tmp_path / "all.jsonl"), code=1)

@@ -1,0 +1,327 @@
+"""The store on SQLite and PostgreSQL: by words alone, and with vectors."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf.errors import ConnectionUnavailableError, MemoryRetrievalError, MemorySetupError
+from delf.protocols.context import PluginContext
+from delf.testing import MemoryContract, PluginContract
+from delf_memory_semantic.store import SemanticStore
+
+
+class Meaning:
+    """Vectors that know that a town is a city."""
+
+    model = "meaning"
+    dimension = 4
+    batch_size = 3
+    topics = (("city", "town", "turin"), ("office", "work"), ("tea", "drink"), ("six", "close"))
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.fails = False
+
+    async def embed(self, texts: Sequence[str], kind: str = "passage") -> Any:
+        assert 0 < len(texts) <= self.batch_size
+        if self.fails:
+            raise ConnectionUnavailableError("the embedder is gone")
+        self.texts += texts
+        rows = []
+        for text in texts:
+            row = [float(any(w in text.lower() for w in topic)) for topic in self.topics]
+            length = sum(value * value for value in row) ** 0.5 or 1.0
+            rows.append([value / length for value in row])
+        return rows
+
+
+@pytest.fixture
+def meaning() -> Meaning:
+    return Meaning()
+
+
+@pytest.fixture
+def context(tmp_path: Path, meaning: Meaning) -> PluginContext:
+    return PluginContext(data_dir=tmp_path, embedder=lambda name: meaning)
+
+
+class OnSQLite(MemoryContract):
+    durable = True
+    model: str | None = None
+
+    @pytest.fixture
+    def store(self, context: PluginContext) -> SemanticStore:
+        return SemanticStore(context, embedding_model=self.model)
+
+    @pytest.fixture
+    def reopen(self, context: PluginContext) -> Any:
+        return lambda: SemanticStore(context, embedding_model=self.model)
+
+
+class TestWordsOnSQLite(OnSQLite):
+    model = "off"
+    query = "Is the office in Turin?"
+
+
+class TestBothOnSQLite(OnSQLite):
+    pass
+
+
+@pytest.mark.service
+class TestOnPostgreSQL(MemoryContract):
+    durable = True
+
+    @pytest.fixture
+    def store(self, context: PluginContext, postgres_database: Any) -> SemanticStore:
+        return SemanticStore(context, url=postgres_database.url)
+
+    @pytest.fixture
+    def reopen(self, context: PluginContext, postgres_database: Any) -> Any:
+        return lambda: SemanticStore(context, url=postgres_database.url)
+
+
+class TestPackage(PluginContract):
+    name = "memory-semantic"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.service)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_database").url)
+    return f"sqlite:///{tmp_path / 'facts.db'}"
+
+
+async def test_meaning_finds_what_words_do_not(context: PluginContext, url: str) -> None:
+    store = SemanticStore(context, url)
+    await store.save(["The office is in Turin.", "Ada drinks coffee."])
+    found = await store.search("Which town?")
+    assert [fact.content for fact in found] == ["The office is in Turin."]
+    await store.aclose()
+
+
+async def test_words_find_what_vectors_do_not(context: PluginContext, url: str) -> None:
+    store = SemanticStore(context, url)
+    await store.save(["Invoice 4711 is paid.", "Invoice 4712 is open."])
+    found = await store.search("4712")
+    assert [fact.content for fact in found] == ["Invoice 4712 is open."]
+    await store.aclose()
+
+
+async def test_namespaces_are_apart(context: PluginContext, meaning: Meaning, url: str) -> None:
+    other = PluginContext(
+        data_dir=context.data_dir, namespace="other", embedder=lambda name: meaning
+    )
+    one, two = SemanticStore(context, url), SemanticStore(other, url)
+    await one.save(["The office is in Turin."])
+    await two.save(["The office is in Rome, a city."])
+    assert [f.content for f in await one.search("city", threshold=0)] == ["The office is in Turin."]
+    await one.clear()
+    assert len(await two.list()) == 1
+    assert len(await two.search("city", threshold=0)) == 1
+    await one.aclose()
+    await two.aclose()
+
+
+async def test_what_says_the_same_takes_its_place(context: PluginContext, url: str) -> None:
+    store = SemanticStore(context, url)
+    await store.save(["Ada likes lamps."], source="task 1")
+    await store.save(["  ada likes the lamp "], source="task 2")
+    await store.save(["Ada does not like lamps.", "Invoice 1 is paid.", "Invoice 2 is paid."])
+    facts = await store.list()
+    assert next(fact.content for fact in facts) == "  ada likes the lamp "
+    assert facts[0].source == "task 2"
+    assert len(facts) == 4
+    await store.aclose()
+
+
+async def test_another_process_is_followed(context: PluginContext, url: str) -> None:
+    one, two = SemanticStore(context, url), SemanticStore(context, url)
+    await one.save(["The office is in Turin."])
+    assert len(await two.search("town")) == 1
+    await one.save(["Rome is a city."])
+    assert len(await two.search("town")) == 2
+    await one.delete(["The office is in Turin."])
+    assert [f.content for f in await two.search("town")] == ["Rome is a city."]
+    await one.aclose()
+    await two.aclose()
+
+
+async def test_facts_of_another_model_get_their_vectors_while_search_goes_on(
+    context: PluginContext, meaning: Meaning, url: str
+) -> None:
+    store = SemanticStore(context, url, embedding_model="off")
+    await store.save([f"The office number {n} is in a town." for n in range(7)])
+    await store.aclose()
+    meaning.model = "another"
+    store = SemanticStore(context, url)
+    assert await store.search("office")
+    assert store._filling is not None
+    assert await store._filling == 7
+    assert len(await store.search("city", top_k=10)) == 7
+    await store.aclose()
+
+
+async def test_an_embedder_that_fails_loses_nothing(
+    context: PluginContext, meaning: Meaning, url: str
+) -> None:
+    store = SemanticStore(context, url)
+    meaning.fails = True
+    await store.save(["The office is in Turin."])
+    assert len(await store.search("office")) == 1
+    meaning.fails = False
+    await store.stop_filling()
+    assert await store.fill() == 1
+    assert len(await store.search("town")) == 1
+    await store.aclose()
+
+
+async def test_vectors_of_another_length_are_not_searched(
+    context: PluginContext, meaning: Meaning, url: str
+) -> None:
+    store = SemanticStore(context, url)
+    await store.save(["The office is in Turin."])
+    await store._in_thread(store._database.add_vectors, [(1, b"\0" * 8)], "meaning")
+    assert len(await store.search("office")) == 1
+    await store.aclose()
+
+
+@pytest.mark.parametrize(
+    "query", ['"', 'a" OR content:x', "NEAR(a b)", "* ^ - +", "a & b | !c", ":*", "\\", "NOT"]
+)
+async def test_queries_are_words_and_never_a_language(
+    query: str, context: PluginContext, url: str
+) -> None:
+    store = SemanticStore(context, url, embedding_model="off")
+    await store.save(["The office is in Turin."])
+    await store.search(query)
+    await store.aclose()
+
+
+async def test_a_fact_of_a_megabyte_and_of_all_scripts(context: PluginContext, url: str) -> None:
+    store = SemanticStore(context, url)
+    large = "Die Zauberflöte 🦊 日本語 " * 30_000 + "needle"
+    await store.save([large])
+    (fact,) = await store.list()
+    assert fact.content == large
+    assert len(await store.search("Zauberflöte")) == 1
+    await store.aclose()
+
+
+async def test_a_graph_takes_over_where_there_are_many(context: PluginContext, url: str) -> None:
+    store = SemanticStore(context, url, exact=50)
+    await store.save([f"The work number {n}." for n in range(60)])
+    await store.save(["A drink of tea."])
+    assert [f.content for f in await store.search("beverage drink", top_k=1)] == ["A drink of tea."]
+    assert store._index is not None
+    assert store._index._is_graph
+    await store.aclose()
+
+
+async def test_searches_do_not_wait_for_each_other(
+    context: PluginContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import threading
+
+    store = SemanticStore(context, embedding_model="off")
+    await store.save(["The office is in Turin."])
+    together = threading.Barrier(8, timeout=30)
+    honest = store._database.with_words
+
+    def meeting(query: str, limit: int) -> list[int]:
+        together.wait()
+        return honest(query, limit)
+
+    monkeypatch.setattr(store._database, "with_words", meeting)
+    found = await asyncio.gather(*(store.search("office") for _ in range(8)))
+    assert all(len(facts) == 1 for facts in found)
+    await store.aclose()
+
+
+SAVING = """
+import asyncio, sys
+from pathlib import Path
+from delf.protocols.context import PluginContext
+from delf_memory_semantic.store import SemanticStore
+
+async def main():
+    store = SemanticStore(PluginContext(data_dir=Path(sys.argv[1])), embedding_model="off")
+    for batch in range(1000):
+        await store.save([f"batch {batch} fact {n}" for n in range(10)])
+        print(batch, flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_killed_writer_leaves_whole_batches(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SAVING, str(tmp_path)], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    for _ in range(5):
+        process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    rest = process.stdout.read().split()
+    process.stdout.close()
+    process.wait()
+    told = int(rest[-1]) if rest else 4
+    store = SemanticStore(PluginContext(data_dir=tmp_path), embedding_model="off")
+    facts = await store.list()
+    assert len(facts) % 10 == 0
+    assert len(facts) >= 10 * (told + 1)
+    for batch in range(len(facts) // 10):
+        assert len(await store.search(f"batch {batch} fact 9", top_k=1, threshold=0.9)) == 1
+    await store.aclose()
+    with sqlite3.connect(tmp_path / "memory.db") as connection:
+        check = "INSERT INTO delf_memory_words(delf_memory_words) VALUES ('integrity-check')"
+        connection.execute(check)
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda path: path.write_bytes(b"not a database" * 100), "not a database"),
+        (lambda path: path.mkdir(), "unable to open"),
+    ],
+)
+async def test_a_broken_file_is_told(damage: Any, told: str, tmp_path: Path) -> None:
+    damage(tmp_path / "memory.db")
+    store = SemanticStore(PluginContext(data_dir=tmp_path), embedding_model="off")
+    with pytest.raises(MemorySetupError, match=told):
+        await store.save(["a fact"])
+    with pytest.raises(MemoryRetrievalError):
+        await store.search("a fact")
+    await store.aclose()
+
+
+async def test_another_format_and_another_database_are_refused(tmp_path: Path) -> None:
+    context = PluginContext(data_dir=tmp_path)
+    store = SemanticStore(context, embedding_model="off")
+    await store.save(["a fact"])
+    await store.aclose()
+    connection = sqlite3.connect(tmp_path / "memory.db")
+    connection.execute("UPDATE delf_memory_meta SET value = '99'")
+    connection.commit()
+    connection.close()
+    with pytest.raises(MemorySetupError, match="format 99"):
+        await store.save(["another"])
+    with pytest.raises(MemorySetupError, match="cannot be kept in mysql"):
+        SemanticStore(context, "mysql://a/b", embedding_model="off")
+    with pytest.raises(MemorySetupError, match="cannot be understood"):
+        SemanticStore(context, "nonsense", embedding_model="off")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes to what is read-only")
+async def test_a_read_only_folder_is_told(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    store = SemanticStore(PluginContext(data_dir=tmp_path / "data"), embedding_model="off")
+    with pytest.raises(MemorySetupError):
+        await store.save(["a fact"])

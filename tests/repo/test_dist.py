@@ -1,0 +1,121 @@
+"""Packages as people get them: built, checked, installed by name, removed again."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from support.pages import blocks_of
+from support.program import write_recording
+from support.workspace import CORE, ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+BIN = Path(sys.executable).parent
+STANDARD = ("approval-terminal", "chat", "journal-sql", "model-http", "sandbox-local")
+BUILT = (*STANDARD, "devkit", "model-recorded")
+SCRIPT = """
+if await stock("desk"):
+    print("There is a desk.")
+else:
+    print(f"There is no desk, but there are {await stock('lamp')} lamps.")
+"""
+
+
+def run(*command: object, cwd: Path, **environ: str) -> str:
+    result = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": "", **environ},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def _packages() -> list[Path]:
+    libraries = sorted(path.parent for path in ROOT.glob("libs/*/pyproject.toml"))
+    return [CORE, *libraries, *(ROOT / "plugins" / name for name in BUILT)]
+
+
+def _vendors() -> list[str]:
+    """What others publish: it comes from an index, and everything of delf from the folder."""
+    projects = [tomllib.loads((p / "pyproject.toml").read_text())["project"] for p in _packages()]
+    lines = [line for project in projects for line in project["dependencies"]]
+    return ["hatchling", *(line for line in lines if not line.startswith("delf"))]
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of wheels and sdists, as `make dist` makes it of some packages."""
+    out = tmp_path_factory.mktemp("dist") / "dist"
+    run("scripts/dist", out, *_packages(), cwd=ROOT, VENV=str(BIN.parent))
+    return out
+
+
+def test_they_have_what_an_index_wants(dist: Path) -> None:
+    wheels, sdists = sorted(dist.glob("*.whl")), sorted(dist.glob("*.tar.gz"))
+    assert len(wheels) == len(sdists) >= len(BUILT) + 1
+    for wheel in wheels:
+        names = zipfile.ZipFile(wheel).namelist()
+        assert any(name.endswith("/py.typed") for name in names), wheel.name
+        assert any(name.endswith("licenses/LICENSE") for name in names), wheel.name
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        text = zipfile.ZipFile(wheel).read(metadata).decode()
+        assert re.search(r"^License-Expression: Apache-2\.0$", text, re.MULTILINE), wheel.name
+        assert "Description-Content-Type: text/markdown" in text, wheel.name
+    for sdist in sdists:
+        with tarfile.open(sdist) as archive:
+            names = [name.partition("/")[2] for name in archive.getnames()]
+        assert {"LICENSE", "README.md", "pyproject.toml"} <= set(names), sdist.name
+
+
+def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
+    dist: Path, tmp_path: Path
+) -> None:
+    uv, venv = BIN / "uv", tmp_path / "venv"
+    python = venv / "bin/python"
+    run(uv, "venv", "--quiet", "--python", sys.executable, venv, cwd=tmp_path)
+
+    def install(*names: str) -> None:
+        options = ("--quiet", "--python", python, "--no-index", "--find-links", dist)
+        run(uv, "pip", "install", *options, *names, cwd=tmp_path)
+
+    run(uv, "pip", "install", "--quiet", "--python", python, *_vendors(), cwd=tmp_path)
+    install("delf[standard]", "delf-plugin-model-recorded")
+    listed = run(venv / "bin/delf", "plugins", cwd=tmp_path)
+    for name in (*STANDARD, "model-recorded"):
+        assert re.search(rf"^{name} .* loaded", listed, re.MULTILINE), listed
+
+    answers = tmp_path / "answers.jsonl"
+    write_recording(answers, SCRIPT)
+    (example,) = (
+        block.code
+        for block in blocks_of((ROOT / "README.md").read_text(encoding="utf-8"))
+        if "agent.run(" in block.code
+    )
+    (tmp_path / "first.py").write_text(example.replace("gpt-4o-mini", f"recorded:{answers}"))
+    assert "There is no desk, but there are 4 lamps." in run(python, "first.py", cwd=tmp_path)
+
+    install("delf[testing]")
+    run(venv / "bin/delf", "plugins", "new", "help-desk", cwd=tmp_path)
+    theirs = tmp_path / "delf-plugin-help-desk"
+    run(uv, "pip", "install", "--quiet", "--python", python, "--no-index", "--find-links", dist,
+        "--no-build-isolation", f"{theirs}[test]", cwd=tmp_path)  # fmt: skip
+    assert re.search(
+        r"^help-desk .* loaded", run(venv / "bin/delf", "plugins", cwd=tmp_path), re.MULTILINE
+    )
+    assert " passed" in run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=theirs)
+
+    run(uv, "pip", "uninstall", "--quiet", "--python", python, "delf-plugin-chat", cwd=tmp_path)
+    listed = run(venv / "bin/delf", "plugins", cwd=tmp_path)
+    assert "chat" not in {line.split(" ")[0] for line in listed.splitlines()}
