@@ -18,8 +18,10 @@ from support.google.fixtures import USER
 
 
 async def preview(connection: Any, action: str, **arguments: Any) -> str:
-    judged = await connection.judge(ProposedCall(action=action, arguments=arguments))
-    await connection.aclose()
+    try:
+        judged = await connection.judge(ProposedCall(action=action, arguments=arguments))
+    finally:
+        await connection.aclose()
     return str(judged.preview)
 
 
