@@ -12,7 +12,7 @@ import pytest
 
 from support.fixtures import Database
 from support.openai_server import OpenAIServer, Reply, Request
-from support.program import delf, delf_many
+from support.program import delf, delf_many, write_recording
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(180)]
 
@@ -302,6 +302,28 @@ def test_a_plugin_that_fails_with_a_secret(place: Place, tmp_path: Path) -> None
         place.task("task gives"), place.task("task gives", "--json"),
     )  # fmt: skip
     assert "no login with [redacted]" in first.stdout
+
+
+def test_a_connection_that_is_not_selected(place: Place) -> None:
+    """Its password is in the file all the same, which a tool of another one may read."""
+    password = "of-the-other-database-77"
+    (place.folder / "own.db").touch()
+    with (place.folder / "delf.toml").open("a") as file:
+        file.write('[connections.own]\ntype = "sql"\nurl = "sqlite:///own.db"\n')
+        file.write('[connections.other]\ntype = "sql"\n')
+        file.write(f'url = "postgresql://u:{password}@nowhere/x"\n')
+    (place.folder / "reader.py").write_text(
+        "from pathlib import Path\nfrom delf import tool\n\n"
+        "@tool(confirm=False)\ndef read() -> str:\n"
+        '    """Read the configuration."""\n'
+        "    return Path('delf.toml').read_text()\n"
+    )
+    recording = write_recording(place.folder / "r.jsonl", "print(await read())")
+    options = ("-c", "own", "--tools", "reader.py", "--llm", recording)
+    done = delf("run", "x", *options, cwd=place.folder, env=place.env)
+    assert done.returncode == 0, done.stderr
+    assert "[connections.other]" in done.stdout
+    assert password not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

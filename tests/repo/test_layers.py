@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grimp
 import pytest
 
 from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Library, imports_of, place, tree_of
@@ -40,6 +41,19 @@ def test_the_contracts_of_import_linter_hold() -> None:
     command = [Path(sys.executable).with_name("lint-imports"), "--no-logo", "--no-cache"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Not even for types, so that each room can be read without the next one."""
+    graph = grimp.build_graph("delf", exclude_type_checking_imports=False)
+    below = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    while True:
+        free = {name for name, imported in below.items() if not imported & below.keys()}
+        if not free:
+            break
+        for name in free:
+            del below[name]
+    assert not below, f"among these is a circle: {sorted(below)}"
 
 
 def test_the_core_imports_no_plugin() -> None:

@@ -17,7 +17,7 @@ from delf.protocols.conversation import SupportsConversations
 from delf.specs import JournalSpec
 
 if TYPE_CHECKING:
-    from delf.config.project import Project
+    from delf.config.project import ConnectionEntry, Project
     from delf.config.schema import AgentConfig
     from delf.engine.models.usage import Ledger
     from delf.llm import LLMConfig
@@ -35,6 +35,7 @@ class Surroundings:
         ledger: Counts what is spent.
         pricing_files: Where the user's own prices may be.
         folder: The project's.
+        connections: Those that the project names.
     """
 
     host: PluginHost
@@ -44,6 +45,7 @@ class Surroundings:
     ledger: Ledger | None = None
     pricing_files: tuple[Path, ...] = ()
     folder: Path
+    connections: tuple[ConnectionEntry, ...] = ()
 
     @classmethod
     def of(
@@ -73,6 +75,7 @@ class Surroundings:
             ledger=ledger,
             pricing_files=(root / "pricing.json", user_config_path("delf") / "pricing.json"),
             folder=root,
+            connections=() if project is None else tuple(project.connections.values()),
         )
 
     def open_conversations(self, url: str | None = None) -> SupportsConversations:

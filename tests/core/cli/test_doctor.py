@@ -93,3 +93,17 @@ def test_connections_are_looked_at(doctor, here):
     text = notes(data, "tools")
     assert "NOPE is not set" in text
     assert "did you mean 'gmail'?" in text
+
+
+def test_a_journal_that_is_damaged(doctor, here, monkeypatch):
+    model = write_recording(here / "r.jsonl", "print(1)")
+    (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\njournal = "sql"\n')
+    damaged = here / "journal.db"
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", f"sqlite:///{damaged}")
+    assert notes(doctor()[1], "journal") == "can be read"
+    for part in here.glob("journal.db*"):
+        part.unlink()
+    damaged.write_bytes(b"SQLite format 3\0" + b"\xff" * 8000)
+    status, data = doctor()
+    assert (status, data["ok"]) == (1, False)
+    assert "journal" in problems(data)[0]

@@ -115,3 +115,9 @@ def test_a_given_model(tmp_path):
 def test_the_recording_says_that_it_is_written_by_hand():
     first = json.loads(command.RECORDING.read_text(encoding="utf-8").splitlines()[0])
     assert "Written by hand" in first["about"]
+
+
+def test_a_model_that_is_set_for_other_tasks_is_not_asked(tmp_path):
+    result = delf("demo", "--recorded", cwd=tmp_path, env={"DELF_LLM": "gpt-4o-mini"})
+    assert result.returncode == 0, result.stderr
+    assert "OPENAI_API_KEY" not in result.stderr

@@ -98,6 +98,7 @@ def _examine(state: State) -> Iterator[Finding]:
     yield from _models(host, config, environ)
     if project is not None:
         yield from _connections(host, project)
+        yield asyncio.run(_journal(host, project))
     yield from _folders()
 
 
@@ -233,6 +234,22 @@ def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
             yield Finding(area="tools", status="ok", text=f"{name} ({entry.type}) is configured")
     for warning in plugin_warnings(host, project):
         yield Finding(area="config", status="note", text=warning)
+
+
+async def _journal(host: PluginHost, project: Project) -> Finding:
+    """Whether the journal can be opened and read: without it no task begins."""
+    from delf.errors import DelfError
+    from delf.plugins.journals import project_journal
+
+    try:
+        journal = project_journal(project, host)
+        try:
+            await journal.find(1)
+        finally:
+            await journal.aclose()
+    except DelfError as error:
+        return Finding(area="journal", status="problem", text=error.message, hint=error.hint)
+    return Finding(area="journal", status="ok", text="can be read")
 
 
 def _folders() -> Iterator[Finding]:

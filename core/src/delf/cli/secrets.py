@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from delf.config.values import substitute
@@ -17,22 +17,21 @@ from delf.engine.secrets.redaction import Redactor
 from delf.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from delf.cli.state import State
     from delf.config.project import Project
 
 _TABLES = frozenset({"headers", "providers"})
 """Tables of which every value is a secret, whatever its name."""
 
 
-def redactor_of(state: State) -> Redactor:
+def redactor_of(load: Callable[[], Project]) -> Redactor:
     """Knows every secret that is configured here, whether or not a task is given it.
 
     Args:
-        state: The program's flags.
+        load: Reads the project.
     """
     known = list(secrets_of_environ(os.environ))
     try:
-        known += _secrets_of(state.load_project())
+        known += _secrets_of(load())
     except Exception:  # whatever it is, it is told already: this serves to tell of failures
         return Redactor(known)
     return Redactor(known)

@@ -73,7 +73,7 @@ class State:
         if self.redactor is None:
             from delf.cli.secrets import redactor_of
 
-            self.redactor = redactor_of(self)
+            self.redactor = redactor_of(self.load_project)
         return self.redactor
 
     def discover(self, environ: Mapping[str, str] | None = None) -> PluginHost:

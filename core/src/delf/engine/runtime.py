@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from delf.config.project import ConnectionEntry
 from delf.config.schema import AgentConfig
 from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.inbox import Inbox, open_journal
@@ -46,7 +48,7 @@ from delf.engine.task import ChildOptions, TaskContext, TaskOutcome, TaskRequest
 from delf.engine.toolset import load_toolset
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
-from delf.events import Event, TaskFinished
+from delf.events import Event, TaskFinished, TaskQueued
 from delf.plugins.embedders import Embedders
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
@@ -60,8 +62,12 @@ from delf.sandbox.policy import allowed_modules
 from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult
 
+if TYPE_CHECKING:
+    from delf.engine.views.snapshot import StreamSnapshot
+
 _log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
+_MOST_LOOKED_THROUGH = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +87,7 @@ class RuntimeParts:
         on_confirm: Asked first about calls that need approval.
         pricing_files: Where the user's own prices may be.
         attached: What is closed with it.
+        configured: Every connection that its project names.
         folder: The project's folder, which actions may ask for.
     """
 
@@ -96,6 +103,7 @@ class RuntimeParts:
     on_confirm: Callable[[Any], Any] | None = None
     pricing_files: tuple[Path, ...] = ()
     attached: tuple[SupportsClose, ...] = ()
+    configured: tuple[ConnectionEntry, ...] = ()
     folder: Path = field(default_factory=Path.cwd)
 
 
@@ -111,7 +119,13 @@ class Runtime:
         self._config = parts.config
         self._host = parts.host
         self._redactor = Redactor(
-            secrets_of_agent(parts.config, parts.connections, parts.plugin_options, parts.environ)
+            secrets_of_agent(
+                parts.config,
+                parts.connections,
+                parts.plugin_options,
+                parts.environ,
+                parts.configured,
+            )
         )
         for connection in parts.connections:
             if isinstance(connection, SupportsSecrets):
@@ -296,6 +310,42 @@ class Runtime:
                 self._working -= 1
         self._parts.ledger.end(request.task_id)
         return outcome
+
+    async def enqueue(self, request: TaskRequest) -> TaskRequest:
+        """Write a task into the journal that is to be worked on later, here or elsewhere.
+
+        Returns:
+            The same with what the journal has of it.
+        """
+        safe, conversation = self._redactor, request.conversation
+        queued = TaskQueued(
+            task_id=request.task_id,
+            seq=1,
+            at=time.time(),
+            task=safe.text(request.task),
+            origin=self._parts.agent_id,
+            timeout=request.timeout,
+            setup=safe.value(dict(request.setup)),
+            conversation=None if conversation is None else conversation.conversation_id,
+            attended=request.attended,
+        )
+        await self._journal.append(queued)
+        for listener in (*self._feeds, *request.listeners):
+            listener(queued)
+        return replace(request, past=(queued,))
+
+    async def snapshot(self, task_id: str) -> StreamSnapshot:
+        """How a task of the journal stands, whoever works on it.
+
+        Raises:
+            UnknownTaskError: When the journal does not have it.
+        """
+        from delf.engine.views.snapshot import snapshot
+
+        events = await self._journal.read(task_id)
+        records = await self._journal.find(_MOST_LOOKED_THROUGH)
+        state = next((r.state for r in records if r.task_id == task_id), "")
+        return snapshot(events, interrupted=state == "interrupted")
 
     async def run_child(self, request: TaskRequest) -> ChildResult:
         """Work a child task to its end. Implements :class:`delf.engine.calls.children.RunsTasks`.

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
-import delf
 from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you_mean
 from delf.hookspecs import PLUGIN_API
 from delf.llm import LLMConfig, as_llm_config
@@ -85,7 +84,7 @@ class PluginHost:
             name=CORE,
             target="delf.plugins.builtin",
             distribution="delf",
-            version=delf.__version__,
+            version=_installed_version(),
         )
         installed = discovery.discover()
         candidates = (core, *discovery.in_code(extra), *installed)
@@ -277,7 +276,7 @@ class _Outcome:
 def _outcome(candidate: Candidate, block: str | None, manager: PluginManager) -> _Outcome:
     if block is not None:
         return _Outcome(plugin=candidate, state="disabled", reason=block)
-    unfit = compat.check(candidate, version=delf.__version__, api=PLUGIN_API)
+    unfit = compat.check(candidate, version=_installed_version(), api=PLUGIN_API)
     if unfit is not None:
         return _Outcome(plugin=candidate, state=unfit.state, reason=unfit.reason)
     loaded = loader.load(candidate, manager)
@@ -346,3 +345,9 @@ def _names(name: str, candidate: Candidate) -> bool:
         return candidate.distribution is not None
     names = {candidate.name, normalise(candidate.distribution or candidate.name)}
     return name in names or normalise(name) in names
+
+
+def _installed_version() -> str:
+    from importlib import metadata
+
+    return metadata.version("delf")

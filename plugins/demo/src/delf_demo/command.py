@@ -79,6 +79,8 @@ def demo(
         ):
             tell(f"\n{number}. {title}", bold=True)
             arguments = ["run", task, "--config", str(config)]
+            if os.environ.get("DELF_LLM"):  # wins over the shop's delf.toml, and is not meant here
+                arguments += ["--llm", model]
             arguments += ["--approve", approve] if approve != "ask" else []
             arguments += ["--json"] if as_json else ["--show-code", "--verbose"]
             tell(f"$ {shlex.join(('delf', *arguments))}\n", dim=True)

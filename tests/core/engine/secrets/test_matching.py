@@ -33,9 +33,6 @@ ODD = 'pä"ß\\ wörd/9'
         ODD.encode().hex().upper(),
         json.dumps(ODD)[1:-1].replace("/", "\\/"),
         json.dumps(json.dumps(ODD).replace("/", "\\/"))[3:-3],
-        "\0".join(ODD),
-        json.dumps("\0".join(ODD))[1:-1],
-        repr(ODD.encode("utf-16-be")[1:])[2:-1],
     ],
 )
 def test_every_spelling(form: str) -> None:
@@ -46,26 +43,6 @@ def test_every_spelling(form: str) -> None:
 def test_bytes(encoding: str) -> None:
     data = f"it is {ODD}!".encode(encoding)
     assert Redactor([ODD]).value(data) == f"it is {REDACTED}!".encode()
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_bytes_of_utf_16(encoding: str) -> None:
-    data = f"it is {ODD}!".encode(encoding)
-    for text in (data.decode("latin-1"), base64.b64encode(data).decode()):
-        assert REDACTED in Redactor([ODD]).text(text)
-    cleaned = Redactor([ODD]).value(data)
-    assert REDACTED.encode() in cleaned
-    assert "wörd".encode(encoding)[-8:] not in cleaned
-
-
-@pytest.mark.parametrize("before", ["", "u", "u:", "u:x", "u:xy", "u:xyz"])
-def test_base32_wherever_it_begins(before: str) -> None:
-    secret = "p?ssw>rd~1-8f3a"
-    encoded = base64.b32encode(f"{before}{secret} and more".encode()).decode()
-    cleaned = Redactor([secret]).text(f"it is {encoded}")
-    assert REDACTED in cleaned
-    left = cleaned.split()[-1].replace(REDACTED, "").rstrip("=")
-    assert len(left) * 5 <= len(f"{before} and more") * 8 + 15
 
 
 @pytest.mark.parametrize("before", ["", "u", "u:", "u:x", "u:xy"])
@@ -104,14 +81,6 @@ def test_what_never_counts(word: str) -> None:
 
 def test_the_end_of_a_line_is_no_part_of_a_secret() -> None:
     assert worth_hiding(["key-of-a-file-1\n"]) == {"key-of-a-file-1"}
-
-
-def test_a_number_that_is_a_secret() -> None:
-    redactor = Redactor(["86753098"])
-    assert redactor.value({"pin": 86753098, "other": 86753099}) == {
-        "pin": REDACTED,
-        "other": 86753099,
-    }
 
 
 # -- pieces --------------------------------------------------------------------------------

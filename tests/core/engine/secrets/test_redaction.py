@@ -288,7 +288,7 @@ def test_without_secrets_of_its_own_it_learns_them() -> None:
     assert not redactor
     redactor.learn("a", ["86753098"])
     assert redactor
-    assert redactor.value([86753098, "86753098"]) == [REDACTED, REDACTED]
+    assert redactor.value([86753098, "86753098"]) == [86753098, REDACTED]
     assert redactor.is_in(b'["86753098"]')
 
 

@@ -238,16 +238,11 @@ def _lower_hex(text: str) -> str:
 
 
 def _encodings(secret: str) -> Iterator[str]:
-    """A secret in hexadecimal digits, base64, base32 and UTF-16, wherever it begins in them."""
+    """A secret in hexadecimal digits and in base64, wherever it begins in that."""
     for data in _bytes_of(secret):
         yield data.hex()
         yield data.hex().upper()
         yield from _base64_of(data)
-        for before in range(5):
-            encoded = base64.b32encode(bytes(before) + data)
-            yield encoded[(0, 2, 4, 5, 7)[before] : (before + len(data)) * 8 // 5].decode()
-    if all(ord(character) < 256 for character in secret):
-        yield from _in_utf_16(secret)
 
 
 def _base64_of(data: bytes) -> Iterator[str]:
@@ -256,14 +251,6 @@ def _base64_of(data: bytes) -> Iterator[str]:
         whole = encoded[(0, 2, 3)[before] : (before + len(data)) * 8 // 6].decode()
         yield whole
         yield whole.replace("+", "-").replace("/", "_")
-
-
-def _in_utf_16(secret: str) -> Iterator[str]:
-    """Without the zero at an end, so that the order of the bytes does not matter."""
-    wide = secret.encode("utf-16-le")[:-1]
-    text = wide.decode("latin-1")
-    yield from (text, json.dumps(text)[1:-1], repr(wide)[2:-1])
-    yield from _base64_of(wide)
 
 
 def _bytes_of(secret: str) -> set[bytes]:

@@ -23,8 +23,7 @@ from delf.errors import DelfError
 
 REDACTED: Final = "[redacted]"
 
-_MAX_DIGITS: Final = 100
-_SIMPLE: Final = frozenset({type(None), bool, float})
+_SIMPLE: Final = frozenset({type(None), bool, int, float})
 _AS_TEXT: Final = (PurePath, uuid.UUID, Decimal, os.PathLike)
 _BYTES: Final = (bytes, bytearray, memoryview)
 _GROUPS: Final = (ExceptionGroup, BaseExceptionGroup)
@@ -35,8 +34,8 @@ _REMADE: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
 class Redactor:
     """Replaces known secrets wherever they turn up, as they are or encoded.
 
-    Found are a secret itself and its forms in URLs, JSON, literals of Python, base64, base32,
-    hexadecimal digits and UTF-16; base64 that is cut into lines is not. One that does not
+    Found are a secret itself and its forms in URLs, JSON, literals of Python, base64 and
+    hexadecimal digits; base64 that is cut into lines is not, nor is a number. One that does not
     stand out - shorter than 8 characters, or shorter than 16 and of one kind of characters -
     counts where it stands as a word of its own.
 
@@ -56,7 +55,6 @@ class Redactor:
         self._matcher = Matcher(known)
         self._holds = self._matcher.holds
         self._shortest = self._matcher.shortest
-        self._numbers = frozenset(int(text) for text in known if _is_number(text))
         self._knows_any = bool(known)
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
@@ -225,8 +223,6 @@ class Redactor:
             return self.text(value)
         if kind in _SIMPLE:
             return value
-        if kind is int:
-            return REDACTED if value in self._numbers else value
         if kind is dict:
             return self._clean_mapping(value)
         if kind is list or kind is tuple:
@@ -293,12 +289,6 @@ class Redactor:
         text = bytes(value).decode("latin-1")  # a secret's own bytes are among its forms
         cleaned = self.text(text)
         return value if cleaned is text else cleaned.encode("latin-1")
-
-
-def _is_number(text: str) -> bool:
-    """Whether a number is written so; ``0042`` is not what becomes of a 42."""
-    is_digits = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
-    return is_digits and text[0] != "0"
 
 
 class ForeignError(Exception):
