@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shlex
@@ -108,7 +107,7 @@ def _choose_model(llm: str | None, *, recorded: bool) -> tuple[str, str]:
     if llm:
         return llm, llm
     key = next((name for name in _MODELS if os.environ.get(name)), None)
-    if key and not recorded and importlib.util.find_spec("delf_model_litellm") is not None:
+    if key and not recorded:
         return _MODELS[key], f"{_MODELS[key]}, as {key} is set (--recorded asks no model)"
     return f"recorded:{RECORDING}", "a recording made by hand (--llm MODEL asks a model)"
 
