@@ -7,9 +7,10 @@ VENV := .venv
 DEMO_VENV := .venv-demo
 BIN := $(VENV)/bin
 
-# Every package, and those that the demo needs: nothing heavy, no model provider.
+# Every package, and those that the demo needs: nothing heavy.
 PACKAGES := core $(patsubst %/pyproject.toml,%,$(sort $(wildcard libs/*/pyproject.toml plugins/*/pyproject.toml)))
-DEMO_PACKAGES := core $(addprefix plugins/,sandbox-local model-recorded sql approval-terminal) \
+DEMO_PACKAGES := core libs/model-providers \
+	$(addprefix plugins/,sandbox-local model-http model-recorded sql approval-terminal) \
 	$(patsubst %/pyproject.toml,%,$(wildcard plugins/demo/pyproject.toml))
 
 # An environment is up to date while these files are as they were when it was made.

@@ -307,13 +307,13 @@ class Agent:
     async def _resume(
         self, runtime: Runtime, task_id: str, timeout: float | None, **seen: Any
     ) -> Response:
-        from delf.events import TaskFinished, TaskStarted
+        from delf.events import TaskFinished, TaskQueued, TaskStarted
 
         past = await runtime.take_up(task_id)
         end = next((event for event in past if isinstance(event, TaskFinished)), None)
         if end is not None:
             return past_response(past, end)
-        begun = next((event for event in past if isinstance(event, TaskStarted)), None)
+        begun = next((e for e in past if isinstance(e, (TaskStarted, TaskQueued))), None)
         kept = None if begun is None or self.chat is None else begun.conversation
         order = replace(self._order("resumed", timeout, kept), task_id=task_id, past=past, **seen)
         if begun is not None:
@@ -325,8 +325,8 @@ class Agent:
     ) -> str:
         """Let a task be done in the background.
 
-        Requests for approval go to ``on_confirm`` and to :meth:`get_pending_approvals`; no
-        terminal is asked.
+        It is in the journal before this returns, so a kill does not lose it. Requests for
+        approval go to ``on_confirm`` and :meth:`get_pending_approvals`, never to a terminal.
 
         Args:
             task: What to do, in plain words.
@@ -338,7 +338,7 @@ class Agent:
         """
         order = self._order(task, timeout, conversation_id, attended=False)
         return self._tasks.add(
-            order, lambda order: self._home.post(lambda runtime: self._run(runtime, order))
+            order, lambda o: self._home.post_after(lambda r: r.enqueue(o), self._run)
         )
 
     async def stream(
@@ -435,12 +435,10 @@ class Agent:
     # -- tasks in the background ---------------------------------------------------------
 
     def poll(self, task_id: str) -> StreamSnapshot:
-        """How a submitted task stands now; from any thread.
-
-        Raises:
-            UnknownTaskError: When no task has this id.
-        """
-        return self._tasks.get(task_id).look()
+        """How a task stands now, by the journal; from any thread, or ``UnknownTaskError``."""
+        if (task := self._tasks.find(task_id)) is not None:
+            return task.look()
+        return self._home.call_anywhere(lambda runtime: runtime.snapshot(task_id))
 
     def wait(self, task_id: str, timeout: float | None = None) -> Response:
         """Wait for a submitted task; after so many seconds a ``TimeoutError``, and it goes on."""

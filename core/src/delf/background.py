@@ -103,14 +103,18 @@ class BackgroundTasks:
         Raises:
             UnknownTaskError: When there is none.
         """
-        with self._lock:
-            task = self._tasks.get(task_id)
+        task = self.find(task_id)
         if task is None:
             raise UnknownTaskError(
                 f"no task {task_id!r} is known",
                 hint=f"the last {self._keep} finished tasks are kept (keep_tasks)",
             )
         return task
+
+    def find(self, task_id: str) -> BackgroundTask | None:
+        """A task by its id, if it is known."""
+        with self._lock:
+            return self._tasks.get(task_id)
 
     def cancel(self, task_id: str) -> bool:
         """Stop a task; False when it was over already."""

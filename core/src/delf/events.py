@@ -35,6 +35,21 @@ class _Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskQueued(_Event):
+    """A task was handed in for the background; :class:`TaskStarted` says that work on it begins.
+
+    What it needs is here, so that another process can work on it. ``timeout`` is in seconds.
+    """
+
+    task: str
+    origin: str = ""
+    timeout: float | None = None
+    setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    conversation: str | None = None
+    attended: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStarted(_Event):
     """A task was accepted. ``origin`` names the agent.
 
@@ -339,7 +354,8 @@ class TaskFinished(_Event):
 
 
 Event = (
-    TaskStarted
+    TaskQueued
+    | TaskStarted
     | TaskResumed
     | StepStarted
     | StepFinished

@@ -57,6 +57,11 @@ class Response:
         if isinstance(self.exception, ConfigurationError) and not self.trace.model_calls:
             raise self.exception
 
+    @property
+    def changes(self) -> list[str]:
+        """The calls that changed something, or may have, a line each."""
+        return self.trace.changes
+
     def to_dict(self) -> dict[str, Any]:
         """The response as JSON-ready data."""
         return {
@@ -66,6 +71,7 @@ class Response:
             "cost_usd": self.cost_usd,
             "duration_ms": self.duration_ms,
             "files": self.files,
+            "changes": self.changes,
             "trace": self.trace.to_dict(),
         }
 
@@ -73,12 +79,14 @@ class Response:
         return self.status
 
     def __str__(self) -> str:
-        """The answer; of a task that failed, why, and what it had printed."""
+        """The answer; of a task that failed, why, what it had printed and what it changed."""
         if self.status:
             return self.text
         failure = self.exception if self.exception is not None else self.error
         printed = f"\nprinted before it failed:\n{self.text}" if self.text.strip() else ""
-        return f"failed: {failure}{printed}"
+        lines = "".join(f"\n  {change}" for change in self.changes)
+        changed = f"\nchanged before it failed:{lines}" if lines else ""
+        return f"failed: {failure}{printed}{changed}"
 
 
 def response_of(outcome: TaskOutcome) -> Response:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from delf.errors import AgentStateError
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from delf.engine.runtime import Runtime
 
 T = TypeVar("T")
+U = TypeVar("U")
 Work = Callable[["Runtime"], Coroutine[Any, Any, T]]
 """Something to do with the started runtime."""
 
@@ -182,6 +183,40 @@ class RuntimeHome:
             AgentStateError: When called from the runtime's own loop, which would never end.
         """
         return call(self._do(work), self._bind(current=False))
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller runs on the runtime's loop, or on the one that will be that."""
+        running = running_loop()
+        return running is not None and (not self.bound or running is self._loop)
+
+    def call_anywhere(self, work: Work[T]) -> T:
+        """Do something quick with the journal and wait for it, on the runtime's own loop, too.
+
+        There it is done in a thread, so the runtime must be there, and the work must not need
+        the loop.
+        """
+        runtime = self.runtime
+        if not self.is_here or runtime is None:
+            return self.call(work)
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(lambda: asyncio.run(work(runtime))).result()
+
+    def post_after(
+        self, first: Work[U], then: Callable[[Runtime, U], Coroutine[Any, Any, T]]
+    ) -> Future[T]:
+        """Do something quick with the journal now, and let something else be done with its result.
+
+        Where the caller is on the loop on which the runtime has yet to start, both are done later.
+        """
+        if self.is_here and self.runtime is None:
+
+            async def both(runtime: Runtime) -> T:
+                return await then(runtime, await first(runtime))
+
+            return self.post(both)
+        done = self.call_anywhere(first)
+        return self.post(lambda runtime: then(runtime, done))
 
     async def call_async(self, work: Work[T]) -> T:
         """Do something and await it."""

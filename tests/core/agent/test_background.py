@@ -148,9 +148,10 @@ class TestSubmit:
             ids.append(agent.submit("x"))
             agent.wait(ids[-1], 30)
         with pytest.raises(UnknownTaskError) as caught:
-            agent.poll(ids[0])
+            agent.wait(ids[0])
         assert "keep_tasks" in (caught.value.hint or "")
         assert agent.poll(ids[-1]).state == "done"
+        assert agent.poll(ids[0]).state == "done"  # by the journal
 
     def test_more_tasks_than_places_wait_their_turn(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel

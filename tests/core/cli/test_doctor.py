@@ -81,7 +81,7 @@ def test_nothing_is_installed(doctor):
     hints = [item["hint"] for item in data["findings"] if item["status"] == "problem"]
     assert hints == [
         "pip install delf-plugin-sandbox-local",
-        "pip install delf-plugin-model-litellm",
+        "pip install delf-plugin-model-http",
     ]
 
 

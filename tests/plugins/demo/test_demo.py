@@ -84,21 +84,19 @@ def test_a_folder_with_odd_characters(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("environ", "installed", "recorded", "model"),
+    ("environ", "recorded", "model"),
     [
-        ({}, True, False, "recorded:"),
-        ({"OPENAI_API_KEY": "k"}, True, False, "gpt-"),
-        ({"ANTHROPIC_API_KEY": "k"}, True, False, "claude-"),
-        ({"GEMINI_API_KEY": "k"}, True, False, "gemini-"),
-        ({"OPENAI_API_KEY": "k"}, False, False, "recorded:"),
-        ({"OPENAI_API_KEY": "k"}, True, True, "recorded:"),
-        ({"OPENAI_API_KEY": ""}, True, False, "recorded:"),
+        ({}, False, "recorded:"),
+        ({"OPENAI_API_KEY": "k"}, False, "gpt-"),
+        ({"ANTHROPIC_API_KEY": "k"}, False, "claude-"),
+        ({"GEMINI_API_KEY": "k"}, False, "gemini-"),
+        ({"OPENAI_API_KEY": "k"}, True, "recorded:"),
+        ({"OPENAI_API_KEY": ""}, False, "recorded:"),
     ],
 )
-def test_which_model(monkeypatch, environ, installed, recorded, model):
+def test_which_model(monkeypatch, environ, recorded, model):
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(command.importlib.util, "find_spec", lambda name: installed or None)
     chosen, why = command._choose_model(None, recorded=recorded)
     assert chosen.startswith(model)
     assert "k" not in why.split()
@@ -115,3 +113,9 @@ def test_a_given_model(tmp_path):
 def test_the_recording_says_that_it_is_written_by_hand():
     first = json.loads(command.RECORDING.read_text(encoding="utf-8").splitlines()[0])
     assert "Written by hand" in first["about"]
+
+
+def test_a_model_that_is_set_for_other_tasks_is_not_asked(tmp_path):
+    result = delf("demo", "--recorded", cwd=tmp_path, env={"DELF_LLM": "gpt-4o-mini"})
+    assert result.returncode == 0, result.stderr
+    assert "OPENAI_API_KEY" not in result.stderr

@@ -180,7 +180,7 @@ def _answer(
     if as_json:
         click.echo(json_text(view.decided_data(record, decided), indent=2))
         return
-    click.echo(f"{decided.decision}: {view.line(record)}")
+    click.echo(f"{decided.decision}: {view.line(record, decided.arguments)}")
 
 
 def _with(ctx: click.Context, work: Callable[[Any], Awaitable[T]]) -> T:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -65,12 +65,13 @@ def _decision(decided: ApprovalDecided) -> dict[str, Any]:
     }
 
 
-def line(record: RequestRecord) -> str:
-    """What is asked, in one line."""
+def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
+    """What is asked, in one line; with other arguments where they were edited."""
     asked = record.requested
+    arguments = {**asked.arguments, **(edited or {})}
     if asked.code is not None:
         return f"script with {', '.join(asked.actions)}"
-    shown = ", ".join(f"{name}={_short(value)}" for name, value in asked.arguments.items())
+    shown = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items())
     call = _one_line(f"{asked.action}({shown})")
     return f"again? {call}" if asked.unsettled else call
 

@@ -188,7 +188,7 @@ def _models(
     else:
         yield Finding(area="model", status="note", text=f"no variable *{_KEY_SUFFIX} is set")
     if not host.specs(ModelSpec):
-        hint = "pip install delf-plugin-model-litellm"
+        hint = "pip install delf-plugin-model-http"
         yield Finding(area="model", status="problem", text="no model is installed", hint=hint)
         return
     if config is None:

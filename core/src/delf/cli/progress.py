@@ -62,6 +62,8 @@ class Narrator:
     def __call__(self, event: ev.Event) -> None:
         """Take an event."""
         match event:
+            case ev.Warned() if self._screen.console is not None:
+                self._screen.line(f"warning: {event.message}", "yellow")  # above the moving line
             case ev.Warned():
                 say("warning", event.message)
             case ev.ScriptGenerated():

@@ -18,7 +18,7 @@ from delf.errors import ConfigurationError
 if TYPE_CHECKING:
     from delf.agent import Agent
     from delf.cli.session import Options
-    from delf.events import TaskStarted
+    from delf.events import TaskQueued, TaskStarted
     from delf.response import Response
 
 _NOT_SHARED: Final = {"task", "no_journal"}
@@ -68,9 +68,11 @@ def resume(ctx: click.Context, task_id: str, **given: Any) -> None:
 resume.params += [option for option in run_command.params if option.name not in _NOT_SHARED]
 
 
-async def _find(state: State, options: Options, text: str) -> tuple[str, TaskStarted | None]:
+async def _find(
+    state: State, options: Options, text: str
+) -> tuple[str, TaskQueued | TaskStarted | None]:
     """A task's id, and how it began."""
-    from delf.events import TaskStarted
+    from delf.events import TaskQueued, TaskStarted
     from delf.plugins.journals import project_journal
     from delf.protocols.journal import SupportsShortIds
 
@@ -81,7 +83,9 @@ async def _find(state: State, options: Options, text: str) -> tuple[str, TaskSta
         events = await journal.read(name)
     finally:
         await journal.aclose()
-    return name, next((event for event in events if isinstance(event, TaskStarted)), None)
+    return name, next(
+        (event for event in events if isinstance(event, (TaskQueued, TaskStarted))), None
+    )
 
 
 def _as_before(state: State, options: Options, record: Mapping[str, Any]) -> Options:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from delf.config.project import ConnectionEntry
 from delf.config.schema import AgentConfig
@@ -48,7 +49,7 @@ from delf.engine.task import ChildOptions, TaskContext, TaskOutcome, TaskRequest
 from delf.engine.toolset import load_toolset
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
-from delf.events import Event, TaskFinished
+from delf.events import Event, TaskFinished, TaskQueued
 from delf.plugins.embedders import Embedders
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
@@ -62,8 +63,12 @@ from delf.sandbox.policy import allowed_modules
 from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult
 
+if TYPE_CHECKING:
+    from delf.engine.views.snapshot import StreamSnapshot
+
 _log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
+_MOST_LOOKED_THROUGH = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,6 +314,42 @@ class Runtime:
                 self._working -= 1
         self._parts.ledger.end(request.task_id)
         return outcome
+
+    async def enqueue(self, request: TaskRequest) -> TaskRequest:
+        """Write a task into the journal that is to be worked on later, here or elsewhere.
+
+        Returns:
+            The same with what the journal has of it.
+        """
+        safe, conversation = self._redactor, request.conversation
+        queued = TaskQueued(
+            task_id=request.task_id,
+            seq=1,
+            at=time.time(),
+            task=safe.text(request.task),
+            origin=self._parts.agent_id,
+            timeout=request.timeout,
+            setup=safe.value(dict(request.setup)),
+            conversation=None if conversation is None else conversation.conversation_id,
+            attended=request.attended,
+        )
+        await self._journal.append(queued)
+        for listener in (*self._feeds, *request.listeners):
+            listener(queued)
+        return replace(request, past=(queued,))
+
+    async def snapshot(self, task_id: str) -> StreamSnapshot:
+        """How a task of the journal stands, whoever works on it.
+
+        Raises:
+            UnknownTaskError: When the journal does not have it.
+        """
+        from delf.engine.views.snapshot import snapshot
+
+        events = await self._journal.read(task_id)
+        records = await self._journal.find(_MOST_LOOKED_THROUGH)
+        state = next((r.state for r in records if r.task_id == task_id), "")
+        return snapshot(events, interrupted=state == "interrupted")
 
     async def run_child(self, request: TaskRequest) -> ChildResult:
         """Work a child task to its end. Implements :class:`delf.engine.calls.children.RunsTasks`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shlex
@@ -80,6 +79,8 @@ def demo(
         ):
             tell(f"\n{number}. {title}", bold=True)
             arguments = ["run", task, "--config", str(config)]
+            if os.environ.get("DELF_LLM"):  # wins over the shop's delf.toml, and is not meant here
+                arguments += ["--llm", model]
             arguments += ["--approve", approve] if approve != "ask" else []
             arguments += ["--json"] if as_json else ["--show-code", "--verbose"]
             tell(f"$ {shlex.join(('delf', *arguments))}\n", dim=True)
@@ -106,7 +107,7 @@ def _choose_model(llm: str | None, *, recorded: bool) -> tuple[str, str]:
     if llm:
         return llm, llm
     key = next((name for name in _MODELS if os.environ.get(name)), None)
-    if key and not recorded and importlib.util.find_spec("delf_model_litellm") is not None:
+    if key and not recorded:
         return _MODELS[key], f"{_MODELS[key]}, as {key} is set (--recorded asks no model)"
     return f"recorded:{RECORDING}", "a recording made by hand (--llm MODEL asks a model)"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from delf.events import TaskFinished, TaskStarted
+from delf.events import TaskFinished, TaskQueued, TaskStarted
 from delf_journal_sql.codec import Packed, plain_text
 from delf_journal_sql.database import Connection, Database, SqlRow
 from delf_journal_sql.errors import JournalConflictError
@@ -156,7 +156,8 @@ class Tasks:
 
     def _create(self, connection: Connection, packed: Packed) -> _Task:
         event = packed.event
-        task, origin = (event.task, event.origin) if isinstance(event, TaskStarted) else ("", "")
+        begins = isinstance(event, (TaskQueued, TaskStarted))
+        task, origin = (event.task, event.origin) if begins else ("", "")
         values: dict[str, Any] = {
             "id": event.task_id,
             "task": plain_text(task),

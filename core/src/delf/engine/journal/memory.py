@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from delf.errors import DelfError, UnknownTaskError
-from delf.events import Event, TaskFinished, TaskStarted
+from delf.events import Event, TaskFinished, TaskQueued, TaskStarted
 from delf.protocols.journal import TaskRecord
 from delf.values import weight
 
@@ -51,7 +51,7 @@ class MemoryJournal:
         if isinstance(event, TaskFinished):
             entry.outcome = event
             self._claimed.discard(event.task_id)
-        elif isinstance(event, TaskStarted):
+        elif isinstance(event, (TaskQueued, TaskStarted)):
             self._claimed.add(event.task_id)
         self._forget_old()
         if not self._queues:
@@ -104,7 +104,7 @@ class MemoryJournal:
             if len(records) >= limit:
                 break
             first, outcome = entry.events[0], entry.outcome
-            if isinstance(first, TaskStarted):
+            if isinstance(first, (TaskQueued, TaskStarted)):
                 state = "running"
                 if outcome is not None:
                     state = "done" if outcome.status else "error"

@@ -188,12 +188,12 @@ class Replay:
         self.events = tuple(events)
         self._patience = patience
         self._past = Past(self.events)
-        self._own = _Course(self._past.scripts[0], patience) if events else None
+        self._own = _Course(self._past.scripts[0], patience) if self else None
         self._course = self._own
 
     def __bool__(self) -> bool:
-        """Whether the task is a resumed one."""
-        return bool(self.events)
+        """Whether the task is a resumed one; one that was only queued is not."""
+        return any(isinstance(event, ev.TaskStarted) for event in self.events)
 
     def relive(self, events: Sequence[ev.Event]) -> None:
         """Let the scripts so far run once more, because their sandbox died.

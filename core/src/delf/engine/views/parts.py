@@ -43,6 +43,29 @@ class ToolCallTrace:
         return self.status == "ok"
 
 
+@dataclass(slots=True, kw_only=True)
+class ApprovalTrace:
+    """A question, and how it was decided.
+
+    Args:
+        request_id: The request.
+        call_id: The call that was asked about; 0 for a script as a whole.
+        action: What was called.
+        decision: ``waiting``, ``approved``, ``edited``, ``rejected``, ``expired`` or ``settled``.
+        by: Who decided.
+        reason: Their note.
+        edited: The arguments in place of those that were asked about.
+    """
+
+    request_id: str
+    call_id: int
+    action: str
+    decision: str = "waiting"
+    by: str = ""
+    reason: str | None = None
+    edited: Mapping[str, Any] | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelCallTrace:
     """One call of a model.

@@ -19,7 +19,8 @@ class StreamSnapshot:
 
     Args:
         task_id: The task.
-        state: ``queued``, ``running``, ``done`` or ``error``.
+        state: ``queued``, ``running``, ``done``, ``error``, or ``interrupted``: its process died,
+            and it can be resumed.
         task: What was asked.
         elapsed_ms: Since it started.
         events: The timeline so far.
@@ -56,11 +57,12 @@ class StreamSnapshot:
         return to_jsonable({**plain, "is_terminal": self.is_terminal})
 
 
-def snapshot(events: Sequence[ev.Event]) -> StreamSnapshot:
+def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> StreamSnapshot:
     """How a task stands after some events.
 
     Args:
         events: The task's events from its first; at least one.
+        interrupted: Whether its process died, as far as the journal knows.
     """
     trace = Trace(events)
     first = events[0]
@@ -76,7 +78,9 @@ def snapshot(events: Sequence[ev.Event]) -> StreamSnapshot:
     }
     if last is None:
         elapsed = int((time.time() - first.at) * 1000)
-        return StreamSnapshot(state="running", elapsed_ms=elapsed, **common)
+        state = "running" if len(events) > 1 or not isinstance(first, ev.TaskQueued) else "queued"
+        state = "interrupted" if interrupted else state
+        return StreamSnapshot(state=state, elapsed_ms=elapsed, **common)
     return StreamSnapshot(
         state="done" if last.status else "error",
         elapsed_ms=int(last.duration_ms),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from delf.engine.views.parts import ModelUse, StreamEvent, ToolCallTrace
+from delf.engine.views.parts import ApprovalTrace, ModelUse, StreamEvent, ToolCallTrace
 from delf.terminal import visible
 
 MAX_CALLS: Final = 30
@@ -35,6 +35,20 @@ def call_rows(calls: Sequence[ToolCallTrace]) -> list[Row]:
             call.error or call.description or "",
         )
         for call in calls[:MAX_CALLS]
+    ]
+
+
+def approval_rows(approvals: Sequence[ApprovalTrace]) -> list[Row]:
+    """Who was asked what, and what they decided; edited arguments in place of a note."""
+    return [
+        (
+            str(asked.call_id or "-"),
+            asked.action,
+            asked.decision,
+            asked.by,
+            asked.reason or ("" if asked.edited is None else repr(dict(asked.edited))),
+        )
+        for asked in approvals[:MAX_CALLS]
     ]
 
 

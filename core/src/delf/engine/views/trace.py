@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from delf import events as ev
 from delf.engine.views import summary
+from delf.engine.views.changes import changes_of
 from delf.engine.views.parts import (
+    ApprovalTrace,
     ModelCallTrace,
     ModelUse,
     RerunTrace,
@@ -17,13 +19,16 @@ from delf.engine.views.parts import (
     ToolCallTrace,
 )
 from delf.messages import Usage
+from delf.terminal import visible
 from delf.values import to_jsonable, to_jsonable_or_repr
 
 MAX_LINES: Final = 1_000
 """Printed lines that a trace holds one by one."""
 MAX_LETTERS: Final = 1_000_000
 """Of these lines together. The journal, and the answer, have everything."""
+_CHANGING = (ev.ScriptGenerated, ev.ScriptFinished, ev.CallStarted, ev.CallFinished)
 _CALL_FIELDS = tuple(item.name for item in fields(ToolCallTrace))
+_ASKED_FIELDS = tuple(item.name for item in fields(ApprovalTrace))
 
 
 class Trace:
@@ -44,6 +49,7 @@ class Trace:
         self.reruns: list[RerunTrace] = []
         self.retries: list[str] = []
         self.warnings: list[str] = []
+        self.approvals: list[ApprovalTrace] = []
         self.tools_shown: list[str] = []
         self.tools_chosen_by: str | None = None
         self.learned: list[str] = []
@@ -52,6 +58,7 @@ class Trace:
         self.duration_ms: float | None = None
         self.api_enrichment: SetupTrace | None = None
         self._calls: dict[int, ToolCallTrace] = {}
+        self._asked: dict[str, ApprovalTrace] = {}
         self._running: dict[str | int, StreamEvent] = {}
         self._step = ""
         self._utterances: list[str] = []
@@ -60,13 +67,16 @@ class Trace:
         self._letters = 0
         self._is_full = False
         self._said = StreamEvent(kind="say", label="", status="success", started_at=0)
+        self._changing: list[ev.Event] = []
         for event in events:
             self.add(event)
 
     def add(self, event: ev.Event) -> None:
         """Take one more event into account."""
+        if isinstance(event, _CHANGING):
+            self._changing.append(event)
         match event:
-            case ev.TaskStarted():
+            case ev.TaskQueued() | ev.TaskStarted():
                 self.task_id, self.task = event.task_id, event.task
             case ev.SandboxOpened():
                 self.sandbox, self.isolation = event.backend, event.isolation
@@ -120,6 +130,18 @@ class Trace:
                 self.retries.append(event.error)
             case ev.Warned():
                 self.warnings.append(event.message)
+            case ev.ApprovalRequested():
+                asked = ApprovalTrace(
+                    request_id=event.request_id,
+                    call_id=event.call_id,
+                    action=event.action,
+                )
+                self._asked[event.request_id] = asked
+                self.approvals.append(asked)
+            case ev.ApprovalDecided() if event.request_id in self._asked:
+                asked = self._asked[event.request_id]
+                asked.decision, asked.by, asked.reason = event.decision, event.by, event.reason
+                asked.edited = event.arguments
             case ev.ToolsSelected():
                 self.tools_shown, self.tools_chosen_by = list(event.actions), event.by
             case ev.FactsLearned():
@@ -240,6 +262,11 @@ class Trace:
         return uses
 
     @property
+    def changes(self) -> list[str]:
+        """The calls that changed something, or may have, a line each."""
+        return [str(change) for change in changes_of(self._changing)]
+
+    @property
     def utterances(self) -> list[str]:
         """The lines that were printed."""
         self._join_line()
@@ -296,6 +323,11 @@ class Trace:
             heads = (">call", "action", "status", ">time", "what")
             more = len(self.tool_calls) - len(rows)
             lines += ["", *summary.table(heads, rows), *([f"  … and {more} more"] if more else [])]
+        if self.approvals:
+            heads = (">call", "action", "decision", "by", "what")
+            lines += ["", *summary.table(heads, summary.approval_rows(self.approvals))]
+        if self.changes:
+            lines += ["", "changed", *(f"  {visible(change)}" for change in self.changes)]
         if uses:
             heads = ("model", "for", ">calls", ">in", ">cached", ">out", ">time", ">cost")
             lines += ["", *summary.table(heads, summary.model_rows(uses, total))]
@@ -305,8 +337,12 @@ class Trace:
         """The trace as JSON-ready data; values that JSON lacks are tagged."""
         shown = [name for name in vars(self) if not name.startswith("_")]
         plain = {name: getattr(self, name) for name in shown if name != "tool_calls"}
-        for name in ("utterances", "timeline", "usage_by_model", "usage_by_step"):
+        for name in ("utterances", "timeline", "usage_by_model", "usage_by_step", "changes"):
             plain[name] = getattr(self, name)
+        plain["approvals"] = [
+            {name: to_jsonable_or_repr(getattr(asked, name)) for name in _ASKED_FIELDS}
+            for asked in self.approvals
+        ]
         plain["tool_calls"] = [
             {name: to_jsonable_or_repr(getattr(call, name)) for name in _CALL_FIELDS}
             for call in self.tool_calls

@@ -19,6 +19,10 @@ _ARGUMENTS: dict[str, Any] = {
 }
 
 
+def _child() -> dict[str, Any]:
+    return {"call_id": 1, "child_id": "task_2", "duration_ms": 4.0}
+
+
 def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]:
     """One event of every kind, with all fields set and values that plain JSON lacks.
 
@@ -40,6 +44,8 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
         (ev.ScriptFinished, {"status": "failed", "duration_ms": 2.0, "error": "no", "line": 3}),
         (ev.CallStarted, {**_call(), "arguments": _ARGUMENTS, **_bound()}),
         (ev.CallFinished, {**_call(), "status": "ok", "duration_ms": 3.0, "result": _ARGUMENTS}),
+        (ev.ChildStarted, {"call_id": 1, "child_id": "task_2", "task": "Ask the bank."}),
+        (ev.ChildFinished, {**_child(), "status": False, "error": "no", "cost_usd": 0.5}),
         (ev.CallGivenUp, {"call_id": 1, "action": "bank.pay"}),
         (ev.ApprovalRequested, {**_call(), "request_id": "r", "arguments": {}, **_bound()}),
         (ev.ApprovalDecided, {"request_id": "r", "decision": "edited", "by": "ann", **_edit()}),

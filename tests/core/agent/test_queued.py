@@ -1,0 +1,127 @@
+"""A task that was handed in is in the journal before ``submit`` returns, and is not lost."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from delf import Agent, UnknownTaskError, tool
+from delf import events as ev
+from delf.engine.journal.memory import MemoryJournal
+from delf.specs import JournalSpec
+
+
+@tool(confirm=False)
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@pytest.fixture
+def journal(delf_host):
+    journal = MemoryJournal()
+    delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journal)
+    return journal
+
+
+@pytest.fixture
+def make(delf_host, journal):
+    def agent(**options):
+        return Agent(tools=[add], llm="scripted", host=delf_host, journal="test", **options)
+
+    return agent
+
+
+def of(journal, task_id):
+    return list(journal._tasks[task_id].events)
+
+
+def test_it_is_in_the_journal_when_submit_returns(make, journal, scripted_model):
+    scripted_model.writes("print(await add(1, 2))")
+    with make(max_tasks=1) as agent:
+        task = agent.submit("add them", 12)
+        first = of(journal, task)[0]
+        assert isinstance(first, ev.TaskQueued)
+        assert (first.task, first.timeout, first.attended) == ("add them", 12, False)
+        response = agent.wait(task, 20)
+    assert response.text == "3"
+    kinds = [type(event) for event in of(journal, task)]
+    assert kinds[:2] == [ev.TaskQueued, ev.TaskStarted]
+    assert ev.TaskResumed not in kinds
+    assert [event.seq for event in of(journal, task)] == list(range(1, len(kinds) + 1))
+
+
+async def test_also_from_the_loop_that_the_agent_works_on(make, journal, scripted_model):
+    scripted_model.writes("print(await add(1, 2))")
+    async with make() as agent:
+        task = agent.submit("add them")
+        assert isinstance(of(journal, task)[0], ev.TaskQueued)
+        assert agent.poll(task).state == "queued"
+        response = await asyncio.to_thread(agent.wait, task, 20)
+    assert response.text == "3"
+
+
+async def test_another_agent_sees_it_and_works_on_it(make, journal, scripted_model):
+    queued = ev.TaskQueued(task_id="task_q", seq=1, at=1.0, task="add them", timeout=30)
+    await journal.append(queued)
+    journal.release("task_q")
+    scripted_model.writes("print(await add(1, 2))")
+    async with make() as agent:
+        seen = agent.poll("task_q")
+        assert (seen.state, seen.task, seen.is_terminal) == ("queued", "add them", False)
+        response = await agent.aresume("task_q")
+        assert response.text == "3"
+        assert agent.poll("task_q").state == "done"
+        assert agent.poll("task_q").result == "3"
+        with pytest.raises(UnknownTaskError):
+            agent.poll("task_nope")
+
+
+WORKER = """
+import os, signal, sys
+from delf import Agent, tool
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel, script
+
+@tool(effect="write", confirm=False)
+def write(n: int) -> int:
+    "Write."
+    with open(sys.argv[1], "a") as file:
+        file.write(f"{n} ")
+    return n
+
+host = TestHost.discover(environ=dict(os.environ))
+model = ScriptedModel(default=script("print(await write(7))"))
+host.provide(model.spec, lambda *_: model)
+agent = Agent(tools=[write], llm="scripted", host=host, journal="sql")
+if len(sys.argv) > 2:
+    look = agent.poll(sys.argv[2])
+    print(look.state, look.task)
+    print(agent.resume(sys.argv[2]).text, agent.poll(sys.argv[2]).state)
+    agent.stop()
+else:
+    task = agent.submit("write seven")
+    os.write(1, task.encode())
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_process_that_is_killed_at_once_loses_no_task(tmp_path):
+    pytest.importorskip("delf_journal_sql")
+    worker, done = tmp_path / "worker.py", tmp_path / "done"
+    worker.write_text(textwrap.dedent(WORKER))
+    environ = {**os.environ, "DELF_JOURNAL_SQL_URL": f"sqlite:///{tmp_path / 'journal.db'}"}
+
+    def work(*arguments):
+        command = [sys.executable, str(worker), str(done), *arguments]
+        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+
+    killed = work()
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    resumed = work(killed.stdout.strip())
+    assert resumed.stdout.split("\n")[:2] == ["interrupted write seven", "7 done"], resumed.stderr
+    assert done.read_text().split() == ["7"]
