@@ -126,7 +126,6 @@ def test_a_workbook_without_the_plugin_names_it():
         "Übersicht 2026.csv",
         "sub/folder/a.txt",
         "日本語.txt",
-        ".hidden",
         "a..b",
         "con-1",
         "x" * 190,
@@ -143,6 +142,7 @@ def test_plain_names(name):
         "C:a", "a\0b", "a\nb", "a\x7f", "a?", "a*", "a|b", 'a"b', "<a>", " a", "a ", "a.", "b/ a",
         "con", "NUL.txt", "sub/aux.csv", "com1", "LPT9.log", "CONIN$",
         "x" * 201, "é" * 101, "\u202efdp.exe", "a\u200bb", "\ufeffa", "\ud800", "\ue000",
+        ".bashrc", ".git/hooks/pre-commit", "a/.b", "-rf", "a/--x", "\uff0ebashrc", "\uff0drf",
         "a\uff0fb", "\uff0e\uff0e/a", "\u2024\u2024", "a\uff3cb", "a\uff1ab", "\u2025",
     ],
 )  # fmt: skip

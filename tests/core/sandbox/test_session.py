@@ -66,7 +66,8 @@ async def test_a_large_frame_that_is_none_ends_the_sandbox(guest):
     guest.session._budget = Budget(Limits())
     running = await guest.start()
     await guest.send(["nonsense", "x" * 1_000_000], ["print", "too late"])
-    assert await running == Crashed(message="the sandbox sent an unknown frame 'nonsense'")
+    message = "the sandbox sent an unknown frame 'nonsense'"
+    assert await running == Crashed(message=message, by_script=True)
     assert not guest.session.alive
 
 

@@ -6,6 +6,8 @@ import asyncio
 import json
 import pathlib
 import stat
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -188,3 +190,20 @@ def test_the_least_scopes_for_what_is_allowed() -> None:
     assert Gmail(allow="read").needed_scopes() == (SCOPES + "gmail.readonly",)
     assert Gmail().needed_scopes() == (SCOPES + "gmail.modify",)
     assert Gmail(allow=False).needed_scopes() == ()
+
+
+def test_nothing_of_the_vendor_before_the_first_call() -> None:
+    code = """
+import sys
+from delf_calendar import Calendar
+from delf_docs import Docs
+from delf_drive import Drive
+from delf_gmail import Gmail
+from delf_sheets import Sheets
+for kind in (Calendar, Docs, Drive, Gmail, Sheets):
+    kind().inspect(verbose=True)
+vendors = {"cryptography", "google", "httpx", "keyring", "markdown_it", "oauthlib", "requests"}
+sys.exit(", ".join({name.partition(".")[0] for name in sys.modules} & vendors) or None)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

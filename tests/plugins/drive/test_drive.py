@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -175,6 +176,11 @@ async def test_another_process_goes_on_with_an_upload(google: GoogleServer, conn
     assert not list(UploadLog()._path("x").parent.iterdir())
     await first.aclose()
     await second.aclose()
+
+
+async def test_the_same_twice_at_once_are_two_files(google: GoogleServer, drive: Any) -> None:
+    made = await asyncio.gather(*(drive.create("twin.txt", "x") for _ in range(3)))
+    assert len({file["id"] for file in made}) == 3
 
 
 def test_units_of_permission() -> None:

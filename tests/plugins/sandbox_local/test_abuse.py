@@ -1,6 +1,8 @@
 """Scripts that misbehave, in real processes: each ends in its limit, the host unharmed."""
 
 import asyncio
+import os
+import signal
 from textwrap import dedent
 
 import pytest
@@ -60,7 +62,8 @@ async def test_a_script_that_ignores_the_signal_ends_all_the_same():
         while True: pass
     """)
     outcome, _ = await run_script(code, cpu_seconds=1)
-    assert isinstance(outcome, LimitReached | Crashed)
+    assert isinstance(outcome, LimitReached), outcome
+    assert outcome.limit == "cpu"
 
 
 # -- memory, processes, files ---------------------------------------------------------------
@@ -154,6 +157,17 @@ async def test_an_output_file_is_limited():
     outcome, host = await run_script("add_to_output_files('a', 'x' * 2000)", file_bytes=1000)
     assert outcome.limit == "file"
     assert host.files == {}
+
+
+async def test_all_output_files_at_once_take_no_memory_of_their_own():
+    code = """
+        data = bytes(25_000_000)
+        for number in range(4):
+            add_to_output_files(f"{number}.bin", data)
+    """
+    outcome, host = await run_script(script(code), memory_bytes=256 * MB)
+    assert isinstance(outcome, Done), outcome
+    assert [len(data) for data in host.files.values()] == [25_000_000] * 4
 
 
 async def test_the_number_of_output_files_is_limited():
@@ -250,8 +264,36 @@ async def test_an_end_of_any_kind_leaves_the_host_unharmed(code, said):
             outcome = running.result()
             assert isinstance(outcome, Crashed)
             assert said in outcome.message
+            assert outcome.by_script
     outcome, _ = await run_script("1 + 1")
     assert outcome.value == 2
+
+
+async def test_a_script_cannot_end_as_if_it_had_been_killed():
+    """What was killed from outside is started once more, with all its limits anew."""
+    code = POSIX + script("""
+        signal = re.enum.sys.modules['_signal']
+        for number in (signal.SIGKILL, signal.SIGSTOP):
+            try:
+                signal.raise_signal(number)
+            except OSError as error:
+                await echo(error.strerror)
+        posix._exit(3)
+    """)
+    outcome, host = await run_script(code)
+    assert outcome == Crashed(message="the sandbox ended by itself (status 3)", by_script=True)
+    assert [call.args for call in host.calls] == [["Operation not permitted"]] * 2
+
+
+async def test_a_kill_from_outside_is_not_the_scripts_doing():
+    host = NotingHost()
+    async with local_session() as session:
+        running = asyncio.create_task(session.execute("await echo()\nwhile True: pass", host))
+        await host.called.wait()
+        os.kill(session.process.pid, signal.SIGKILL)
+        outcome = await running
+    assert isinstance(outcome, Crashed)
+    assert not outcome.by_script
 
 
 async def test_garbage_on_the_wire_is_named():
@@ -262,6 +304,7 @@ async def test_garbage_on_the_wire_is_named():
     outcome, _ = await run_script(code)
     assert isinstance(outcome, Crashed)
     assert "cannot be read" in outcome.message
+    assert outcome.by_script
 
 
 async def test_a_forged_outcome_is_only_an_outcome():

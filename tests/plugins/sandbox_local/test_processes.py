@@ -14,7 +14,7 @@ from textwrap import dedent
 import pytest
 
 from delf.errors import SandboxUnavailableError
-from delf.protocols.sandbox import Available, Crashed, Done, SessionSpec
+from delf.protocols.sandbox import Available, Crashed, Done, LimitReached, SessionSpec
 from delf_sandbox_local import forkserver
 from delf_sandbox_local.backend import LocalBackend
 from support.scripting import NotingHost, local_session, run_script, session_spec
@@ -661,6 +661,68 @@ async def test_scratch_space_on_the_disk_is_watched(on_disk):
     assert not folder.exists()
 
 
+async def test_files_without_a_name_do_not_fill_the_disk(on_disk):
+    """Open, unlink, write: a file that is open takes space that no folder shows."""
+    code = POSIX + dedent("""
+        posix.close(posix.open("other", posix.O_CREAT))
+        for number in range(60):
+            file = posix.open(f"f{number}", posix.O_CREAT | posix.O_RDWR)
+            for what, way in {
+                "unlink": lambda: posix.unlink(f"f{number}"),
+                "replace": lambda: posix.replace("other", f"f{number}"),
+                "nameless": lambda: posix.open(".", posix.O_RDWR | 0o20200000, 0o600),
+            }.items():
+                try:
+                    way()
+                except OSError:
+                    continue
+                print("ESCAPED", what)
+            for _ in range(10):
+                posix.write(file, bytes(2**20))
+            await asyncio.sleep(0.05)
+    """)
+    async with local_session(session_spec(scratch_bytes=30 * 2**20, open_files=256)) as session:
+        host = NotingHost()
+        outcome = await session.execute("import asyncio\n" + code, host)
+        assert isinstance(outcome, LimitReached), outcome
+        assert (outcome.limit, host.text) == ("file", "")
+
+
+async def test_libraries_may_remove_and_move_files_on_the_disk(on_disk):
+    code = POSIX + dedent("""
+        import pathlib
+        load = re.enum.sys.modules["builtins"].__import__
+        tempfile, shutil, os = load("tempfile"), load("shutil"), load("os")
+        with tempfile.TemporaryFile(dir=".") as file:
+            file.write(b"abc")
+            file.seek(0)
+            print(file.read())
+        with tempfile.NamedTemporaryFile(dir=".") as file:
+            print(pathlib.Path(file.name).exists())
+        print(pathlib.Path(file.name).exists())
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            place = pathlib.Path(folder, "a", "b")
+            place.mkdir(parents=True)
+            (place / "c").write_text("old")
+            (place / "d").write_text("new")
+            (place / "d").replace(place / "c")
+            print((place / "c").read_text(), [path.name for path in place.iterdir()])
+            os.rename(place / "c", "kept")
+        print(pathlib.Path(folder).exists(), open("kept").read())
+        try:
+            os.remove("nothing")
+        except FileNotFoundError as error:
+            print(error.filename)
+    """)
+    async with local_session() as session:
+        host = NotingHost()
+        outcome = await session.execute(code, host)
+        assert isinstance(outcome, Done), outcome
+    assert host.text.splitlines() == [
+        "b'abc'", "True", "False", "new ['c']", "False new", "nothing",
+    ]  # fmt: skip
+
+
 async def test_a_tree_deeper_than_recursion_is_removed(on_disk):
     code = POSIX + dedent("""
         for _ in range(1500):
@@ -718,3 +780,17 @@ async def test_only_libraries_may_start_threads_and_not_many():
     if where:
         assert 8 <= started <= 64
     assert groups_of_this_process() == []
+
+
+# -- what guests could tell each other ------------------------------------------------------
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can have mounts that keep no such times")
+async def test_reading_a_file_leaves_no_time_behind(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("read me")
+    os.utime(path, (1_000_000_000, 1_500_000_000))
+    async with local_session(session_spec(files=(str(path),))) as session:
+        outcome = await session.execute(f"open({str(path)!r}).read()", NotingHost())
+    assert outcome.value == "read me"
+    assert path.stat().st_atime == 1_000_000_000

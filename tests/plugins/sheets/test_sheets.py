@@ -186,16 +186,18 @@ async def test_a_batch_is_done_whole_or_not_at_all(
 
 
 async def test_a_batch_is_no_way_round_allow_and_confirm(connect: Any) -> None:
-    def judged(**settings: Any) -> Any:
+    async def judged(**settings: Any) -> Any:
         arguments = {"spreadsheet": "x", "steps": STEPS}
-        return connect(Sheets, **settings).judge(ProposedCall(action="batch", arguments=arguments))
+        return await connect(Sheets, **settings).judge(
+            ProposedCall(action="batch", arguments=arguments)
+        )
 
-    assert isinstance(judged(confirm=False), Allowed)
-    asked = judged(confirm=["format"])
+    assert isinstance(await judged(confirm=False), Allowed)
+    asked = await judged(confirm=["format"])
     assert isinstance(asked, Asks)
     assert "format" in asked.reason
     assert "rows=1 rows" in (asked.preview or "")
-    refused = judged(allow=["read", "batch", "write"])
+    refused = await judged(allow=["read", "batch", "write"])
     assert isinstance(refused, Refused)
     assert refused.message == "step 1: add_sheet is not allowed"
 

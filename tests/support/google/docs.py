@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from support.google.calls import ApiError, Call, serves
@@ -105,7 +105,7 @@ class DocsService:
                 "The required revision ID does not match the latest revision.",
                 "failedPrecondition",
             )
-        document = copy.deepcopy(old)
+        document = replace(old, blocks=_copied(old.blocks), lists=dict(old.lists))
         replies: list[Any] = []
         for index, request in enumerate(call.body.get("requests", [])):
             if len(request) != 1:
@@ -300,12 +300,14 @@ class DocsService:
         fields = _mask(body)
         for offset, paragraph in self._paragraphs(document, span):
             place = offset
-            for char in paragraph.chars:
+            for number, char in enumerate(paragraph.chars):
                 if span["startIndex"] <= place < span["endIndex"]:
+                    changed = dict(char.style)
                     for name in fields if fields != ["*"] else {*char.style, *style}:
-                        char.style.pop(name, None)
+                        changed.pop(name, None)
                         if style.get(name) not in (None, False):
-                            char.style[name] = style[name]
+                            changed[name] = style[name]
+                    paragraph.chars[number] = Char(char.text, changed)
                 place += units(char.text)
 
     def _do_updateParagraphStyle(self, document: Document, body: dict[str, Any]) -> None:
@@ -414,6 +416,16 @@ class DocsService:
                 table = {"rows": len(block.rows), "columns": len(block.rows[0]), "tableRows": rows}
                 out.append({"startIndex": start, "endIndex": index, "table": table})
         return index
+
+
+def _copied(blocks: list[Any]) -> list[Any]:
+    """Blocks that can be changed; a character never is, but replaced."""
+    return [
+        Paragraph(list(block.chars), dict(block.style), block.bullet)
+        if isinstance(block, Paragraph)
+        else Table([[_copied(cell) for cell in row] for row in block.rows])
+        for block in blocks
+    ]
 
 
 def _mask(body: dict[str, Any]) -> list[str]:

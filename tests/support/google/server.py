@@ -422,6 +422,16 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     google: GoogleServer
+    server: _Http
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.open.add(self.connection)
+
+    def finish(self) -> None:
+        self.server.open.discard(self.connection)
+        with contextlib.suppress(OSError):
+            super().finish()
 
     def _any(self) -> None:
         size = int(self.headers.get("Content-Length") or 0)
@@ -447,8 +457,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Http(ThreadingHTTPServer):
-    daemon_threads = True
+    daemon_threads = False  # so that closing it waits for them, and no socket is left behind
     request_queue_size = 256
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.open: set[socket.socket] = set()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Clients that went away are part of the tests."""
@@ -470,5 +484,8 @@ def google_server(*, checked: bool = True) -> Iterator[GoogleServer]:
     finally:
         google.released.set()
         http.shutdown()
+        for connection in list(http.open):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         http.server_close()
         thread.join(5)

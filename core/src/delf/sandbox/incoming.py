@@ -61,5 +61,6 @@ class IncomingFiles:
         try:
             take(check_file_name(name), bytes(content))
         except (ValueError, OSError) as error:
-            return Crashed(message=f"output file {name[:80]!r} was refused: {error}")
+            message = f"output file {name[:80]!r} was refused: {error}"
+            return Crashed(message=message, by_script=True)
         return None

@@ -407,9 +407,9 @@ def _parse_whole(payload: bytes) -> tuple[list[Any], bytes, int]:
 
 def _broken_by(error: Exception) -> Crashed:
     if isinstance(error, WireError):
-        return Crashed(message=error.message)
+        return Crashed(message=error.message, by_script=True)
     _log.error("a frame of the sandbox could not be handled", exc_info=error)
-    return Crashed(message=f"a frame could not be handled: {error}")
+    return Crashed(message=f"a frame could not be handled: {error}", by_script=True)
 
 
 def _hand_over(done: asyncio.Task[Outcome], outcome: asyncio.Future[Outcome]) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from delf.errors import ConnectionFileNotFoundError
+from delf.protocols.connection import Allowed, Judgement, ProposedCall
 from delf.settings import PluginSettings
 from delf.tools.action import actions_of
 from delf.tools.connection import Connection
-from delf.tools.permissions import is_allowed
+from delf.tools.permissions import is_allowed, needs_confirmation
 from delf.types import Permission
 from delf_google.credentials import Tokens
 from delf_google.settings import GoogleSettings
@@ -72,6 +73,21 @@ class GoogleConnection(Connection):
         needed = {scope for unit in units for scope in self.scopes[unit].split()}
         held = {small for scope in needed for small in self.broad.get(scope, ())}
         return tuple(sorted(SCOPES + scope for scope in needed - held))
+
+    async def judge(self, call: ProposedCall) -> Judgement:
+        """Say what a call would do, where a person is asked and its arguments do not show it."""
+        actions = {item.name: item for item in actions_of(type(self), None, self.name)}
+        if not needs_confirmation(self.confirm, actions[call.action]):
+            return Allowed()
+        return Allowed(preview=await self.preview(call))
+
+    async def preview(self, call: ProposedCall) -> str | None:
+        """What a call would do, in the service's words; it changes nothing.
+
+        Args:
+            call: A call that a person is asked about.
+        """
+        return None
 
     async def aclose(self) -> None:
         """Close all connections. The next call opens new ones."""

@@ -55,6 +55,12 @@ class GoogleSettings(PluginSettings):
         description="Bytes of an upload that are sent at once.",
     )
 
+    @property
+    def identity(self) -> dict[str, str | None]:
+        """What tells one user's data from another's, without secrets."""
+        names = ("oauth_credentials", "account", "service_account", "delegated_user", "base_url")
+        return {name: getattr(self, name) for name in names}
+
     @field_validator("base_url")
     @classmethod
     def _is_an_address(cls, value: str | None) -> str | None:

@@ -73,6 +73,7 @@ class Uploader:
     def __init__(self, transport: Transport, log: UploadLog | None = None) -> None:
         self._transport = transport
         self._log = log or UploadLog()
+        self._active: set[str] = set()
 
     async def upload(
         self,
@@ -99,7 +100,19 @@ class Uploader:
         """
         key = None
         if resumable_as is not None:
-            key = await asyncio.to_thread(_key, self._transport.name, resumable_as, content)
+            own = {**self._transport.settings.identity, "name": self._transport.name}
+            key = await asyncio.to_thread(_key, own, resumable_as, content)
+        if key is None or key in self._active:  # the same twice at once are two uploads
+            return await self._upload(request, content, kind, None)
+        self._active.add(key)
+        try:
+            return await self._upload(request, content, kind, key)
+        finally:
+            self._active.discard(key)
+
+    async def _upload(
+        self, request: Request, content: bytes, kind: str, key: str | None
+    ) -> dict[str, Any]:
         address = self._log.find(key) if key is not None else None
         position = 0
         if address is not None:
@@ -196,7 +209,7 @@ def _received(answer: Answer) -> int:
     return int(last) + 1 if last.isdigit() else 0
 
 
-def _key(name: str, told: Mapping[str, Any], content: bytes) -> str:
-    digest = hashlib.sha256(json.dumps([name, told], sort_keys=True, default=str).encode())
+def _key(own: Mapping[str, Any], told: Mapping[str, Any], content: bytes) -> str:
+    digest = hashlib.sha256(json.dumps([own, told], sort_keys=True, default=str).encode())
     digest.update(hashlib.sha256(content).digest())
     return digest.hexdigest()

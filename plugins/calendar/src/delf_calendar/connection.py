@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Literal, TypedDict, cast
 
 from delf import action
 from delf.errors import ToolRefusedError, did_you_mean
+from delf.protocols.connection import ProposedCall
 from delf_calendar.events import Event, When, event_of, moment_text, times, zone_named
 from delf_google.connection import GoogleConnection
 from delf_google.errors import GoogleError
@@ -259,6 +260,16 @@ class Calendar(GoogleConnection):
         attendees = [{**person, **(own if person.get("self") else {})} for person in people]
         body = {"attendees": attendees}
         return await self._patch("answer an invitation", event, calendar, body, notify=notify)
+
+    async def preview(self, call: ProposedCall) -> str | None:
+        """Which event is meant, and whose calendars it is in."""
+        given = call.arguments.get("event")
+        if not isinstance(given, str):
+            return None
+        calendar = str(call.arguments.get("calendar", "primary"))
+        found = event_of(await self._get(given, calendar))
+        people = ", ".join(person["email"] for person in found["attendees"])
+        return f"{found['title']!r}, {found['start']} to {found['end']}, with {people or 'nobody'}"
 
     # -- parts --------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, Literal, TypedDict
 
 from delf import action
 from delf.errors import ToolRefusedError, did_you_mean
+from delf.protocols.connection import ProposedCall
 from delf.settings import PluginSettings
 from delf_docs.blocks import blocks_of, units
 from delf_docs.reading import heading_level, markdown_of, paragraphs, plain_text
@@ -188,6 +189,18 @@ class Docs(GoogleConnection):
     async def delete(self, document: str) -> None:
         """Delete a document for ever; `trash` can be undone."""
         await self._in_drive("delete a document", "DELETE", document, None)
+
+    async def preview(self, call: ProposedCall) -> str | None:
+        """Which document is meant."""
+        given = call.arguments.get("document")
+        if not isinstance(given, str):
+            return None
+        url = f"{_DOCUMENTS}/{segment(file_id(given))}"
+        fields = {"fields": "documentId,title"}
+        found = _info(
+            await self.transport.json(Request(what="look at a document", url=url, query=fields))
+        )
+        return f"document {found['title']!r}, {found['link']}"
 
     # -- parts --------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from delf import CallContext, action
 from delf.errors import ToolRefusedError
+from delf.protocols.connection import ProposedCall
 from delf_drive.paths import ALL_DRIVES, IN_ALL_DRIVES, Places
 from delf_drive.records import (
     FIELDS,
@@ -56,6 +57,10 @@ class Drive(GoogleConnection):
     }
     broad: ClassVar = {"drive": frozenset({"drive.readonly", "drive.file"})}
     summary = "Google Drive: find, read, store and share files."
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._uploader = Uploader(self.transport)
 
     @property
     def _places(self) -> Places:
@@ -208,7 +213,7 @@ class Drive(GoogleConnection):
             body=body,
         )
         media = _SOURCES.get(kind, kind)
-        made = await Uploader(self.transport).upload(request, data, media, resumable_as=body)
+        made = await self._uploader.upload(request, data, media, resumable_as=body)
         return file_of(made)
 
     @action("create", effect="write")
@@ -268,9 +273,7 @@ class Drive(GoogleConnection):
             what="replace a file", method="PATCH", url=f"upload/{path}", query=query, body=body
         )
         told = {"id": found["id"], **body}
-        return file_of(
-            await Uploader(self.transport).upload(request, data, kind, resumable_as=told)
-        )
+        return file_of(await self._uploader.upload(request, data, kind, resumable_as=told))
 
     @action("update", effect="write")
     async def restore(self, file: str) -> FileInfo:
@@ -354,6 +357,15 @@ class Drive(GoogleConnection):
             )
         )
         return held
+
+    async def preview(self, call: ProposedCall) -> str | None:
+        """Which file is meant."""
+        given = call.arguments.get("file")
+        if call.action == "create" or not isinstance(given, str):
+            return None
+        found = file_of(await self._places.find(given))
+        owner = f", of {found['owner']}" if found["owner"] else ""
+        return f"{found['kind']} {found['name']!r}{owner}, {found['link'] or found['id']}"
 
     # -- parts --------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, TypedDict
 
 from delf import CallContext, action
 from delf.errors import ToolRefusedError, did_you_mean
+from delf.protocols.connection import ProposedCall
 from delf.settings import PluginSettings
 from delf_gmail.reading import (
     Mail,
@@ -20,7 +21,7 @@ from delf_gmail.reading import (
     unbase64,
 )
 from delf_gmail.settings import GmailSettings
-from delf_gmail.writing import MOST_BYTES, Attachment, People, build
+from delf_gmail.writing import MOST_BYTES, Attachment, build
 from delf_google.batch import read_many
 from delf_google.connection import GoogleConnection
 from delf_google.files import read_task_file
@@ -33,6 +34,7 @@ _LINE_HEADERS: Final = ("From", "To", "Subject")
 _REPLY_HEADERS: Final = ("From", "To", "Cc", "Reply-To", "Subject", "Message-ID", "References")
 _MOST_FOUND: Final = 500
 _MOST_CHANGED: Final = 1000
+_MOST_SHOWN: Final = 20
 
 
 class Found(TypedDict):
@@ -302,6 +304,21 @@ class Gmail(GoogleConnection):
         """Take messages out of the trash."""
         return await self._each(_several(messages), "untrash")
 
+    async def preview(self, call: ProposedCall) -> str | None:
+        """Who would get an answer; which messages are meant."""
+        given = call.arguments
+        if call.action == "reply":
+            everyone = bool(given.get("everyone"))
+            return await self._reply_preview(str(given["message"]), everyone=everyone)
+        messages: Any = given.get("messages")
+        if messages:
+            ids = _several(messages)
+            lines = [line_of(item, ()) for item in await self._lines(ids[:_MOST_SHOWN]) if item]
+            shown = [f"{line['sender']}: {line['subject']}" for line in lines]
+            more = len(ids) - _MOST_SHOWN
+            return "\n".join([*shown, *([f"… and {more} more"] if more > 0 else [])])
+        return None
+
     # -- parts --------------------------------------------------------------------------
 
     async def _get(self, message: str, **query: Any) -> dict[str, Any]:
@@ -384,12 +401,7 @@ class Gmail(GoogleConnection):
         everyone: bool = False,
     ) -> tuple[bytes, str]:
         """An answer, and the conversation that it belongs to."""
-        old = await self._get(message, format="metadata", metadataHeaders=_REPLY_HEADERS)
-        headers = headers_of(old.get("payload") or {})
-        sender = headers.get("reply-to") or headers.get("from", "")
-        cc: People = ()
-        if everyone:
-            cc = await self._others(f"{headers.get('to', '')}, {headers.get('cc', '')}", sender)
+        old, headers, sender, cc = await self._correspondents(message, everyone=everyone)
         subject = headers.get("subject", "")
         own_id = headers.get("message-id", "")
         more: dict[str, str] = {}
@@ -407,6 +419,23 @@ class Gmail(GoogleConnection):
             more=more,
         )
         return raw, str(old["threadId"])
+
+    async def _correspondents(
+        self, message: str, *, everyone: bool
+    ) -> tuple[dict[str, Any], dict[str, str], str, Sequence[str]]:
+        """A message, its headers, whom an answer goes to, and who gets a copy."""
+        old = await self._get(message, format="metadata", metadataHeaders=_REPLY_HEADERS)
+        headers = headers_of(old.get("payload") or {})
+        sender = headers.get("reply-to") or headers.get("from", "")
+        cc: Sequence[str] = ()
+        if everyone:
+            cc = await self._others(f"{headers.get('to', '')}, {headers.get('cc', '')}", sender)
+        return old, headers, sender, cc
+
+    async def _reply_preview(self, message: str, *, everyone: bool) -> str:
+        _, headers, sender, cc = await self._correspondents(message, everyone=everyone)
+        lines = [f"To: {sender}", *([f"Cc: {', '.join(cc)}"] if cc else [])]
+        return "\n".join([*lines, f"In answer to: {headers.get('subject', '')}"])
 
     async def _others(self, people: str, sender: str) -> list[str]:
         from email.utils import formataddr, getaddresses

@@ -228,7 +228,8 @@ class DockerBackend:
         folder = self._make_folder()
         listener = listen(folder) if folder is not None and self._transport == "socket" else None
         try:
-            command = program_arguments(limits, socket=listener is not None)
+            processors = self._confinement.cpu_limit
+            command = program_arguments(limits, processors, socket=listener is not None)
             container = await self.engine.run(self._create, image, limits, folder, command)
         except BaseException:
             if listener is not None:

@@ -2,11 +2,12 @@
 
 Runs in the container with the standard library only::
 
-    python3 -I -S -X utf8 boot.py BYTES [SOCKET]   run a guest
-    python3 -I -S -X utf8 boot.py --compile        when the image is built
+    python3 -I -S -X utf8 boot.py BYTES SECONDS PROCESSORS [SOCKET]   run a guest
+    python3 -I -S -X utf8 boot.py --compile                           when the image is built
 
 BYTES is how much memory the guest may take, a little less than the container has, so that
-Python can say what happened. The wire is on standard input and output, or on a Unix socket.
+Python can say what happened. SECONDS is how much time of the processors all processes of the
+container may use together. The wire is on standard input and output, or on a Unix socket.
 
 The kernel keeps every signal of its own namespace away from process 1, so no script can stop
 it. Standard input is watched for its end only: Docker closes it when the host lets go. What is
@@ -31,6 +32,8 @@ _MODE_FILTER = 2
 _MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 """How the kernel calls the processor, and the number of ``socket``."""
 _EX_OSERR = 71
+_LEAST_WAIT = 50
+_TIME_COUNTER = "/sys/fs/cgroup/cpuacct/cpuacct.usage", 1e9
 _OOM_COUNTERS = (
     "/sys/fs/cgroup/memory.events",
     "/sys/fs/cgroup/memory/memory.oom_control",
@@ -46,13 +49,40 @@ def main(arguments: list[str]) -> NoReturn:
     if arguments[:1] == ["--compile"]:
         _load_guest()
         raise SystemExit(0)
-    import ctypes  # noqa: F401 - once for both
+    import ctypes  # noqa: F401 - once for both  # pyright: ignore[reportUnusedImport]
 
     child = os.fork()
     if child == 0:
-        _be_guest(int(arguments[0]), arguments[1] if arguments[1:] else None)
+        _be_guest(int(arguments[0]), arguments[3] if arguments[3:] else None)
     _hide()
-    _supervise(child)
+    _supervise(child, _Time(float(arguments[1]), float(arguments[2])))
+
+
+class _Time:
+    """What is left of the processors' time; the limit of a process counts for each anew.
+
+    Args:
+        seconds: How much all processes of the container may use from now on.
+        processors: How much they can use in a second.
+    """
+
+    def __init__(self, seconds: float, processors: float) -> None:
+        self._processors = processors
+        self._most = seconds + (_used_time() or 0.0)
+
+    def wait(self) -> float | None:
+        """Milliseconds until it can be over at the earliest, none where nobody counts."""
+        used = _used_time()
+        return None if used is None else 1000 * (self._most - used) / self._processors
+
+
+def _used_time() -> float | None:
+    unified = [line[3:] for line in _read("/proc/self/cgroup").splitlines() if line[:3] == "0::"]
+    for name, unit in (*((f"/sys/fs/cgroup{own}/cpu.stat", 1e6) for own in unified), _TIME_COUNTER):
+        text = _read(name)
+        if text:
+            return int(text.removeprefix("usage_usec").split()[0]) / unit
+    return None
 
 
 def _hide() -> None:
@@ -138,7 +168,7 @@ def _be_guest(memory: int, path: str | None) -> NoReturn:
     Server().serve(read_fd, write_fd)
 
 
-def _supervise(child: int) -> NoReturn:
+def _supervise(child: int, time: _Time) -> NoReturn:
     """Wait for the guest's end or the host's, whichever is first; both end the container."""
     for number in (signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -154,7 +184,11 @@ def _supervise(child: int) -> NoReturn:
     poll.register(woken, select.POLLIN)
     _reap(child)
     while True:
-        for descriptor, _ in poll.poll():
+        left = time.wait()
+        if left is not None and left <= 0:
+            os.write(2, b'{"exit": %d, "oom": false}\n' % -signal.SIGXCPU)
+            os._exit(128 + signal.SIGXCPU)
+        for descriptor, _ in poll.poll(None if left is None else left + _LEAST_WAIT):
             if descriptor == 0:
                 os._exit(0)
             os.read(woken, 4096)
@@ -190,16 +224,21 @@ def _offer_to_be_killed_first() -> None:
 def _out_of_memory() -> bool:
     """Whether the kernel killed something here for want of memory."""
     for name in _OOM_COUNTERS:
-        try:
-            descriptor = os.open(name, os.O_RDONLY)
-            text = os.read(descriptor, 4096).decode("ascii")
-            os.close(descriptor)
-        except OSError:
-            continue
-        counts = dict(line.split(maxsplit=1) for line in text.splitlines() if " " in line)
+        lines = _read(name).splitlines()
+        counts = dict(line.split(maxsplit=1) for line in lines if " " in line)
         if int(counts.get("oom_kill", "0")) > 0:
             return True
     return False
+
+
+def _read(name: str) -> str:
+    try:
+        descriptor = os.open(name, os.O_RDONLY)
+        text = os.read(descriptor, 4096).decode("ascii")
+        os.close(descriptor)
+    except OSError:
+        return ""
+    return text
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import secrets
 import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,10 @@ from delf_sandbox_docker.image import PROGRAM
 
 _log = logging.getLogger(__name__)
 
-USER = "65534:65534"
+_USERS = (1879048192, 2147352575)
+"""Numbers that systemd's table of users leaves to nobody."""
+_USERS_OF_FEW = (10_000, 65_000)
+"""The same for an engine that has 65,536 of its own."""
 SCRATCH = "/tmp"  # noqa: S108 - the container's own, a tmpfs
 WIRE = "/run/delf"
 _MB = 1024 * 1024
@@ -72,7 +76,6 @@ class Confinement:
             "fsize": (limits.file_bytes, limits.file_bytes),
             "nofile": (limits.open_files, limits.open_files),
             "core": (0, 0),
-            # These are counted for a user, who is the same in all containers.
             "memlock": (0, 0),
             "msgqueue": (0, 0),
             "sigpending": (_MANY_SIGNALS, _MANY_SIGNALS),
@@ -110,10 +113,11 @@ def _binds(folder: Path | None) -> list[str]:
 _INSIDE: Mapping[str, str] = {"workspace": WORKSPACE, "wire": WIRE}
 
 
-def program_arguments(limits: Limits, *, socket: bool) -> list[str]:
+def program_arguments(limits: Limits, processors: float, *, socket: bool) -> list[str]:
     """What the container's program is started with; see :mod:`delf_sandbox_docker.boot`."""
     memory = max(limits.memory_bytes - _MEMORY_RESERVE, limits.memory_bytes // 2)
-    return [str(memory), *([f"{WIRE}/wire.sock"] if socket else [])]
+    wire = [f"{WIRE}/wire.sock"] if socket else []
+    return [str(memory), str(limits.cpu_seconds), str(processors), *wire]
 
 
 def create(
@@ -129,9 +133,9 @@ def create(
         image,
         entrypoint=list(PROGRAM),
         command=list(command),
-        user=USER,
+        user=_some_user(engine),
         working_dir=SCRATCH,
-        environment={"HOME": SCRATCH, "PYTHONHASHSEED": "0"},
+        environment={"HOME": SCRATCH, "USER": "sandbox", "PYTHONHASHSEED": "0"},
         hostname="sandbox",
         stdin_open=True,
         detach=False,  # so that Docker closes standard input when we are gone
@@ -140,6 +144,13 @@ def create(
         use_config_proxy=False,  # whose address may hold a password
     )
     return str(made["Id"])
+
+
+def _some_user(engine: Engine) -> str:
+    """A user that no other container has: the kernel counts some things for each user."""
+    first, last = _USERS_OF_FEW if engine.maps_users() else _USERS
+    number = first + secrets.randbelow(last - first + 1)
+    return f"{number}:{number}"
 
 
 class ContainerProcess:
@@ -202,7 +213,8 @@ class ContainerProcess:
             seconds = self._limits.cpu_seconds
             return LimitReached(limit="cpu", message=f"the script used {seconds:g} s of CPU time")
         if isinstance(status, int) and status < 0:
-            return Crashed(message=f"the script crashed the interpreter (signal {-status})")
+            message = f"the script crashed the interpreter (signal {-status})"
+            return Crashed(message=message, by_script=True)
         if isinstance(status, int):
             message = f"the sandbox ended by itself (status {status})"
             return Crashed(message=message, by_script=True)
@@ -274,12 +286,12 @@ class ContainerSession(WireSession):
 class AttachedSession(ContainerSession):
     """The wire on the container's standard streams, which Docker multiplexes."""
 
-    _unread = b""
+    _piece = b""
 
     def data_received(self, data: bytes) -> None:
         """Cut the stream into Docker's frames: eight bytes, then standard output or error."""
-        if self._unread:
-            data = self._unread + data
+        if self._piece:
+            data = self._piece + data
         start, end = 0, len(data)
         while end - start >= _HEADER.size:
             stream, size = _HEADER.unpack_from(data, start)
@@ -292,7 +304,7 @@ class AttachedSession(ContainerSession):
                 super().data_received(payload)
             else:
                 self.container.say(payload)
-        self._unread = data[start:]
+        self._piece = data[start:]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The container is gone, or let go."""

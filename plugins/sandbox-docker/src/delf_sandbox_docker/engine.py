@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 _THREADS = 8
 _REMOVE_SECONDS = 15
+_MAPPING = ("userns", "rootless")
 LABEL = "dev.delf.sandbox"
 LABEL_HOST = f"{LABEL}.host"
 LABEL_OWNER = f"{LABEL}.owner"
@@ -38,6 +39,7 @@ class Engine:
         self.url = url or os.environ.get("DOCKER_HOST") or _default_url()
         self._seconds = seconds
         self._client: Any = None
+        self._maps_users: bool | None = None
         self._threads: ThreadPoolExecutor | None = None
 
     @property
@@ -74,6 +76,13 @@ class Engine:
             except (DockerException, RequestException, OSError) as error:
                 raise self.explain(error) from error
         return self._client
+
+    def maps_users(self) -> bool:
+        """Whether users of containers are few, and others than those of the same number here."""
+        if self._maps_users is None:
+            said = self.client().info().get("SecurityOptions") or ()
+            self._maps_users = any(kind in option for option in said for kind in _MAPPING)
+        return self._maps_users
 
     async def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
         """Call a blocking function in a thread.

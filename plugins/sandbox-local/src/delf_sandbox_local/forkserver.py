@@ -47,7 +47,7 @@ class ForkServer:
     def __init__(self, zipapp: Path) -> None:
         self._loop = asyncio.get_running_loop()
         self._guests: dict[int, LocalProcess] = {}
-        self._early_ends: dict[int, int] = {}
+        self._early_ends: dict[int, list[Any]] = {}
         self._buffer = b""
         self._scratch = ScratchFolders()
         self._groups = Groups()
@@ -202,9 +202,9 @@ class ForkServer:
             await asyncio.gather(sending, return_exceptions=True)
 
     def _watch(self, guest: LocalProcess) -> LocalProcess:
-        status = self._early_ends.pop(guest.pid, None)
-        if status is not None:
-            guest.ended(status)
+        how = self._early_ends.pop(guest.pid, None)
+        if how is not None:
+            guest.ended(*how)
         else:
             self._guests[guest.pid] = guest
         return guest
@@ -225,12 +225,12 @@ class ForkServer:
 
     def _take(self, message: dict[str, Any]) -> None:
         if "exit" in message:
-            pid, status = message["exit"]
+            pid, *how = message["exit"]
             guest = self._guests.pop(pid, None)
             if guest is not None:
-                guest.ended(status)
+                guest.ended(*how)
             else:
-                self._early_ends[pid] = status
+                self._early_ends[pid] = how
         elif "ready" in message:
             self.namespaces = frozenset(message["namespaces"])
             self._ready.set_result(None)

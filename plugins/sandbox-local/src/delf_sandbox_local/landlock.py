@@ -29,8 +29,11 @@ _WRITE_FILE: Final = 1 << 1
 _TRUNCATE: Final = 1 << 14
 _FILE_ONLY: Final = _READ_FILE | _WRITE_FILE | _TRUNCATE | 1
 _READING: Final = _READ_FILE | _READ_DIR
-# remove and make directories and regular files; no devices, sockets, pipes or links
-_WRITING: Final = _READING | _WRITE_FILE | (1 << 4) | (1 << 5) | (1 << 7) | (1 << 8) | _TRUNCATE
+# remove, make and move directories and regular files; no devices, sockets, pipes or links
+_REFER: Final = 1 << 13
+_WRITING: Final = (
+    _READING | _WRITE_FILE | (1 << 4) | (1 << 5) | (1 << 7) | (1 << 8) | _REFER | _TRUNCATE
+)
 
 _FS_BITS: Final = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 """How many kinds of access a version knows; later ones know as many as the last here."""

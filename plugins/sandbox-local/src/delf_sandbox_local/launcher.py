@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from delf_sandbox_local import landlock, seccomp, system
+from delf_sandbox_local import landlock, removal, seccomp, system
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -65,7 +65,9 @@ def prepare() -> None:
         system.libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, threads: bool) -> None:
+def confine(
+    limits: dict[str, Any], readable: list[str], scratch: str, *, threads: bool, on_disk: bool
+) -> None:
     """Limit and confine this process for good.
 
     Args:
@@ -73,6 +75,7 @@ def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, thread
         readable: Input files; the interpreter's own are added.
         scratch: The folder that it may write in.
         threads: Whether it may start threads.
+        on_disk: Whether the scratch folder is on the host's disk.
 
     Raises:
         OSError: When the system refuses.
@@ -81,7 +84,9 @@ def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, thread
     if landlock.version():
         landlock.restrict([*sys.path, *_SYSTEM_FILES, *readable], [scratch])
     if seccomp.supported():
-        seccomp.install(threads=threads)
+        seccomp.install(threads=threads, keeps_files=on_disk)
+        if on_disk:
+            removal.install(scratch)
 
 
 def _limit(limits: dict[str, Any]) -> None:

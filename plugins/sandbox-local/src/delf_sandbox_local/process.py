@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 from collections.abc import Callable
 
@@ -13,7 +14,7 @@ from delf_sandbox_local.cgroup import Group
 from delf_sandbox_local.priority import Priority
 
 _GRACE_SECONDS = 0.2
-_LOOK_SECONDS = 0.25
+_LOOK_SECONDS = 0.05
 
 
 class LocalProcess:
@@ -46,7 +47,7 @@ class LocalProcess:
         self._owns_scratch = owns_scratch
         self._watching: asyncio.Task[None] | None = None
         self._limit: LimitReached | None = None
-        self._killed = self._is_hit = False
+        self._killed = self._is_hit = self._is_spent = False
         self._freed = False
 
     @property
@@ -54,13 +55,15 @@ class LocalProcess:
         """Whether it has not ended yet."""
         return not self._ended.done()
 
-    def ended(self, status: int) -> None:
+    def ended(self, status: int, cpu_seconds: float = 0.0) -> None:
         """The template reports its end.
 
         Args:
             status: The exit code, or the negative number of the signal.
+            cpu_seconds: The processor's time that it used.
         """
         if not self._ended.done():
+            self._is_spent = cpu_seconds >= self._limits.cpu_seconds
             self._ended.set_result(status)
         self._priority.stop()
         self._close_handle()
@@ -118,10 +121,18 @@ class LocalProcess:
             async with asyncio.timeout(_GRACE_SECONDS):
                 status = await asyncio.shield(self._ended)
         except TimeoutError:
+            is_dead = self._is_dead()  # and its template slow to tell
             self.kill()
-            await asyncio.shield(self._ended)
-            return Crashed(message="the sandbox closed its connection to the host")
+            status = await asyncio.shield(self._ended)
+            if not is_dead:
+                message = "the sandbox closed its connection to the host"
+                return Crashed(message=message, by_script=True)
         return self._explain(status)
+
+    def _is_dead(self) -> bool:
+        if self._handle is None:
+            return self._ended.done()
+        return bool(select.select([self._handle], (), (), 0)[0])
 
     def _explain(self, status: int) -> Outcome:
         if self._limit is not None:
@@ -129,7 +140,7 @@ class LocalProcess:
         if status == -signal.SIGKILL and self._group is not None and self._group.starved():
             needed = "the script needed more memory than it may use"
             return LimitReached(limit="memory", message=needed)
-        if status == -signal.SIGXCPU:
+        if status == -signal.SIGXCPU or (status == -signal.SIGKILL and self._is_spent):
             seconds = self._limits.cpu_seconds
             return LimitReached(limit="cpu", message=f"the script used {seconds:g} s of CPU time")
         if status == -signal.SIGKILL:
@@ -137,8 +148,9 @@ class LocalProcess:
             return Crashed(message=f"the sandbox is gone: {reason}")
         if status < 0:
             name = signal.Signals(-status).name
-            return Crashed(message=f"the script crashed the interpreter ({name})")
-        message = f"the sandbox ended by itself (status {status})"
+            message = f"the script crashed the interpreter ({name})"
+        else:
+            message = f"the sandbox ended by itself (status {status})"
         return Crashed(message=message, by_script=True)
 
     async def aclose(self) -> None:

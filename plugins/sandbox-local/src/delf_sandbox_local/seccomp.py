@@ -65,19 +65,28 @@ _SPECIAL: Final = {
     "getsid": (124, 156),
     "getpriority": (140, 141),
     "sched_getaffinity": (204, 123),
+    "unlink": (87, None),
+    "unlinkat": (263, 35),
+    "rename": (82, None),
+    "renameat": (264, 38),
 }
 """Calls whose arguments are looked at: their numbers on x86_64 and aarch64."""
 _COLUMN: Final = {"x86_64": 0, "aarch64": 1}
 
 _IOCTLS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: none names an owner or a process."""
-_FCNTLS: Final = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030)
-"""Copies, flags and locks; not F_SETOWN and F_SETSIG, by which the kernel signals others."""
+_FCNTLS: Final = (0, 1, 2, 3, 4, 1030)
+"""Copies and flags; not F_SETOWN and F_SETSIG, by which the kernel signals others, and no locks:
+every process sees those that others hold on a file, and waits for them."""
 _PRCTLS: Final = (15, 16, 0x53564D41)
 """Names of threads and of memory; not the death signal."""
-_FUTEX_KIND: Final = 0x7F
-_FUTEXES: Final = (0, 1, 3, 4, 5, 9, 10)
-"""Waiting and waking; not the priority inheritance, which threads of Python never ask for."""
+_SIGNALS_REFUSED: Final = (9, 19)
+"""SIGKILL and SIGSTOP: a guest that was killed did not do it, and may be started once more."""
+_FUTEX_KIND: Final = 0xFF
+_FUTEXES: Final = (*(kind | 0x80 for kind in (0, 1, 3, 4, 5, 9, 10)), 0, 9)
+"""Waiting and waking within this process; not the priority inheritance, which threads of Python
+never ask for. Waiting may be for others, too, as the C library waits for the end of a thread: to
+wake those who wait at the same file is refused, so they learn nothing."""
 _MMAP_REFUSED: Final = 0x42100
 """Memory that is locked, of huge pages, or grows downwards: the host's stores of it are small."""
 _MADVICE_REFUSED: Final = (12, 100, 101)
@@ -86,6 +95,9 @@ _ACCESS_MODE: Final = 0o3
 _TRUNCATE: Final = 0o1000
 _OPEN_FLAGS: Final = 0o27777703 & ~0o20000
 """All but O_PATH, which Landlock does not watch, and O_ASYNC, for signals; alike on both kinds."""
+_NAMELESS: Final = 0o20000000
+"""Of O_TMPFILE."""
+_REMOVE_FOLDER: Final = 0x200
 _CLOCK_OF_A_PROCESS: Final = 0x80000000
 """Negative clocks are those of processes, by their numbers, and of devices."""
 _RENAME_FLAGS: Final = 1
@@ -117,13 +129,14 @@ def supported() -> bool:
     return platform.system() == "Linux" and platform.machine() in _ARCH
 
 
-def build(machine: str, pid: int, *, threads: bool) -> bytes:
+def build(machine: str, pid: int, *, threads: bool, keeps_files: bool = False) -> bytes:
     """The filter's instructions.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
         pid: The guest's own process id, the only one that it may signal.
         threads: Whether it may start threads.
+        keeps_files: Whether every file keeps a name as long as it takes space on the disk.
     """
     code = [
         _instruction(_LOAD, 0, 0, _OFFSET_ARCH),
@@ -136,7 +149,8 @@ def build(machine: str, pid: int, *, threads: bool) -> bytes:
             _instruction(_JUMP_AT_LEAST, 0, 1, _X32_BIT),
             _instruction(_RETURN, 0, 0, _REFUSE),
         ]
-    for name, block in _blocks(pid, threads=threads).items():
+    blocks = _blocks(pid, threads=threads) | (_keeping_files() if keeps_files else {})
+    for name, block in blocks.items():
         number = _SPECIAL[name][_COLUMN[machine]]
         if number is not None:
             code += [_instruction(_JUMP_EQUAL, 0, len(block), number), *block]
@@ -155,27 +169,29 @@ def build(machine: str, pid: int, *, threads: bool) -> bytes:
 
 
 @cache
-def prepared(machine: str, *, threads: bool) -> bytes:
+def prepared(machine: str, *, threads: bool, keeps_files: bool) -> bytes:
     """The filter but for the process id, made once in the template for all guests.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
         threads: Whether guests may start threads.
+        keeps_files: As for :func:`build`.
     """
-    return build(machine, _SOME_PID, threads=threads)
+    return build(machine, _SOME_PID, threads=threads, keeps_files=keeps_files)
 
 
-def install(*, threads: bool) -> None:
+def install(*, threads: bool, keeps_files: bool) -> None:
     """Confine this process and all its threads to come, for good.
 
     Args:
         threads: Whether it may start threads.
+        keeps_files: As for :func:`build`.
 
     Raises:
         OSError: When the kernel refuses.
     """
     libc = system.libc()
-    code = prepared(platform.machine(), threads=threads)
+    code = prepared(platform.machine(), threads=threads, keeps_files=keeps_files)
     code = code.replace(struct.pack("=I", _SOME_PID), struct.pack("=I", os.getpid()))
     program = _Program(len(code) // 8, code)
     for arguments in (
@@ -211,12 +227,24 @@ def _blocks(pid: int, *, threads: bool) -> dict[str, list[bytes]]:
         # ENOSYS makes the C library fall back from clone3 to clone, whose flags can be read.
         "clone3": _answer(_UNKNOWN),
         "prctl": _one_of(0, _PRCTLS),
-        "tgkill": _one_of(0, (pid,)),
+        "tgkill": _only(0, pid) + _none_of(2, _SIGNALS_REFUSED),
         "prlimit64": _one_of(0, (0,)),  # its own, whose hard limits can only be lowered
         "getpgid": _one_of(0, own),
         "getsid": _one_of(0, own),
         "getpriority": _only(0, 0) + _one_of(1, own),
         "sched_getaffinity": _one_of(0, own),
+    }
+
+
+def _keeping_files() -> dict[str, list[bytes]]:
+    """Refuse what leaves a file without a name while it is open; see :mod:`removal`."""
+    refused = dict.fromkeys(("unlink", "rename", "renameat"), _answer(_REFUSE))
+    return {
+        **refused,
+        "open": _opening(1, _OPEN_FLAGS & ~_NAMELESS),
+        "openat": _opening(2, _OPEN_FLAGS & ~_NAMELESS),
+        "unlinkat": _one_of(2, (_REMOVE_FOLDER,)),
+        "renameat2": _one_of(4, (_RENAME_FLAGS,)),
     }
 
 
@@ -262,14 +290,14 @@ def _without_bits(argument: int, bits: int) -> list[bytes]:
     return [*_refuse_bits(argument, bits), *_answer(_ALLOW)]
 
 
-def _opening(flags: int) -> list[bytes]:
+def _opening(flags: int, known: int = _OPEN_FLAGS) -> list[bytes]:
     """Allow to open for reading, for writing, or both.
 
     Refused are O_TRUNC for reading only, which cuts files that may only be read where Landlock
     is older than its third version, and access mode 3, neither reading nor writing, for which
     Landlock asks for no right at all.
     """
-    block = [*_refuse_bits(flags, ~_OPEN_FLAGS)]
+    block = [*_refuse_bits(flags, ~known)]
     block.append(_instruction(_AND, 0, 0, _ACCESS_MODE | _TRUNCATE))
     for refused in (_TRUNCATE, _ACCESS_MODE, _ACCESS_MODE | _TRUNCATE):
         block += [_instruction(_JUMP_EQUAL, 0, 1, refused), *_answer(_REFUSE)]

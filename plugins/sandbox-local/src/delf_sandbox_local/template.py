@@ -3,7 +3,7 @@
 Standard library only. It runs no script itself and stays single-threaded, so that forking
 is safe. A request is a four-byte length and JSON, with the guest's end of a wire as passed
 descriptor; answers are lines of JSON: ``{"pid": …}`` or ``{"error": …}`` for a request, and
-``{"exit": [pid, status]}`` when a guest ended.
+``{"exit": [pid, status, cpu_seconds]}`` when a guest ended.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
     landlock.prepare()
     if seccomp.supported():
         for threads in (False, True):
-            seccomp.prepared(platform.machine(), threads=threads)
+            seccomp.prepared(platform.machine(), threads=threads, keeps_files="mounts" not in own)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _nothing)
     gc.collect()
@@ -143,7 +143,8 @@ class _Template:
             os.chdir(scratch)
             _see_libraries(request["libraries"])
             threads = bool(request["libraries"]) or limits["processes"] > 0
-            confine(limits, request["readable"], scratch, threads=threads)
+            on_disk = "mounts" not in self._own
+            confine(limits, request["readable"], scratch, threads=threads, on_disk=on_disk)
             os.dup2(nothing, 2)  # last: until here, errors are said to the host
             os.close(nothing)
             self._server.serve(wire, wire, threads=threads)
@@ -157,12 +158,13 @@ class _Template:
             os.read(self._woken, 4096)
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
-            self._tell({"exit": [pid, os.waitstatus_to_exitcode(status)]})
+            seconds = used.ru_utime + used.ru_stime
+            self._tell({"exit": [pid, os.waitstatus_to_exitcode(status), seconds]})
 
     def _tell(self, message: dict[str, Any]) -> None:
         try:

@@ -219,7 +219,7 @@ class Sheets(GoogleConnection):
         await self._do("change a spreadsheet", plan)
         return _info(plan.book)
 
-    def judge(self, call: ProposedCall) -> Judgement:
+    async def judge(self, call: ProposedCall) -> Judgement:
         """A batch is asked about where one of its steps would be."""
         if call.action != "batch":
             return Allowed()

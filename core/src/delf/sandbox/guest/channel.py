@@ -21,6 +21,8 @@ from delf.values import loads
 
 _READ_SIZE = 64 * 1024
 """Below the size from which the C library maps fresh pages for every buffer."""
+_MAX_PENDING = 1024 * 1024
+"""What waits for the end of the loop's turn takes of the script's memory."""
 
 
 class Channel:
@@ -41,6 +43,7 @@ class Channel:
         self._receive = receive
         self._reader = FrameReader(2**32 - 1)
         self._pending: list[bytes] = []
+        self._pending_bytes = 0
         self._spin = Spin()
         self._wait = select.poll()
 
@@ -61,7 +64,8 @@ class Channel:
         if has_too_many_values(payload):
             raise FrameTooLargeError(f"more than {MAX_VALUES:,} values")
         self._pending.append(payload)
-        if at_once:
+        self._pending_bytes += len(payload)
+        if at_once or self._pending_bytes > _MAX_PENDING:
             self.flush()
 
     def flush(self) -> None:
@@ -70,6 +74,7 @@ class Channel:
             return
         data = memoryview(b"".join(self._pending))
         self._pending.clear()
+        self._pending_bytes = 0
         while data:
             try:
                 data = data[os.write(self._write_fd, data) :]

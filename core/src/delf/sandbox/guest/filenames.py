@@ -19,7 +19,8 @@ def check_file_name(name: object) -> str:
 
     Refused are absolute names, ``..``, control and invisible characters (text that reads
     backwards hides an ending), characters that look like a separator or a dot, names of
-    devices, and parts that are too long to be a file's name.
+    devices, parts that are too long to be a file's name, and those that programs take for settings
+    of theirs (``.bashrc``, ``.git/hooks/pre-commit``) or for options (``-rf``).
 
     Raises:
         ValueError: When it does not.
@@ -35,12 +36,12 @@ def check_file_name(name: object) -> str:
 
 def _is_plain(part: str) -> bool:
     """Whether a part of a name is a file's name everywhere, and reads as what it is."""
-    if part in ("", ".", "..") or part != part.strip() or part.endswith("."):
+    if not part or part != part.strip() or part.endswith("."):
         return False
     if any(unicodedata.category(letter) in _INVISIBLE for letter in part):
         return False
     folded = unicodedata.normalize("NFKC", part)
-    if _BAD_NAME.search(folded) or "/" in folded or folded.strip(". ") == "":
+    if _BAD_NAME.search(folded) or "/" in folded or folded.lstrip().startswith((".", "-")):
         return False
     if _DEVICES.fullmatch(folded.split(".", 1)[0].strip()):
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mimetypes
 from typing import Final
 
 MODULES: Final = (
@@ -27,3 +28,4 @@ def preload() -> None:
     """Import the guest's own modules, and what scripts import most."""
     for name in ("delf.sandbox.guest.serve", *MODULES):
         __import__(name)
+    mimetypes.knownfiles.clear()  # of the system, and out of a library's reach

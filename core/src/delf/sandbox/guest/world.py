@@ -11,6 +11,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
+from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 from typing import Any
 
 _MAX_READINGS = 1000
@@ -132,8 +133,11 @@ class World:
             setattr(time, name, _with_time(getattr(time, name), self.now))
         time.asctime = _with_parts(time.asctime, 0)
         time.strftime = _with_parts(time.strftime, 1)
-        days, moments = _calendar(self.now)
-        dt.date, dt.datetime = days, moments
+        ours = _calendar(self.now)
+        _see_while(SourceFileLoader, "exec_module", *ours)
+        for step in ("create_module", "exec_module"):
+            _see_while(ExtensionFileLoader, step, _DAY, _MOMENT)
+        dt.date, dt.datetime = ours
 
 
 _real_time_ns = time.time_ns
@@ -172,6 +176,25 @@ def _with_parts(real: Callable[..., str], place: int) -> Callable[..., str]:
     return function
 
 
+def _see_while(loader: type, step: str, days: Any, moments: Any) -> None:
+    """Let modules see these in ``datetime`` while they are loaded.
+
+    Compiled ones need the real ones: they derive types of their own from them in C, where a
+    class written in Python in between is not expected, and ends in endless recursion.
+    """
+    load = getattr(loader, step)
+
+    def load_seeing(self: Any, of: Any) -> Any:
+        before = dt.date, dt.datetime
+        dt.date, dt.datetime = days, moments
+        try:
+            return load(self, of)
+        finally:
+            dt.date, dt.datetime = before
+
+    setattr(loader, step, load_seeing)
+
+
 def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
     """``datetime.date`` and ``datetime.datetime`` whose clock is the script's."""
     real: dict[type, type] = {}
@@ -192,6 +215,7 @@ def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
             )
 
     class date(_DAY, metaclass=Alike):  # noqa: N801 - the name that scripts see
+        __slots__ = ()
         __module__ = "datetime"
         __qualname__ = "date"
 
@@ -203,6 +227,7 @@ def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
             return cls.fromtimestamp(now())
 
     class datetime(_MOMENT, metaclass=Alike):  # noqa: N801
+        __slots__ = ()
         __module__ = "datetime"
         __qualname__ = "datetime"
 

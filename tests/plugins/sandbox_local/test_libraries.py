@@ -1,0 +1,52 @@
+"""The data libraries that scripts use most do their work inside, one after another in one process."""
+
+from dataclasses import replace
+
+import pytest
+
+from delf.protocols.sandbox import Done
+from delf.sandbox.policy import allowed_modules
+from support.data_libraries import ANSWERS, USES, installed
+from support.scripting import NotingHost, local_session, session_spec
+
+GB = 2**30
+
+
+@pytest.mark.timeout(120)
+async def test_they_do_their_work():
+    names = installed()
+    spec = session_spec(cpu_seconds=100, memory_bytes=6 * GB, open_files=256)
+    spec = replace(spec, libraries=tuple(names), modules=allowed_modules(names))
+    ends = {}
+    async with local_session(spec) as session:
+        for name in names:
+            ends[name] = await session.execute(USES[name], NotingHost())
+    values = {name: end.value if isinstance(end, Done) else end for name, end in ends.items()}
+    assert values == {name: ANSWERS[name] for name in names}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_it_was_among_them(name):
+    if name not in installed():
+        pytest.skip(f"{name} is not installed")
+
+
+async def test_what_libraries_make_of_the_clock_and_dates_fits_scripts():
+    """Types of compiled libraries derive from the real ones, scripts see those of the replay."""
+    if "pandas" not in installed():
+        pytest.skip("pandas is not installed")
+    code = """
+import pandas as pd
+from datetime import date, datetime
+at = pd.Timestamp("2024-01-02 03:04")
+class Day(date): pass
+[isinstance(at, datetime), isinstance(at.date(), date), at == datetime(2024, 1, 2, 3, 4),
+ (at - datetime(2024, 1, 1)).days, pd.Series([date(2024, 1, 2), Day(2024, 1, 3)]).max().day,
+ str(pd.to_datetime([datetime(2024, 1, 2)])[0]), hasattr(datetime.now(), "__dict__")]
+"""
+    spec = session_spec(memory_bytes=6 * GB)
+    spec = replace(spec, libraries=("pandas",), modules=allowed_modules(["pandas"]))
+    async with local_session(spec) as session:
+        outcome = await session.execute(code, NotingHost())
+    assert isinstance(outcome, Done), outcome
+    assert outcome.value == [True, True, True, 1, 3, "2024-01-02 00:00:00", False]
