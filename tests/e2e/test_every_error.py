@@ -229,7 +229,7 @@ def _(w: World) -> None:
                 await journals[0].append(replace(event, status="failed"))
                 break
             await journals[0].append(event)
-        journals[0].release(task)
+        await journals[0].release(task)
 
     asyncio.run(cut_off())
     w.agent(journal="kept").resume(task).raise_for_status()

@@ -261,7 +261,7 @@ def test_a_resumed_task_does_not_ask_again(openai_server: StartServer, delf_host
             await journals[0].append(event)
             if isinstance(event, CallFinished):
                 break
-        journals[0].release(trace.task_id)
+        await journals[0].release(trace.task_id)
 
     asyncio.run(cut_off())
     with Agent(llm=config(server), **options) as agent:

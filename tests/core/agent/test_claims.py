@@ -58,7 +58,7 @@ async def interrupted(journal: Any, *more: ev.Event) -> str:
     script = ev.ScriptGenerated(task_id="task_1", seq=2, at=1.0, code=SCRIPT, attempt=1)
     for place, event in enumerate((started, script, *more), 1):
         await journal.append(replace(event, seq=place))
-    journal.release("task_1")
+    await journal.release("task_1")
     return "task_1"
 
 
@@ -186,5 +186,5 @@ async def test_a_task_whose_resuming_was_cancelled_is_free(
     if refused:
         with pytest.raises(DelfError, match="by another agent"):
             await claims.take_up(journal, task)
-        journal.release(task)
+        await journal.release(task)
     assert len(await claims.take_up(journal, task)) == 2

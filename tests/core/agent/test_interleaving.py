@@ -90,7 +90,7 @@ class Journal(MemoryJournal):
         self._tasks.clear()
         for event in events:
             await self.append(event)
-            self.release(event.task_id)
+            await self.release(event.task_id)
 
 
 def tools(world: list[str]) -> list[Any]:

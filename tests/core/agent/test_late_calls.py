@@ -356,7 +356,7 @@ async def test_a_task_that_is_cancelled_as_it_begins_has_its_end(
     if resumed:
         begun = ev.TaskStarted(task_id="task_1", seq=1, at=1.0, task="Look.")
         await MemoryJournal.append(journal, begun)
-        journal.release("task_1")
+        await journal.release("task_1")
     async with bench.agent() as agent:
         doing = agent.aresume("task_1") if resumed else agent.arun("Look.")
         work = asyncio.ensure_future(doing)

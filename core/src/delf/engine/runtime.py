@@ -22,6 +22,7 @@ from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.clock import TaskClock
+from delf.engine.endings import to_its_end
 from delf.engine.files.connection import Files
 from delf.engine.files.formats import Formats
 from delf.engine.files.inputs import InputFile, find_inputs, input_files, paths_by_name
@@ -285,7 +286,6 @@ class Runtime:
         self._running.add(work)
         work.add_done_callback(self._running.discard)
         self._claims.begin(request.task_id)
-        work.add_done_callback(lambda work: self._leave(work, request.task_id))
         try:
             return await work
         except asyncio.CancelledError:
@@ -293,10 +293,14 @@ class Runtime:
             if self._stopped and (own is None or not own.cancelling()):
                 raise AgentStateError("the agent was stopped") from None
             raise
+        finally:
+            await to_its_end(self._leave(work, request.task_id))
 
-    def _leave(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:
+    async def _leave(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:
+        """Give a task back once its work is over."""
+        await asyncio.wait({work})
         over = not work.cancelled() and work.exception() is None and work.result().is_over
-        self._claims.leave(self._journal, task_id, over=over)
+        await self._claims.leave(self._journal, task_id, over=over)
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
         slot = Slot(self._places)

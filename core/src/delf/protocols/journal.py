@@ -168,8 +168,8 @@ class SupportsClaims(Protocol):
 class SupportsRelease(Protocol):
     """A journal that is told when nobody works on a task any more that is not over."""
 
-    def release(self, task_id: str) -> None:
-        """Let somebody claim a task; at once, or soon. One that is unknown is passed over."""
+    async def release(self, task_id: str) -> None:
+        """Let somebody claim a task, from the return on. One that is unknown is passed over."""
         ...
 
 

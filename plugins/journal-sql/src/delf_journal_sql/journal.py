@@ -206,12 +206,15 @@ class SqlJournal:
                 break
         await asyncio.wrap_future(operation.done)
 
-    def release(self, task_id: str) -> None:
+    async def release(self, task_id: str) -> None:
         """Let somebody else claim a task that is not over: nobody works on it any more."""
         with self._lock:
             writer = self._writer
-        if writer is not None:  # else it was closed, and all its tasks are nobody's
-            writer.put(writer.release(task_id))
+        if writer is None:
+            return  # it was closed, and all its tasks are nobody's
+        operation = writer.release(task_id)
+        if writer.put(operation):
+            await asyncio.wrap_future(operation.done)
 
     async def post(self, task_id: str, kind: str, data: Mapping[str, Any]) -> int:
         """Leave a note for the process that works on a task, such as an approval.

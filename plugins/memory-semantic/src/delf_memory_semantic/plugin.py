@@ -13,7 +13,8 @@ def delf_memory_stores() -> Iterable[MemorySpec]:
     yield MemorySpec(
         name="semantic",
         summary="Facts in SQLite or PostgreSQL, found by words and by meaning.",
-        factory="delf_memory_semantic.store:SemanticStore",
+        factory="delf_memory_semantic:SemanticStore",
+        exports=("Memory",),
     )
 
 

@@ -318,7 +318,7 @@ async def test_a_task_that_is_resumed_asks_nobody_again(delf_host, scripted_mode
         journal.clear()
         for event in events[:cut]:
             await journal.append(event)
-        journal.release(record.task_id)
+        await journal.release(record.task_id)
         replied = sum(isinstance(event, ModelReplied) for event in events[:cut])
         decided = sum(isinstance(event, ApprovalDecided) for event in events[:cut])
         requested = sum(isinstance(event, ApprovalRequested) for event in events[:cut])

@@ -291,7 +291,7 @@ async def test_a_parent_that_was_killed_goes_on_with_its_child(bench):
         bench.journal = Recorded()
         for event in kept:
             await bench.journal.append(event)
-            bench.journal.release(event.task_id)
+            await bench.journal.release(event.task_id)
         bench.office = Office(confirm=False)
         bench.model.replies.clear()
         said = sum(isinstance(e, ev.ModelReplied) for e in kept)

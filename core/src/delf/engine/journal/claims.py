@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from delf.engine.endings import to_its_end
 from delf.errors import DelfError
 from delf.events import Event, TaskFinished
 from delf.protocols.journal import Journal, SupportsClaims, SupportsRelease
+
+_log = logging.getLogger(__name__)
 
 
 class Claims:
@@ -21,8 +24,8 @@ class Claims:
         """Work on a task; one that is resumed was taken up before."""
         self._in_hand.add(task_id)
 
-    def leave(self, journal: Journal, task_id: str, *, over: bool) -> None:
-        """Work on a task no more.
+    async def leave(self, journal: Journal, task_id: str, *, over: bool) -> None:
+        """Work on a task no more. A journal that cannot be told now finds out by itself.
 
         Args:
             journal: Where it is.
@@ -31,7 +34,10 @@ class Claims:
         """
         self._in_hand.discard(task_id)
         if not over and isinstance(journal, SupportsRelease):
-            journal.release(task_id)
+            try:
+                await to_its_end(journal.release(task_id))
+            except DelfError as error:
+                _log.warning("task %s is not free for others yet: %s", task_id, error)
 
     async def take_up(self, journal: Journal, task_id: str) -> Sequence[Event]:
         """Make a task of the journal this agent's own, unless it is over.
@@ -64,7 +70,7 @@ class Claims:
             return events
         finally:
             if not taken:
-                self.leave(journal, task_id, over=not _has_succeeded(claiming))
+                await self.leave(journal, task_id, over=not _has_succeeded(claiming))
 
 
 async def _claim(journal: SupportsClaims, task_id: str) -> None:

@@ -87,7 +87,7 @@ class MemoryJournal:
             )
         self._claimed.add(task_id)
 
-    def release(self, task_id: str) -> None:
+    async def release(self, task_id: str) -> None:
         """Let somebody else claim a task."""
         self._claimed.discard(task_id)
 

@@ -32,7 +32,7 @@ def _journal() -> Any:
             self._tasks.clear()
             for event in events:
                 await self.append(event)
-                self.release(event.task_id)
+                await self.release(event.task_id)
 
     return Journal()
 
