@@ -19,7 +19,11 @@ DELF = str(Path(sys.executable).with_name("delf"))
 CASES = {
     "bare interpreter": [sys.executable, "-c", "pass"],
     "import delf": [sys.executable, "-c", "import delf"],
-    "from delf import Agent, tool": [sys.executable, "-c", "from delf import Agent, tool"],
+    "from delf import Agent, tool, LLMConfig": [
+        sys.executable,
+        "-c",
+        "from delf import Agent, tool, LLMConfig",
+    ],
     "delf --version": [DELF, "--version"],
     "delf --help": [DELF, "--help"],
     "delf plugins": [DELF, "plugins"],
@@ -43,7 +47,7 @@ def main(count: int) -> None:
         low, middle = min(times), statistics.median(times)
         floor = floor or low
         print(
-            f"{name:<30} min {low:7.1f} ms   median {middle:7.1f} ms   over bare {low - floor:6.1f}"
+            f"{name:<40} min {low:7.1f} ms   median {middle:7.1f} ms   over bare {low - floor:6.1f}"
         )
 
 
