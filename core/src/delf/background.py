@@ -15,6 +15,7 @@ from delf.engine.task import TaskRequest
 from delf.errors import ConfigurationError, UnknownTaskError
 from delf.messages import ModelDelta
 from delf.response import Response
+from delf.values import weight
 
 if TYPE_CHECKING:
     from delf.engine.views.snapshot import StreamSnapshot
@@ -71,12 +72,18 @@ def _failure(outcome: Future[Response]) -> str:
 class BackgroundTasks:
     """The background tasks of one agent; safe between threads.
 
+    What is forgotten here may still be in the journal.
+
     Args:
         keep: How many finished tasks are kept; the oldest are forgotten first.
+        max_bytes: How much memory they may take together, about; the newest one is kept in any
+            case.
     """
 
-    def __init__(self, keep: int) -> None:
+    def __init__(self, keep: int, max_bytes: int = 64 * 1024 * 1024) -> None:
         self._keep = keep
+        self._max_bytes = max_bytes
+        self._sizes: dict[str, int] = {}
         self._lock = threading.Lock()
         self._tasks: OrderedDict[str, BackgroundTask] = OrderedDict()
 
@@ -95,7 +102,15 @@ class BackgroundTasks:
         with self._lock:
             self._tasks[order.task_id] = BackgroundTask(order, events, outcome)
             self._forget_old()
+        outcome.add_done_callback(lambda _: self._weigh(order.task_id, events))
         return order.task_id
+
+    def _weigh(self, task_id: str, events: Sequence[Event]) -> None:
+        """Count what a task that is over takes."""
+        size = weight(list(events), self._max_bytes)
+        with self._lock:
+            self._sizes[task_id] = size
+            self._forget_old()
 
     def get(self, task_id: str) -> BackgroundTask:
         """A task by its id.
@@ -138,11 +153,13 @@ class BackgroundTasks:
             return [name for name, task in self._tasks.items() if not _over(task)]
 
     def _forget_old(self) -> None:
-        excess = len(self._tasks) - self._keep
-        if excess > 0:
-            over = [name for name, task in self._tasks.items() if _over(task)]
-            for name in over[:excess]:
-                del self._tasks[name]
+        over = [name for name, task in self._tasks.items() if _over(task)]
+        total = sum(self._sizes.values())
+        for name in over[:-1]:
+            if len(self._tasks) <= self._keep and total <= self._max_bytes:
+                break
+            del self._tasks[name]
+            total -= self._sizes.pop(name, 0)
 
 
 def _over(task: BackgroundTask) -> bool:
