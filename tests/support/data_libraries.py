@@ -45,7 +45,7 @@ file.getvalue()[1:4].decode()
     "networkx": "import networkx as nx\nnx.shortest_path_length(nx.path_graph(5), 0, 4)",
     "polars": "import polars as pl\npl.DataFrame({'a': [1, 2]})['a'].sum()",
     "pyarrow": "import pyarrow as pa\npa.table({'a': [1, 2]}).num_rows",
-    "duckdb": "import duckdb\nduckdb.sql('select 40 + 2').fetchone()[0]",
+    "duckdb": "import duckdb\nduckdb.connect().execute('select 40 + 2').fetchall()[0][0]",
     "tabulate": "from tabulate import tabulate\ntabulate([[1, 2]], headers=['a', 'b'])",
 }
 """By the name of the distribution."""

@@ -60,7 +60,7 @@ class Journal(MemoryJournal):
         self.events: list[ev.Event] = []
         for event in events:
             asyncio.run(self.append(event))
-            await self.release(event.task_id)
+            asyncio.run(self.release(event.task_id))
 
     async def append(self, event: ev.Event) -> None:
         self.events.append(event)

@@ -1,0 +1,38 @@
+"""The walks of docs/design.md go through modules that exist, and through every room of the engine."""
+
+import re
+
+import pytest
+
+from support.workspace import CORE, ROOT
+
+SOURCE = CORE / "src/delf"
+PAGE = (ROOT / "docs/design.md").read_text(encoding="utf-8")
+WALKS = dict(re.findall(r"^### (.+?)\n```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+
+
+def steps(walk: str) -> list[str]:
+    return [line.split()[0] for line in WALKS[walk].splitlines()]
+
+
+def test_there_are_the_four_walks() -> None:
+    assert list(WALKS) == ["One task", "One call", "One answer from elsewhere", "One resume"]
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_each_step_is_a_module(walk: str) -> None:
+    missing = [step for step in steps(walk) if not (SOURCE / step).is_file()]
+    assert not missing
+
+
+def test_the_walks_go_through_every_room_of_the_engine() -> None:
+    rooms = {path.name for path in (SOURCE / "engine").iterdir() if (path / "__init__.py").exists()}
+    walked = {step.split("/")[1] for walk in WALKS for step in steps(walk) if "engine/" in step}
+    assert rooms - walked <= {"builtins", "files", "secrets"}
+
+
+def test_every_module_that_the_page_names_exists() -> None:
+    named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", PAGE))
+    homes = (SOURCE, SOURCE / "engine", ROOT, ROOT / "plugins/sandbox-local/src/delf_sandbox_local")
+    missing = [name for name in named if not any((home / name).is_file() for home in homes)]
+    assert not missing
