@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from delf import Agent, Chat
+from delf.errors import ConfigurationError
 from delf.events import TaskStarted
 from delf.protocols.conversation import ChatMessage, SupportsConversations, SupportsNamespaces
 from delf.testing import ConversationContract
