@@ -39,7 +39,7 @@ def test_nowhere_if_told_so(run, tmp_path):
     assert run().stdout == "done\n"
     assert not Path(os.environ["XDG_DATA_HOME"], "delf").exists()
     assert run("--journal", "sql").stdout == "done\n"
-    assert kept(tmp_path) == ["done"]
+    assert kept(tmp_path, DELF_JOURNAL="sql") == ["done"]
 
 
 def test_without_the_plugin_nothing_is_kept(run):

@@ -151,10 +151,16 @@ OF_THE_REST = {
 }
 
 
+OF_PLUGINS = {
+    *(f"delf memory {name}" for name in ("list", "search", "show", "stats")),
+    "delf google status",
+}
+
+
 def test_every_json_output_has_a_table_and_a_test():
     writing = {words for words, ctx in ALL.items() if "--json" in [o.flag for o in options_of(ctx)]}
     assert writing - set(TABLES) == set()
-    assert set(TABLES) == OF_TASKS | OF_APPROVALS | OF_THE_REST | OF_DOCKER
+    assert set(TABLES) == OF_TASKS | OF_APPROVALS | OF_THE_REST | OF_PLUGINS | OF_DOCKER
 
 
 def written(here: Path, *arguments: str) -> Any:
@@ -293,3 +299,23 @@ def test_json_of_conversations_and_of_the_demo(here):
     lines = delf("demo", "--recorded", "--approve", "all", "--json", cwd=here).stdout.splitlines()
     assert len(lines) == 2
     checked("delf demo", map(json.loads, lines))
+
+
+def test_json_of_what_is_remembered(here):
+    checked("delf memory stats", [written(here, "memory", "stats", "--json")])
+    assert delf("memory", "add", "The office is in Graz.", cwd=here).returncode == 0
+    source = ("--source", "Ada")
+    assert delf("memory", "add", "Ada is the contact.", *source, cwd=here).returncode == 0
+    checked("delf memory list", written(here, "memory", "list", "--json"))
+    checked("delf memory search", written(here, "memory", "search", "office", "--json"))
+    checked("delf memory show", written(here, "memory", "show", "1", "--json"))
+    checked("delf memory stats", [written(here, "memory", "stats", "--json")])
+
+
+def test_json_of_logins(here):
+    secrets = {"installed": {"client_id": "shop", "client_secret": "planted"}}
+    (here / "client_secrets.json").write_text(json.dumps(secrets))
+    status = ("google", "status", "-c", "gmail", "--credentials", "client_secrets.json", "--json")
+    done = delf(*status, cwd=here)
+    assert done.returncode == 1, "nobody is logged in"
+    checked("delf google status", json.loads(done.stdout))

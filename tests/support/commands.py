@@ -138,7 +138,7 @@ def check_object(value: Any, fields: Mapping[str, str]) -> None:
         AssertionError: When it does not.
     """
     assert isinstance(value, dict), value
-    assert set(value) == set(fields)
+    assert not set(value) ^ set(fields), f"not in both: {sorted(set(value) ^ set(fields))}"
     for name, kinds in fields.items():
         words = kinds.split(" or ")
         number = isinstance(value[name], bool) and "boolean" not in words  # Python's bool is int

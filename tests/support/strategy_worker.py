@@ -35,6 +35,7 @@ class ByCall:
         both = await host.call_all([("note", {"text": "b"}), ("note", {"text": "c"})])
         host.say(f"{first.value} {[answer.value for answer in both]}")
         await host.ask([user("Anything else?")])
+        host.say((await host.call("note", {"text": "d"})).value)
         return host.said
 
 

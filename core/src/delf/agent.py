@@ -232,7 +232,8 @@ class Agent:
             conversation_id: Of the agent's chat; its present conversation when omitted.
 
         Raises:
-            ConfigurationError: When the agent cannot start, or its model cannot be asked.
+            ConfigurationError: When the agent cannot start, its model cannot be asked, or its
+                conversation cannot be opened.
             AgentStateError: When called from the event loop that the agent works on.
         """
         order = self._order(task, timeout, conversation_id)

@@ -49,7 +49,10 @@ class Response:
         return self
 
     def raise_if_never_begun(self) -> None:
-        """Raise what was configured wrongly, such as a missing key, if no model was asked.
+        """Raise what was configured wrongly if no model was asked.
+
+        Such as a missing key, or a journal or a conversation that cannot be opened. Everything
+        else that fails, the user's own functions too, is a failed response.
 
         Raises:
             ConfigurationError: What the task failed with.

@@ -301,7 +301,7 @@ async def test_a_plugin_brings_a_format(reading, tmp_path):
 
 
 async def test_two_plugins_for_one_ending_are_refused_when_it_is_read(reading):
-    with pytest.raises(PluginError, match=r"\.shout files are claimed by .*shout.* and "):
+    with pytest.raises(PluginError, match=r"the ending \.shout is given by .*shout.* and "):
         await reading("a.shout", "hey", host_with("shout", "shout2"))
     assert await reading("a.txt", "hey", host_with("shout", "shout2")) == "hey"
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from delf import Agent, Chat
+from delf.errors import ConfigurationError
 from delf.events import TaskStarted
 from delf.protocols.conversation import ChatMessage, SupportsConversations, SupportsNamespaces
 from delf.testing import ConversationContract
@@ -261,12 +262,12 @@ def test_a_turn_that_cannot_be_kept_is_a_warning(make_agent, scripted_model, sql
     chat.close()
 
 
-def test_a_conversation_that_cannot_be_read_fails_the_task(make_agent, scripted_model, tmp_path):
+def test_a_conversation_that_cannot_be_read_is_raised(make_agent, scripted_model, tmp_path):
     place = tmp_path / "broken.db"
     place.write_bytes(b"this is no database, " * 100)
     chat = Chat(persist=True, path=place)
-    response = make_agent(chat).run("go on")
-    assert "damaged, or no SQLite file" in response.error
+    with pytest.raises(ConfigurationError, match="damaged, or no SQLite file"):
+        make_agent(chat).run("go on")
     assert scripted_model.requests == []
     chat.close()
 

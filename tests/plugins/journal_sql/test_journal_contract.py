@@ -11,7 +11,7 @@ from delf_journal_sql import SqlJournal
 class TestPlugin(PluginContract):
     name = "journal-sql"
     vendors = ("sqlalchemy", "psycopg", "sqlite3", "platformdirs")
-    offers = {"journal": ["sql"], "command": ["runs"]}
+    offers = {"journal": ["sql"]}
 
 
 class TestJournal(JournalContract):

@@ -397,3 +397,23 @@ def test_write_says_what_it_is_for():
 
 def test_column_names_are_unique():
     assert unique_names(["id", "id", "id_2", "id"]) == ["id", "id_3", "id_2", "id_4"]
+
+
+def test_threads_that_begin_together_read_a_statement():
+    begin_together = """
+import sys, threading
+from delf_sql.gate import check_query
+failed = []
+def read():
+    try:
+        check_query("SELECT 1", "sqlite")
+    except BaseException as error:
+        failed.append(repr(error))
+sys.setswitchinterval(1e-5)
+threads = [threading.Thread(target=read) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+sys.exit("; ".join(failed) or 0)
+"""
+    for _ in range(4):
+        subprocess.run([sys.executable, "-c", begin_together], check=True)

@@ -62,7 +62,7 @@ async def transformed(
 
     def call() -> Any:
         result = transform(given)
-        return result if inspect.isawaitable(result) else _listed(result, name)
+        return result if inspect.isawaitable(result) else _listed(result)
 
     try:
         if inspect.iscoroutinefunction(transform):
@@ -70,7 +70,11 @@ async def transformed(
         else:
             result = await in_own_thread(call, "delf-transform")
             result = await result if inspect.isawaitable(result) else result
-        return [_given(item, name) for item in _listed(result, name)]
+        return [_given(item) for item in _listed(result)]
+    except ConfigurationError as error:
+        raise DelfError(
+            f"history_transform {name} failed: {error.message}", hint=error.hint
+        ) from error
     except DelfError:
         raise
     except (Exception, asyncio.CancelledError) as error:
@@ -82,22 +86,20 @@ async def transformed(
         ) from error
 
 
-def _listed(result: Any, name: str) -> list[Any]:
+def _listed(result: Any) -> list[Any]:
     kind = type(result).__name__
     if not isinstance(result, Iterable) or isinstance(result, (str, bytes, Mapping)):
-        raise ConfigurationError(
-            f"history_transform {name} returned {kind}, not a list of messages"
-        )
+        raise ConfigurationError(f"it returned {kind}, not a list of messages")
     return list(cast("Iterable[Any]", result))
 
 
-def _given(item: Any, name: str) -> ChatMessage:
+def _given(item: Any) -> ChatMessage:
     if isinstance(item, ChatMessage):
         return make_message(item.role, item.content)
     if isinstance(item, Mapping):
         fields = cast("Mapping[str, Any]", item)
         return make_message(fields.get("role"), fields.get("content"))
-    raise ConfigurationError(f"history_transform {name} returned a {type(item).__name__}")
+    raise ConfigurationError(f"it returned a {type(item).__name__}, not a message")
 
 
 def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:

@@ -185,4 +185,5 @@ def response_json(response: Response, **more: Any) -> str:
 def failure_json(error: str, **more: Any) -> str:
     """A task that could not be started, with the fields of a response after some others."""
     fields: dict[str, Any] = {"text": "", "status": False, "error": error, "cost_usd": None}
-    return json_text({**more, **fields, "duration_ms": 0, "files": {}, "trace": None})
+    fields |= {"duration_ms": 0, "files": {}, "changes": [], "trace": None}
+    return json_text({**more, **fields})

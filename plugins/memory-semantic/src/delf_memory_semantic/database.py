@@ -26,6 +26,7 @@ from delf.protocols.memory import Fact
 from delf.ranking import words_of
 
 _VERSION: Final = "1"
+_HINT: Final = "see that the database is there, and that the url of the memory is right"
 _MOST_WORDS: Final = 24
 """How many words of a query count: a task of pages is found by its first words as well."""
 
@@ -273,7 +274,7 @@ class FactDatabase:
             with self._connected().begin() as connection:
                 yield connection
         except SQLAlchemyError as error:
-            raise MemorySetupError(*_told(error, self._url, "written")) from error
+            raise MemorySetupError(_told(error, self._url, "written"), hint=_HINT) from error
 
     @contextmanager
     def _read(self) -> Generator[sa.Connection]:
@@ -281,7 +282,7 @@ class FactDatabase:
             with self._connected().connect() as connection:
                 yield connection
         except SQLAlchemyError as error:
-            raise MemoryRetrievalError(*_told(error, self._url, "read")) from error
+            raise MemoryRetrievalError(_told(error, self._url, "read"), hint=_HINT) from error
 
     def _connected(self) -> sa.Engine:
         with self._opening:
@@ -350,10 +351,10 @@ def _driver(url: str) -> sa.URL:
     return made
 
 
-def _told(error: SQLAlchemyError, url: sa.URL, doing: str) -> tuple[str]:
+def _told(error: SQLAlchemyError, url: sa.URL, doing: str) -> str:
     cause = str(getattr(error, "orig", None) or error).strip().splitlines()
     place = url.render_as_string(hide_password=True)
-    return (f"the memory at {place} cannot be {doing}: {cause[0] if cause else type(error)}",)
+    return f"the memory at {place} cannot be {doing}: {cause[0] if cause else type(error)}"
 
 
 def digest_of(content: str) -> str:

@@ -274,14 +274,13 @@ def _check_words(tokens: Sequence[Token]) -> None:
 
 def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
     """One query, as sqlglot reads it, made of what is known. Gives where only aliases stand."""
-    from sqlglot import exp
-    from sqlglot.errors import SqlglotError
+    from sqlglot import errors, exp
 
     trees: list[Any] = []
     reason = ""
     try:
         trees = parse(query, dialect)
-    except SqlglotError as error:
+    except errors.SqlglotError as error:
         reason = f"query cannot read this statement: {_reason(error)}"
     except RecursionError:
         reason = "the statement is nested too deeply"

@@ -100,8 +100,12 @@ class Token:
 
 @functools.cache
 def _reader(dialect: Dialect) -> tuple[Any, Grammar]:
-    """The tokenizer, for which no word swallows the rest of the text, and the language."""
-    from sqlglot.dialects.dialect import Dialect as AnyGrammar
+    """The tokenizer, for which no word swallows the rest of the text, and the language.
+
+    Imports go through the package itself: two threads of which one began with a module inside it
+    would wait for each other's import, and one would get half a module.
+    """
+    from sqlglot import Dialect as AnyGrammar
 
     grammar: Any = AnyGrammar.get_or_raise(GRAMMARS[dialect])
     base: Any = grammar.tokenizer_class
@@ -133,7 +137,7 @@ def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
     Raises:
         ToolRefusedError: For anything that is not surely read as the database reads it.
     """
-    from sqlglot.errors import TokenError
+    from sqlglot import TokenError
 
     text = text.replace("\r\n", "\n")
     try:

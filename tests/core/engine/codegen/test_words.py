@@ -16,9 +16,10 @@ from delf.engine.codegen.prompt import (
 from delf.engine.codegen.strategy import compose
 from delf.engine.codegen.stubs import render_stubs
 from delf.engine.output import OutputFolder
-from delf.engine.scripts import named_actions, told_call
+from delf.engine.scripts import named_actions
 from delf.engine.task import TaskContext
 from delf.engine.toolset import check_connection_names, load_toolset
+from delf.engine.views.changes import told_call
 from delf.errors import ConnectionConfigurationError, ToolDefinitionError
 from delf.messages import system, user
 from delf.protocols.sandbox import Failed, LimitReached, Rerun

@@ -38,6 +38,7 @@ SAFE: Final = frozenset(
         "seq",
         "size",
         "status",
+        "timeout",
         "unsettled",
         "usage",
     }
