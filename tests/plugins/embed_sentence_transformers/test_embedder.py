@@ -1,6 +1,7 @@
 """Real weights of MiniLM, the prefixes of model families, and models that are not there."""
 
 import asyncio
+import importlib
 import threading
 
 import pytest
@@ -13,6 +14,12 @@ from delf_embed_sentence_transformers.prefixes import prefix_of
 from support.minilm import minilm_path
 
 pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported() -> None:
+    """The import of torch takes as long as all the rest; no test is about it."""
+    importlib.import_module("sentence_transformers")
 
 
 class TestMiniLM(EmbedderContract):

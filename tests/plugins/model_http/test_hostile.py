@@ -44,7 +44,18 @@ async def answering(*parts, pause=0.0, close=True):
     """A server that answers each request with these bytes, and what it saw of its connections."""
     seen = {"open": 0, "closed": asyncio.Event(), "asked": asyncio.Event()}
 
+    serving = set()
+
     async def serve(reader, writer):
+        serving.add(asyncio.current_task())
+        try:
+            await answer(reader, writer)
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def answer(reader, writer):
         seen["open"] += 1
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
@@ -62,7 +73,6 @@ async def answering(*parts, pause=0.0, close=True):
             if not close:
                 await reader.read()
         seen["closed"].set()
-        writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     seen["url"] = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -70,6 +80,9 @@ async def answering(*parts, pause=0.0, close=True):
         yield seen
     finally:
         server.close()
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
 
 
 def once(http_model, url, provider="openai", **config):

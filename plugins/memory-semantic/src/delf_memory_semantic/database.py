@@ -294,7 +294,7 @@ class FactDatabase:
         engine = sa.create_engine(self._url, pool_size=8, max_overflow=8)
         if engine.dialect.name == "sqlite":
             if engine.url.database:
-                Path(engine.url.database).parent.mkdir(parents=True, exist_ok=True)
+                _make_folder(Path(engine.url.database).parent)
             event.listen(engine, "connect", _set_up_sqlite)
         try:
             _make_tables(engine)
@@ -302,6 +302,15 @@ class FactDatabase:
             engine.dispose()
             raise
         return engine
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MemorySetupError(
+            f"the memory's folder {folder} cannot be made: {error.strerror}"
+        ) from error
 
 
 def _set_up_sqlite(connection: Any, _record: object) -> None:
