@@ -104,7 +104,7 @@ def test_every_call_is_in_the_trace(
     }
     scripted_model.writes(codes[how])
     with Agent(tools=[quick], llm="scripted", host=delf_host, sandbox="local") as other:
-        response = other.run("call", timeout=30).raise_for_status()
+        response = other.run("call", timeout=55).raise_for_status()
     odd = [n for n in range(count) if n % 7 != 3]
     assert response.text == str(sum(odd) + -1 * (count - len(odd)))
     calls = response.trace.tool_calls

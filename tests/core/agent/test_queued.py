@@ -68,7 +68,7 @@ async def test_also_from_the_loop_that_the_agent_works_on(make, journal, scripte
 async def test_another_agent_sees_it_and_works_on_it(make, journal, scripted_model):
     queued = ev.TaskQueued(task_id="task_q", seq=1, at=1.0, task="add them", timeout=30)
     await journal.append(queued)
-    journal.release("task_q")
+    await journal.release("task_q")
     scripted_model.writes("print(await add(1, 2))")
     async with make() as agent:
         seen = agent.poll("task_q")
