@@ -26,7 +26,16 @@ def send(to: str) -> str:
     return "sent"
 '''
 EVENT_FIELDS = {"type", "v", "task_id", "seq", "at", "data"}
-RESPONSE_FIELDS = {"text", "status", "error", "cost_usd", "duration_ms", "files", "trace"}
+RESPONSE_FIELDS = {
+    "text",
+    "status",
+    "error",
+    "cost_usd",
+    "duration_ms",
+    "files",
+    "changes",
+    "trace",
+}
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import click
 
@@ -138,7 +138,8 @@ def check_object(value: Any, fields: Mapping[str, str]) -> None:
         AssertionError: When it does not.
     """
     assert isinstance(value, dict), value
-    assert not set(value) ^ set(fields), f"not in both: {sorted(set(value) ^ set(fields))}"
+    in_one = cast("dict[str, Any]", value).keys() ^ fields.keys()
+    assert not in_one, f"not in both: {sorted(in_one)}"
     for name, kinds in fields.items():
         words = kinds.split(" or ")
         number = isinstance(value[name], bool) and "boolean" not in words  # Python's bool is int

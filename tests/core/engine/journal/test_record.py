@@ -6,7 +6,7 @@ import json
 import typing
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from delf import events as ev
@@ -181,6 +181,7 @@ async def test_nothing_is_kept_after_the_end_of_a_task():
     assert [type(e) for e in journal.kept] == [ev.TaskFinished]
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a machine may be busy
 @given(st.lists(st.sampled_from(["say", "record", "yield"]), max_size=30))
 def test_no_order_of_saying_and_recording_loses_or_swaps_anything(steps):
     async def play():
