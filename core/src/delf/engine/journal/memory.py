@@ -6,12 +6,24 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from delf.errors import DelfError, UnknownTaskError
-from delf.events import Event, TaskFinished, TaskQueued, TaskStarted
+from delf.events import (
+    CallFinished,
+    CallStarted,
+    Event,
+    Printed,
+    TaskFinished,
+    TaskQueued,
+    TaskStarted,
+)
 from delf.protocols.journal import TaskRecord
 from delf.values import weight
+
+_FIELDS: Final = 500
+"""Bytes of an event's small fields."""
 
 
 @dataclass
@@ -19,6 +31,19 @@ class _Entry:
     events: list[Event] = field(default_factory=list[Event])
     size: int = 0
     outcome: TaskFinished | None = None
+
+
+def _size(event: Event, most: int) -> int:
+    """About how much memory an event takes. Of those that come by the thousand, what can be large."""
+    match event:
+        case CallStarted():
+            return _FIELDS + weight(event.arguments, most)
+        case CallFinished():
+            return _FIELDS + weight(event.result, most) + len(event.error or "")
+        case Printed():
+            return _FIELDS + len(event.text)
+        case _:
+            return weight(event, most)
 
 
 class MemoryJournal:
@@ -44,7 +69,7 @@ class MemoryJournal:
         entry = self._tasks.get(event.task_id)
         if entry is None:
             entry = self._tasks[event.task_id] = _Entry()
-        size = weight(event, self._max_bytes)
+        size = _size(event, self._max_bytes)
         entry.size += size
         self._size += size
         entry.events.append(event)
