@@ -34,7 +34,7 @@ class _Entry:
 
 
 def _size(event: Event, most: int) -> int:
-    """About how much memory an event takes. Of those that come by the thousand, what can be large."""
+    """About how much memory an event takes; of frequent ones, only what can be large counts."""
     match event:
         case CallStarted():
             return _FIELDS + weight(event.arguments, most)
