@@ -97,7 +97,7 @@ def test_show_as_json(runs, filled):
 def test_events(runs, filled):
     lines = runs("events", "whole").stdout.splitlines()
     assert len(lines) == len(every_event())
-    assert lines[0].split()[:4] == ["1", "0.000", "s", "TaskStarted"]
+    assert lines[0].split()[:4] == ["1", "0.000", "s", "TaskQueued"]
     records = [
         json.loads(line) for line in runs("events", "whole", "--json").stdout.split("\n")[:-1]
     ]

@@ -112,6 +112,7 @@ async def test_a_process_that_was_killed_is_replaced(items, open_sql):
     await sql.query("SELECT 1 AS a")
     (process,) = children()
     os.kill(int(process.name), signal.SIGKILL)
+    os.waitid(os.P_PID, int(process.name), os.WEXITED | os.WNOWAIT)
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
     await sql.aclose()
     assert not children()

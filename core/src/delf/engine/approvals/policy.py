@@ -132,6 +132,7 @@ class TaskApprovals:
         self._plans: dict[int, frozenset[str]] = {}
         self._granted: frozenset[str] = frozenset()
         self._came_at = 0.0
+        self._in_turn = asyncio.Lock()
 
     # -- scripts ------------------------------------------------------------------------
 
@@ -275,11 +276,13 @@ class TaskApprovals:
         nobody is asked.
         """
         loop = asyncio.get_running_loop()
-        self._came_at = now = loop.time()
-        latest = now + _MOST_QUIET_SECONDS
-        while (quiet_at := min(self._came_at + _QUIET_SECONDS, latest)) > now:
-            await asyncio.sleep(quiet_at - now)
+        self._came_at = loop.time()
+        async with self._in_turn:  # those that wait together are asked in the order of their calls
             now = loop.time()
+            latest = now + _MOST_QUIET_SECONDS
+            while (quiet_at := min(self._came_at + _QUIET_SECONDS, latest)) > now:
+                await asyncio.sleep(quiet_at - now)
+                now = loop.time()
 
     # -- one request ----------------------------------------------------------------------
 
