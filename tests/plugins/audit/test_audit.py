@@ -54,7 +54,7 @@ def lines(path: Path) -> list[dict[str, object]]:
 async def test_it_says_who_asked_who_approved_and_what_was_done(tmp_path: Path) -> None:
     place = tmp_path / "audit.jsonl"
     (tmp_path / "delf.toml").write_text(
-        f'[agent]\nllm = "scripted"\n[plugins.audit]\npath = "{place}"\n'
+        f'[agent]\nllm = "scripted"\nobservers = ["audit"]\n[plugins.audit]\npath = "{place}"\n'
     )
     host = TestHost.discover(environ={})
     model = ScriptedModel().writes("print(await stock('lamp'), await pay(20))\nawait pay(30)")

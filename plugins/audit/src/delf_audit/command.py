@@ -68,13 +68,20 @@ def show(trail: AuditTrail, task: str, last: int, *, as_json: bool) -> None:
     """Show the last records, or those of one TASK, whose id may be shortened."""
     wanted = (record for record in trail.records() if str(record.get("task", "")).startswith(task))
     for record in deque(wanted, maxlen=max(last, 0)):
-        click.echo(json.dumps(record) if as_json else _line(record))
+        click.echo(json.dumps(_parts(record)) if as_json else _line(record))
+
+
+def _parts(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with what is its own apart from what each has."""
+    content = {name: value for name, value in record.items() if name not in _HEAD}
+    head = {name: record.get(name) for name in ("at", "task", "what", "prev")}
+    return {**head, "content": content}
 
 
 def _line(record: Mapping[str, Any]) -> str:
     """A record as people read it."""
-    rest = ((name, value) for name, value in record.items() if name not in _HEAD)
-    words = [f"{name}={_word(value)}" for name, value in rest if value not in (None, "", "no")]
+    content: dict[str, Any] = _parts(record)["content"]
+    words = [f"{name}={_word(v)}" for name, v in content.items() if v not in (None, "", "no")]
     begin = f"{str(record.get('at'))[:19]}  {str(record.get('task'))[:8]}  {record.get('what'):<8}"
     return "  ".join(itertools.chain([begin], words))
 

@@ -14,6 +14,7 @@ def delf_observers() -> Iterable[ObserverSpec]:
         name="audit",
         summary="Writes who asked, who approved and what was done to a chained file.",
         factory="delf_audit.observer:AuditObserver",
+        opt_in=True,
     )
 
 
