@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import sys
+import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, cast
@@ -104,6 +105,7 @@ class Agent:
         keep_tasks: int | None = None,
         record: str | None = None,
         journal: str | None = None,
+        lease: float | None = None,
         output_dir: str | None = None,
         host: PluginHost | None = None,
         project: Project | None = None,
@@ -323,9 +325,17 @@ class Agent:
         return await self._run(runtime, order)
 
     def submit(
-        self, task: str, timeout: float | None = None, *, conversation_id: str | None = None
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        conversation_id: str | None = None,
+        queue: str | None = None,
+        priority: int = 0,
+        delay: float = 0.0,
+        setup: Mapping[str, Any] | None = None,
     ) -> str:
-        """Let a task be done in the background.
+        """Let a task be done in the background: by this agent, or by a worker of a queue.
 
         It is in the journal before this returns, so a kill does not lose it. Requests for
         approval go to ``on_confirm`` and :meth:`get_pending_approvals`, never to a terminal.
@@ -334,11 +344,28 @@ class Agent:
             task: What to do, in plain words.
             timeout: Seconds from when it begins to run; the configuration's when omitted.
             conversation_id: As for :meth:`run`.
+            queue: Where a worker takes it from (``delf worker``); this agent does it when omitted.
+            priority: Among those of the queue; the lowest comes first.
+            delay: Seconds until a worker may take it.
+            setup: What a worker needs to set up the same agent; it has the project's when omitted.
 
         Returns:
             The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
+
+        Raises:
+            ConfigurationError: For a queue with a journal that no other process sees.
         """
         order = self._order(task, timeout, conversation_id, attended=False)
+        if queue is not None:
+            order = replace(
+                order,
+                queue=queue,
+                priority=priority,
+                not_before=time.time() + delay if delay > 0 else None,
+                setup=setup or {},
+            )
+            self._home.call_anywhere(lambda runtime: runtime.enqueue(order))
+            return order.task_id
         return self._tasks.add(
             order, lambda o: self._home.post_after(lambda r: r.enqueue(o), self._run)
         )
@@ -443,8 +470,21 @@ class Agent:
         return self._home.call_anywhere(lambda runtime: runtime.snapshot(task_id))
 
     def wait(self, task_id: str, timeout: float | None = None) -> Response:
-        """Wait for a submitted task; after so many seconds a ``TimeoutError``, and it goes on."""
-        return self._tasks.wait(task_id, timeout)
+        """Wait for a submitted task; after so many seconds a ``TimeoutError``, and it goes on.
+
+        One that others work on, as those of a queue, is waited for by the journal.
+        """
+        if self._tasks.find(task_id) is not None:
+            return self._tasks.wait(task_id, timeout)
+
+        async def end(runtime: Runtime) -> Response:
+            async with asyncio.timeout(timeout):
+                events = await runtime.wait_for_end(task_id)
+            return past_response(events, next(e for e in events if isinstance(e, TaskFinished)))
+
+        from delf.events import TaskFinished
+
+        return self._home.call_anywhere(end)
 
     def cancel(self, task_id: str) -> bool:
         """Stop a submitted task; False when it was over already."""

@@ -39,6 +39,8 @@ class TaskQueued(_Event):
     """A task was handed in for the background; :class:`TaskStarted` says that work on it begins.
 
     What it needs is here, so that another process can work on it. ``timeout`` is in seconds.
+    ``queue`` is where workers look for it; None for one that this process works on. Tasks of a
+    lower ``priority`` come first, from the Unix time ``not_before`` on.
     """
 
     task: str
@@ -47,6 +49,9 @@ class TaskQueued(_Event):
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     conversation: str | None = None
     attended: bool = False
+    queue: str | None = None
+    priority: int = 0
+    not_before: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

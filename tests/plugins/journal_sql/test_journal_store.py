@@ -239,16 +239,23 @@ class TestOwners:
 
     def test_the_number_of_a_process_is_not_enough(self):
         me = owners.Owner()
-        row = {"pid": me.pid, "birth": me.birth, "place": me.place, "heartbeat": 0.0}
+        row = owners.owner_of((me.pid, me.birth, me.host, me.place, 0.0, None))
         assert owners.is_alive(row, 1e9)
         assert not owners.is_alive({**row, "birth": "7"}, 1e9)
         assert not owners.is_alive({**row, "pid": 2**22 + 1}, 1e9)
         assert not owners.is_alive({**row, "place": None}, 1e9)
 
     def test_of_other_machines_the_heartbeat_tells(self):
-        row = {"pid": 1, "birth": "1", "place": "elsewhere", "heartbeat": 100.0}
+        row = owners.owner_of((1, "1", "host", "elsewhere", 100.0, None))
         assert owners.is_alive(row, 100.0 + owners.SILENCE_SECONDS - 1)
         assert not owners.is_alive(row, 100.0 + owners.SILENCE_SECONDS + 1)
+
+    def test_with_a_lease_the_heartbeat_tells_here_too(self):
+        me = owners.Owner(lease=10.0)
+        row = owners.owner_of((me.pid, me.birth, me.host, me.place, 100.0, me.lease))
+        assert owners.is_alive(row, 109.0)
+        assert not owners.is_alive(row, 111.0)
+        assert not owners.is_alive(row, 80.0), "the clock was set back: no heartbeat came since"
 
 
 class TestPrune:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from delf.events import TaskQueued, TaskStarted
     from delf.response import Response
 
-_NOT_SHARED: Final = {"task", "no_journal"}
+_NOT_SHARED: Final = {"task", "no_journal", "detach", "queue"}
 
 
 @click.command(
@@ -51,7 +51,7 @@ def resume(ctx: click.Context, task_id: str, **given: Any) -> None:
     try:
         name, started = asyncio.run(_find(state, options, task_id))
         record: Mapping[str, Any] = {} if started is None else started.setup
-        options = _as_before(state, options, record)
+        options = as_before(state, options, record)
         if started is not None and record.get("chat"):
             options = replace(options, conversation=started.conversation)
     except DelfError as error:
@@ -88,7 +88,7 @@ async def _find(
     )
 
 
-def _as_before(state: State, options: Options, record: Mapping[str, Any]) -> Options:
+def as_before(state: State, options: Options, record: Mapping[str, Any]) -> Options:
     """The options of the task, under those that are given now; its folder becomes this one's.
 
     Raises:

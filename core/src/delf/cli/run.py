@@ -113,6 +113,12 @@ class _RunCommand(click.Command):
     "May be repeated.",
 )
 @click.option("--stream", is_flag=True, help="Take the model's answers in pieces.")
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="Leave the task to a worker (`delf worker`), and write its id.",
+)
+@click.option("--queue", metavar="NAME", help="Of which worker, with --detach.  [default: default]")
 @click.option("--show-code", is_flag=True, help="Show each script.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each step and call, and a summary.")
 @click.option("--json", "as_json", is_flag=True, help="Write the whole response as one object.")
@@ -132,8 +138,15 @@ def run(ctx: click.Context, task: str, **given: Any) -> None:
         raise click.UsageError("--json and --events exclude each other", ctx)
     if given["journal"] and given["no_journal"]:
         raise click.UsageError("--journal and --no-journal exclude each other", ctx)
+    if given["queue"] and not given["detach"]:
+        raise click.UsageError("--queue goes with --detach", ctx)
     state = state_of(ctx)
     text = _task_text(ctx, task)
+    if given["detach"]:
+        from delf.cli.session import Options, detach
+
+        options = Options(flags=flags_of(given), **rest_of(given))
+        ctx.exit(detach(state, text, options, given["queue"] or "default"))
     from delf.cli.session import Options, run_session
 
     ctx.exit(run_session(state, text, Options(flags=flags_of(given), **rest_of(given))))

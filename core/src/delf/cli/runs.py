@@ -21,7 +21,7 @@ from delf.protocols.journal import SupportsHistory, TaskRecord
 
 T = TypeVar("T")
 
-_STATES: Final = ("running", "interrupted", "done", "error")
+_STATES: Final = ("queued", "running", "interrupted", "done", "error")
 _LOOK_SECONDS: Final = 5.0
 _CALLS_SHOWN: Final = 30
 

@@ -15,7 +15,13 @@ from delf.cli.output import json_text
 from delf.events import Event
 from delf.protocols.journal import TaskRecord
 
-_COLOURS: Final = {"running": "cyan", "interrupted": "yellow", "done": "green", "error": "red"}
+_COLOURS: Final = {
+    "queued": "dim",
+    "running": "cyan",
+    "interrupted": "yellow",
+    "done": "green",
+    "error": "red",
+}
 _NARROWEST: Final = 60
 _SHORTEST_ID: Final = 7
 _PREFIX: Final = "task_"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Mapping
@@ -120,6 +122,32 @@ def work_session(state: State, do: Work, options: Options) -> int:
             click.echo(output.failure_json(state.clean(error.message)))
         return errors.report(error, debug=state.debug, clean=state.clean)
     return _write(response, options, screen, state)
+
+
+def detach(state: State, task: str, options: Options, queue: str) -> int:
+    """Leave a task to a worker, and write its id.
+
+    Args:
+        state: The program's flags.
+        task: What to do.
+        options: How; the worker's agent is set up by them.
+        queue: Where workers look for it.
+
+    Returns:
+        The exit status.
+    """
+    log_to_stderr(state)
+
+    async def submit() -> str:
+        async with Setup.of(state, options).agent() as agent:
+            return agent.submit(task, queue=queue, setup=options.to_record(state))
+
+    try:
+        task_id = asyncio.run(submit())
+    except DelfError as error:
+        return errors.report(error, debug=state.debug, clean=state.clean)
+    click.echo(json.dumps({"task_id": task_id, "queue": queue}) if options.as_json else task_id)
+    return errors.OK
 
 
 def _write(response: Response, options: Options, screen: output.Screen, state: State) -> int:
@@ -295,8 +323,6 @@ class EventLines:
 
     def watch(self) -> None:
         """Remember the current task as the run."""
-        import asyncio
-
         task = asyncio.current_task()
         if task is not None:
             self._stop = task.cancel

@@ -157,6 +157,12 @@ class AgentConfig(BaseModel):
     keep_tasks: int = Field(default=1000, ge=0, description="Finished tasks kept for poll().")
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one task.")
     journal: str = Field(default="memory", description="Where events are kept.")
+    lease: float | None = Field(
+        default=None,
+        gt=0,
+        description="Seconds of silence after which other processes may take tasks over; "
+        "by default once this one ended.",
+    )
     chat: bool | dict[str, Any] | None = Field(
         default=None, description="Let tasks continue a conversation: true, or its options."
     )

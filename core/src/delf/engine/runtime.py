@@ -47,7 +47,7 @@ from delf.engine.slots import Slot
 from delf.engine.task import ChildOptions, TaskContext, TaskOutcome, TaskRequest, TaskState
 from delf.engine.toolset import load_toolset
 from delf.environment import using_environ
-from delf.errors import AgentStateError, DelfError
+from delf.errors import AgentStateError, ConfigurationError, DelfError
 from delf.events import Event, TaskFinished, TaskQueued
 from delf.libraries import allowed_modules, applying
 from delf.plugins.embedders import Embedders
@@ -55,7 +55,7 @@ from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsSecrets
 from delf.protocols.context import PluginContext
-from delf.protocols.journal import Journal
+from delf.protocols.journal import Journal, SupportsLeases
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
@@ -182,7 +182,7 @@ class Runtime:
         tools = await load_toolset(parts.connections)
         built_in = [Files(self._inputs, self._formats)] if inputs else []
         self._set_up = SetUp(await tools.with_builtins(built_in), parts.connections)
-        self._journal = await open_journal(self._make(JournalSpec, config.journal))
+        self._journal = await open_journal(self._leased(self._make(JournalSpec, config.journal)))
         self._approvals = Approvals(
             config.approval_mode,
             self._channels(),
@@ -262,6 +262,17 @@ class Runtime:
         with using_environ(self._parts.environ):
             return make(self._host, self._host.spec(kind, name), self._parts.plugin_options)
 
+    def _leased(self, journal: Journal) -> Journal:
+        """The journal; its claims lapse after a silence if that was asked for."""
+        if self._config.lease is not None:
+            if not isinstance(journal, SupportsLeases):
+                raise ConfigurationError(
+                    f"the journal {self._config.journal!r} knows no leases",
+                    hint='use one that other processes share: journal = "sql"',
+                )
+            journal.lease(self._config.lease)
+        return journal
+
     def _feed(self, name: str) -> ObserverFeed:
         return ObserverFeed(name, self._make(ObserverSpec, name), self._redactor)
 
@@ -321,6 +332,12 @@ class Runtime:
         Returns:
             The same with what the journal has of it.
         """
+        spec = self._host.spec(JournalSpec, self._config.journal)
+        if request.queue is not None and not spec.shared:
+            raise ConfigurationError(
+                f"no worker sees the journal {self._config.journal!r}",
+                hint='use one that other processes share: journal = "sql"',
+            )
         safe, conversation = self._redactor, request.conversation
         queued = TaskQueued(
             task_id=request.task_id,
@@ -332,6 +349,9 @@ class Runtime:
             setup=safe.value(dict(request.setup)),
             conversation=None if conversation is None else conversation.conversation_id,
             attended=request.attended,
+            queue=request.queue,
+            priority=request.priority,
+            not_before=request.not_before,
         )
         await self._journal.append(queued)
         for listener in (*self._feeds, *request.listeners):
@@ -350,6 +370,21 @@ class Runtime:
         records = await self._journal.find(_MOST_LOOKED_THROUGH)
         state = next((r.state for r in records if r.task_id == task_id), "")
         return snapshot(events, interrupted=state == "interrupted")
+
+    async def wait_for_end(self, task_id: str) -> Sequence[Event]:
+        """The events of a task of the journal, once it is over, whoever works on it.
+
+        Raises:
+            UnknownTaskError: When the journal does not have it.
+        """
+        coming = self._journal.subscribe(task_id)
+        events = await self._journal.read(task_id)
+        if not any(isinstance(event, TaskFinished) for event in events):
+            async for event in coming:
+                if isinstance(event, TaskFinished):
+                    break
+            events = await self._journal.read(task_id)
+        return events
 
     async def run_child(self, request: TaskRequest) -> ChildResult:
         """Work a child task to its end. Implements :class:`delf.engine.calls.children.RunsTasks`.

@@ -80,6 +80,9 @@ class TaskRequest:
         patient: Whether its requests for approval wait where nobody can be asked now, as those of
             a task in the background do.
         setup: What the caller needs to set up the same agent again; kept in the journal.
+        queue: Where it waits for a worker, if it is not worked on here.
+        priority: Among those that wait; the lowest comes first.
+        not_before: The Unix time from which on it may begin.
         past: The journal of the task, when it is resumed.
         child: What it has of its own, if it is the child of another task.
     """
@@ -94,6 +97,9 @@ class TaskRequest:
     attended: bool = True
     patient: bool = False
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    queue: str | None = None
+    priority: int = 0
+    not_before: float | None = None
     past: Sequence[Event] = ()
     child: ChildOptions | None = None
 

@@ -17,7 +17,8 @@ class TaskRecord:
         task_id: Its id.
         task: What was asked.
         started_at: Unix time in seconds.
-        state: ``running``, ``interrupted`` (its process is gone), ``done`` or ``error``.
+        state: ``queued`` (a worker will take it), ``running``, ``interrupted`` (its process is
+            gone), ``done`` or ``error``.
         origin: The agent's id.
         finished_at: Unix time in seconds.
         duration_ms: From acceptance to the end.
@@ -170,6 +171,21 @@ class SupportsRelease(Protocol):
 
     async def release(self, task_id: str) -> None:
         """Let somebody claim a task, from the return on. One that is unknown is passed over."""
+        ...
+
+
+@runtime_checkable
+class SupportsLeases(Protocol):
+    """A journal whose claims can lapse while their process lives, as that of a stopped one.
+
+    It refuses the events of a task of whoever has lost it, so that no call of it is begun.
+    """
+
+    def lease(self, seconds: float) -> None:
+        """Let others claim the tasks of this process where it says nothing for so long.
+
+        Before the first event; without it, a process of this machine keeps its tasks until it ends.
+        """
         ...
 
 

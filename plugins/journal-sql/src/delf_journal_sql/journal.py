@@ -51,6 +51,7 @@ class SqlJournal:
         self._lock = threading.Lock()
         self._opening = threading.Lock()
         self._opened = False
+        self._lease: float | None = None
         self._beginning: set[Future[int]] = set()
         self._writer: Writer | None = None
         self._watcher: Watcher | None = None
@@ -190,6 +191,10 @@ class SqlJournal:
             UnknownTaskError: When no such task is known.
         """
         return await self._read(lambda c: store.one_task(c, self._database.now(c), task_id))
+
+    def lease(self, seconds: float) -> None:
+        """Let others take its tasks over where it says nothing for so long."""
+        self._lease = seconds
 
     async def claim(self, task_id: str) -> None:
         """Make a task on which nobody works any more the caller's own, to resume it.
@@ -363,7 +368,7 @@ class SqlJournal:
     def _running_writer(self) -> Writer:
         with self._lock:
             if self._writer is None:
-                self._writer = Writer(self._database, self._open, self._poke)
+                self._writer = Writer(self._database, self._open, self._poke, self._lease)
             return self._writer
 
     def _has_begun(self, begin: Future[int]) -> None:

@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +18,8 @@ HEARTBEAT_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 30.0
 """A process of another machine that was silent for so long is taken for dead."""
 
-COLUMNS: Final = "o.pid, o.birth, o.host, o.place, o.heartbeat"
-"""What :func:`is_alive` asks of ``delf_owners AS o``."""
+COLUMNS: Final = "o.pid, o.birth, o.host, o.place, o.heartbeat, o.lease"
+"""What :func:`is_alive` asks of ``delf_owners AS o``, made a row by :func:`owner_of`."""
 
 
 @functools.cache
@@ -69,6 +69,8 @@ class Owner:
         host: The machine's name, for people.
         place: The machine, since it was started, and the space in which its numbers count.
         key: Of this journal in this process.
+        lease: Seconds of silence after which it is taken for dead on this machine, too, where the
+            kernel would know that it lives.
     """
 
     pid: int = field(default_factory=os.getpid)
@@ -76,11 +78,18 @@ class Owner:
     host: str = field(default_factory=socket.gethostname)
     place: str = field(default_factory=place)
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
+    lease: float | None = None
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """How often it says that it lives."""
+        return HEARTBEAT_SECONDS if self.lease is None else min(HEARTBEAT_SECONDS, self.lease / 4)
 
     def register(self, connection: Connection, database: Database) -> None:
         """Write down that it lives; in a transaction."""
-        columns = ("owner", "pid", "birth", "host", "place", "heartbeat")
-        row = (self.key, self.pid, self.birth, self.host, self.place, database.now(connection))
+        columns = ("owner", "pid", "birth", "host", "place", "heartbeat", "lease")
+        now = database.now(connection)
+        row = (self.key, self.pid, self.birth, self.host, self.place, now, self.lease)
         self.leave(connection)
         connection.insert("delf_owners", columns, [row])
 
@@ -89,18 +98,24 @@ class Owner:
         connection.execute("DELETE FROM delf_owners WHERE owner = :key", {"key": self.key})
 
 
+def owner_of(values: Sequence[Any]) -> dict[str, Any]:
+    """What was read as ``COLUMNS``, by name; every value None where the owner left."""
+    return dict(zip(("pid", "birth", "host", "place", "heartbeat", "lease"), values, strict=True))
+
+
 def is_alive(row: Mapping[str, Any], now: float) -> bool:
     """Whether a process still runs.
 
-    On this machine the kernel knows; of others, only their heartbeat tells.
+    On this machine the kernel knows; of others, and of those with a lease, only their heartbeat
+    tells. One in the future is of a clock that was set back: whoever lives sends the next soon.
 
     Args:
-        row: Its ``pid``, ``birth``, ``place`` and ``heartbeat``; no ``place`` where the
-            owner left.
+        row: Of :func:`owner_of`.
         now: The time by which heartbeats are compared.
     """
     if row["place"] is None:
         return False
-    if row["place"] == place() and row["birth"] is not None:
+    lease = row["lease"]
+    if lease is None and row["place"] == place() and row["birth"] is not None:
         return birth_of(row["pid"]) == row["birth"]
-    return now - row["heartbeat"] < SILENCE_SECONDS
+    return abs(now - row["heartbeat"]) < (SILENCE_SECONDS if lease is None else lease)

@@ -78,11 +78,18 @@ def _version_4(execute: Execute) -> None:
     )
 
 
+def _version_5(execute: Execute) -> None:
+    """Leases, and tasks that wait in a queue: ``state`` is ``queued`` then."""
+    execute("ALTER TABLE delf_owners ADD COLUMN lease {real}")
+    execute("CREATE INDEX delf_tasks_queued ON delf_tasks (started_at) WHERE state = 'queued'")
+
+
 MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (
     _version_1,
     _version_2,
     _version_3,
     _version_4,
+    _version_5,
 )
 """The step to each version from the one before, from version 1 on."""
 

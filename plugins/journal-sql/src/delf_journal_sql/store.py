@@ -12,7 +12,7 @@ from delf.protocols.journal import TaskRecord
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection, SqlRow
 from delf_journal_sql.errors import JournalError
-from delf_journal_sql.owners import COLUMNS, is_alive
+from delf_journal_sql.owners import COLUMNS, is_alive, owner_of
 
 EVENT: Final = "e.seq, e.at, e.type, e.v, e.data, e.blobs"
 TASK: Final = (
@@ -171,9 +171,7 @@ def like_text(text: str) -> str:
 def stored_task(row: SqlRow, now: float) -> TaskRecord:
     """A row of ``TASK`` and ``COLUMNS`` as a task."""
     task_id, task, origin, state, started, finished, duration, cost, error, events = row[:10]
-    owner: dict[str, Any] = dict(
-        zip(("pid", "birth", "host", "place", "heartbeat"), row[10:], strict=True)
-    )
+    owner = owner_of(row[10:])
     alive = state == "running" and is_alive(owner, now)
     return TaskRecord(
         task_id=task_id,
@@ -251,9 +249,8 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
             "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
             {"id": task_id},
         )
-        for key, state, pid, birth, _, place, heartbeat in rows:
-            owner = {"pid": pid, "birth": birth, "place": place, "heartbeat": heartbeat}
-            if state == "running" and is_alive(owner, now):
+        for key, state, *owner in rows:
+            if state == "queued" or (state == "running" and is_alive(owner_of(owner), now)):
                 continue
             for table in ("delf_events", "delf_blobs", "delf_notes"):
                 connection.execute(f"DELETE FROM {table} WHERE task = :task", {"task": key})  # noqa: S608 - own names
@@ -268,7 +265,6 @@ def forget_dead_owners(connection: Connection, now: float) -> None:
         f"SELECT o.owner, {COLUMNS} FROM delf_owners AS o WHERE NOT EXISTS "  # noqa: S608 - own names
         "(SELECT 1 FROM delf_tasks AS t WHERE t.owner = o.owner AND t.state = 'running')"
     )
-    for owner, pid, birth, _, place, heartbeat in rows:
-        row = {"pid": pid, "birth": birth, "place": place, "heartbeat": heartbeat}
-        if not is_alive(row, now):
-            connection.execute("DELETE FROM delf_owners WHERE owner = :owner", {"owner": owner})
+    for key, *owner in rows:
+        if not is_alive(owner_of(owner), now):
+            connection.execute("DELETE FROM delf_owners WHERE owner = :owner", {"owner": key})

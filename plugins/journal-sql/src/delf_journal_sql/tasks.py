@@ -10,7 +10,7 @@ from delf.events import TaskFinished, TaskQueued, TaskStarted
 from delf_journal_sql.codec import Packed, plain_text
 from delf_journal_sql.database import Connection, Database, SqlRow
 from delf_journal_sql.errors import JournalConflictError
-from delf_journal_sql.owners import COLUMNS, Owner, is_alive
+from delf_journal_sql.owners import COLUMNS, Owner, is_alive, owner_of
 
 _EVENT_COLUMNS: Final = ("task", "seq", "at", "type", "v", "data", "blobs")
 
@@ -38,6 +38,7 @@ class Tasks:
     held: set[str] = field(default_factory=set[str])
     _rows: list[SqlRow] = field(default_factory=list[SqlRow])
     _finished: list[str] = field(default_factory=list[str])
+    _checked: set[str] = field(default_factory=set[str])
 
     def add(self, connection: Connection, packed: Packed) -> None:
         """Take an event, in a transaction.
@@ -50,6 +51,9 @@ class Tasks:
         if task is None:
             task = self._load(connection, packed)
             self.open[event.task_id] = task
+        elif event.task_id not in self._checked:
+            self._check(connection, task, event.task_id)
+        self._checked.add(event.task_id)
         if event.seq <= task.last:
             self._compare(connection, task, packed)
             return
@@ -68,12 +72,18 @@ class Tasks:
         task.last = event.seq
         if isinstance(event, TaskFinished):
             self._finish(connection, task, event)
+        elif isinstance(event, TaskQueued) and event.queue is not None:
+            self._finished.append(event.task_id)  # whoever takes it goes on
 
     def flush(self, connection: Connection) -> None:
         """Insert the rows that were collected."""
         if self._rows:
             connection.insert("delf_events", _EVENT_COLUMNS, self._rows)
             self._rows.clear()
+
+    def end(self) -> None:
+        """The transaction is over: others may take tasks before the next one begins."""
+        self._checked.clear()
 
     def forget(self, task_ids: Iterable[str]) -> None:
         """The transaction was dropped: what is known of these tasks may be wrong."""
@@ -100,15 +110,16 @@ class Tasks:
             "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
             {"id": task_id},
         )
-        for key, owner, pid, birth, host, place, heartbeat in rows:
+        for key, owner, *columns in rows:
             if owner == self.owner.key:
                 continue
-            row = {"pid": pid, "birth": birth, "place": place, "heartbeat": heartbeat}
+            row = owner_of(columns)
             if owner is not None and is_alive(row, self.database.now(connection)):
-                if (pid, birth, place) == (self.owner.pid, self.owner.birth, self.owner.place):
+                here = (self.owner.pid, self.owner.birth, self.owner.place)
+                if (row["pid"], row["birth"], row["place"]) == here:
                     raise _held_here(task_id)
                 raise JournalConflictError(
-                    f"task {task_id} is being worked on by process {pid} on {host}",
+                    f"task {task_id} is being worked on by process {row['pid']} on {row['host']}",
                     hint="wait for it, or end that process first",
                 )
             connection.execute(
@@ -149,28 +160,52 @@ class Tasks:
         if not rows:
             return self._create(connection, packed)
         key, state, last = rows[0]
-        if state == "running":
+        if state == "running" or (state == "queued" and not isinstance(event, TaskQueued)):
             self.claim(connection, event.task_id)
             self.held.add(event.task_id)
         return _Task(key, last or 0)
+
+    def _check(self, connection: Connection, task: _Task, task_id: str) -> None:
+        """See that a task is still this process's own.
+
+        The key of an owner is the fencing token: whoever was silent for too long, and lost its
+        tasks, keeps no event of them any more, and so begins no call.
+
+        Raises:
+            JournalConflictError: When another process has taken it over, or it was removed.
+        """
+        rows = connection.execute(
+            "SELECT state, owner FROM delf_tasks WHERE id = :key", {"key": task.key}
+        )
+        if rows and (rows[0][0] != "running" or rows[0][1] == self.owner.key):
+            return
+        self.open.pop(task_id, None)
+        self.held.discard(task_id)
+        raise JournalConflictError(
+            f"task {task_id} is not this process's any more",
+            hint="another one took it over while this one was silent; it goes on there",
+        )
 
     def _create(self, connection: Connection, packed: Packed) -> _Task:
         event = packed.event
         begins = isinstance(event, (TaskQueued, TaskStarted))
         task, origin = (event.task, event.origin) if begins else ("", "")
+        waits = isinstance(event, TaskQueued) and event.queue is not None
         values: dict[str, Any] = {
             "id": event.task_id,
             "task": plain_text(task),
             "origin": plain_text(origin),
+            "state": "queued" if waits else "running",
             "at": event.at,
-            "owner": self.owner.key,
+            "owner": None if waits else self.owner.key,
         }
         rows = connection.execute(
             "INSERT INTO delf_tasks (task_id, task, origin, state, started_at, owner) "
-            "VALUES (:id, :task, :origin, 'running', :at, :owner) RETURNING id",
+            "VALUES (:id, :task, :origin, :state, :at, :owner) RETURNING id",
             values,
         )
-        self.held.add(event.task_id)
+        if not waits:
+            self.held.add(event.task_id)
         return _Task(int(rows[0][0]), 0)
 
     def _finish(self, connection: Connection, task: _Task, event: TaskFinished) -> None:

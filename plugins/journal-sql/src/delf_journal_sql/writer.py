@@ -26,7 +26,7 @@ from delf_journal_sql.errors import (
     JournalConflictError,
     JournalError,
 )
-from delf_journal_sql.owners import HEARTBEAT_SECONDS, Owner
+from delf_journal_sql.owners import Owner
 from delf_journal_sql.store import key_of
 from delf_journal_sql.tasks import Tasks
 
@@ -70,10 +70,15 @@ class Writer:
         database: Where to.
         ready: Makes sure that its tables are there; called in the writer's thread.
         wrote: Called after each transaction, in the writer's thread.
+        lease: Seconds of silence after which others may take its tasks over.
     """
 
     def __init__(
-        self, database: Database, ready: Callable[[], None], wrote: Callable[[], None]
+        self,
+        database: Database,
+        ready: Callable[[], None],
+        wrote: Callable[[], None],
+        lease: float | None = None,
     ) -> None:
         self._database = database
         self._ready_database = ready
@@ -81,11 +86,11 @@ class Writer:
         self._queue: deque[Append | Call] = deque()
         self._ready = threading.Condition()
         self._stopping = False
-        self.owner = Owner()
+        self.owner = Owner(lease=lease)
         self._registered = False
         self._tasks = Tasks(self.owner, database)
         self._connection: Connection | None = None
-        self._beat_at = time.monotonic() + HEARTBEAT_SECONDS
+        self._beat_at = time.monotonic() + self.owner.heartbeat_seconds
         self._thread = threading.Thread(target=self._run, name="delf-journal", daemon=True)
         self._thread.start()
 
@@ -212,6 +217,8 @@ class Writer:
         except BaseException:
             self._tasks.forget(operation.packed.event.task_id for operation in run)
             raise
+        finally:
+            self._tasks.end()
         self._tasks.drop_finished()
 
     def _connected(self) -> Connection:
@@ -228,7 +235,7 @@ class Writer:
     def _beat(self) -> None:
         if time.monotonic() < self._beat_at:
             return
-        self._beat_at = time.monotonic() + HEARTBEAT_SECONDS
+        self._beat_at = time.monotonic() + self.owner.heartbeat_seconds
         if not self._registered or not self._tasks.open:
             return
         try:

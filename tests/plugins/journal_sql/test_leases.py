@@ -1,0 +1,107 @@
+"""Leases: whose process is silent loses its tasks, and keeps no event of them when it wakes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from delf.events import Printed, TaskQueued, TaskStarted
+from delf_journal_sql import SqlJournal
+from delf_journal_sql.errors import JournalConflictError
+
+OWNER = """
+import asyncio, sys
+from delf.errors import DelfError
+from delf.events import Printed, TaskStarted
+from delf_journal_sql import SqlJournal
+
+async def main():
+    journal = SqlJournal(sys.argv[1])
+    journal.lease(0.4)
+    await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="Do it."))
+    print("begun", flush=True)
+    sys.stdin.readline()
+    try:
+        await journal.append(Printed(task_id="t", seq=2, at=2.0, text="the old one"))
+        print("kept", flush=True)
+    except DelfError as error:
+        print(type(error).__name__, error, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def owner(journal_url: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", OWNER, journal_url]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        yield process
+        process.kill()
+
+
+def goes_on(owner: subprocess.Popen[str]) -> str:
+    owner.send_signal(signal.SIGCONT)
+    assert owner.stdin is not None
+    assert owner.stdout is not None
+    owner.stdin.write("\n")
+    owner.stdin.flush()
+    return owner.stdout.readline()
+
+
+async def taken(journal: SqlJournal) -> None:
+    """Claim the task as soon as its owner has been silent for long enough."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return await journal.claim("t")
+            except JournalConflictError:
+                await asyncio.sleep(0.05)
+
+
+def printed(text: str, seq: int = 2) -> Printed:
+    return Printed(task_id="t", seq=seq, at=2.0, text=text)
+
+
+async def test_who_was_stopped_keeps_nothing_more(
+    owner: subprocess.Popen[str], journal_url: str
+) -> None:
+    journal = SqlJournal(journal_url)
+    owner.send_signal(signal.SIGSTOP)
+    await taken(journal)
+    told = await asyncio.to_thread(goes_on, owner)
+    assert told.startswith("JournalConflictError task t is not this process's any more")
+    await journal.append(printed("the new one"))
+    assert [event.seq for event in await journal.read("t")] == [1, 2]
+    await journal.aclose()
+
+
+async def test_who_speaks_keeps_its_tasks(owner: subprocess.Popen[str], journal_url: str) -> None:
+    journal = SqlJournal(journal_url)
+    await asyncio.sleep(1.0)  # more than two leases
+    with pytest.raises(JournalConflictError, match="being worked on"):
+        await journal.claim("t")
+    assert await asyncio.to_thread(goes_on, owner) == "kept\n"
+    await journal.aclose()
+
+
+async def test_a_task_of_a_queue_is_nobodys_until_it_is_claimed(journal_url: str) -> None:
+    submitting, working = SqlJournal(journal_url), SqlJournal(journal_url)
+    queued = TaskQueued(task_id="t", seq=1, at=1.0, task="Do it.", queue="night")
+    await submitting.append(queued)
+    await submitting.append(queued)
+    assert [record.state for record in await working.find(state="queued")] == ["queued"]
+    await working.claim("t")
+    await working.append(TaskStarted(task_id="t", seq=2, at=2.0, task="Do it."))
+    assert [record.state for record in await submitting.find()] == ["running"]
+    with pytest.raises(JournalConflictError, match="being worked on|not this process's"):
+        await submitting.append(printed("not mine", 3))
+    await working.aclose()
+    await submitting.aclose()
