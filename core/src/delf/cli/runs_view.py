@@ -16,7 +16,7 @@ from delf.events import Event
 from delf.protocols.journal import TaskRecord
 
 _COLOURS: Final = {
-    "queued": "dim",
+    "queued": "blue",
     "running": "cyan",
     "interrupted": "yellow",
     "done": "green",

@@ -26,6 +26,7 @@ class TaskRecord:
         error: Why it failed.
         events: How many events there are.
         owner: The process that works on it, as ``pid 7 on host``.
+        queue: Where it waits, or waited, for a worker.
     """
 
     task_id: str
@@ -39,6 +40,7 @@ class TaskRecord:
     error: str | None = None
     events: int = 0
     owner: str | None = None
+    queue: str | None = None
 
 
 class Journal(Protocol):
@@ -171,6 +173,20 @@ class SupportsRelease(Protocol):
 
     async def release(self, task_id: str) -> None:
         """Let somebody claim a task, from the return on. One that is unknown is passed over."""
+        ...
+
+
+@runtime_checkable
+class SupportsQueues(Protocol):
+    """A journal in which tasks wait for workers."""
+
+    async def next_queued(self, queues: Sequence[str], limit: int = 100) -> Sequence[TaskRecord]:
+        """Tasks that wait and may begin, in the order in which they are to be taken.
+
+        Args:
+            queues: Only those of these.
+            limit: How many at the most.
+        """
         ...
 
 

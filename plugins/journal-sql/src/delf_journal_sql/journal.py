@@ -196,6 +196,15 @@ class SqlJournal:
         """Let others take its tasks over where it says nothing for so long."""
         self._lease = seconds
 
+    async def next_queued(self, queues: Sequence[str], limit: int = 100) -> Sequence[TaskRecord]:
+        """Tasks that wait in queues and may begin, in the order in which they are to be taken."""
+        names = tuple(queues)
+
+        def find(connection: Connection) -> list[TaskRecord]:
+            return store.next_queued(connection, names, self._database.now(connection), limit)
+
+        return await self._read(find)
+
     async def claim(self, task_id: str) -> None:
         """Make a task on which nobody works any more the caller's own, to resume it.
 

@@ -81,7 +81,9 @@ def _version_4(execute: Execute) -> None:
 def _version_5(execute: Execute) -> None:
     """Leases, and tasks that wait in a queue: ``state`` is ``queued`` then."""
     execute("ALTER TABLE delf_owners ADD COLUMN lease {real}")
-    execute("CREATE INDEX delf_tasks_queued ON delf_tasks (started_at) WHERE state = 'queued'")
+    for column in ("queue TEXT", "priority INTEGER", "not_before {real}"):
+        execute(f"ALTER TABLE delf_tasks ADD COLUMN {column}")
+    execute("CREATE INDEX delf_tasks_queued ON delf_tasks (priority, id) WHERE state = 'queued'")
 
 
 MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (

@@ -17,7 +17,7 @@ from delf_journal_sql.owners import COLUMNS, is_alive, owner_of
 EVENT: Final = "e.seq, e.at, e.type, e.v, e.data, e.blobs"
 TASK: Final = (
     "t.task_id, t.task, t.origin, t.state, t.started_at, t.finished_at, t.duration_ms, "
-    "t.cost_usd, t.error, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id)"
+    "t.cost_usd, t.error, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id), t.queue"
 )
 
 
@@ -170,8 +170,8 @@ def like_text(text: str) -> str:
 
 def stored_task(row: SqlRow, now: float) -> TaskRecord:
     """A row of ``TASK`` and ``COLUMNS`` as a task."""
-    task_id, task, origin, state, started, finished, duration, cost, error, events = row[:10]
-    owner = owner_of(row[10:])
+    task_id, task, origin, state, started, finished, duration, cost, error, events, queue = row[:11]
+    owner = owner_of(row[11:])
     alive = state == "running" and is_alive(owner, now)
     return TaskRecord(
         task_id=task_id,
@@ -185,7 +185,31 @@ def stored_task(row: SqlRow, now: float) -> TaskRecord:
         error=error,
         events=events or 0,
         owner=f"pid {owner['pid']} on {owner['host']}" if alive else None,
+        queue=queue,
     )
+
+
+def next_queued(
+    connection: Connection, queues: Sequence[str], now: float, limit: int
+) -> list[TaskRecord]:
+    """Tasks that wait in queues and may begin, the first to come first.
+
+    Args:
+        connection: For reading.
+        queues: Their names.
+        now: Unix time in seconds.
+        limit: How many at the most.
+    """
+    names = {f"queue{number}": name for number, name in enumerate(queues)}
+    rows = connection.execute(
+        f"SELECT {TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
+        "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.state = 'queued' "
+        f"AND t.queue IN ({', '.join(f':{name}' for name in names)}) "
+        "AND (t.not_before IS NULL OR t.not_before <= :now) "
+        "ORDER BY t.priority, t.id LIMIT :limit",
+        {**names, "now": now, "limit": limit},
+    )
+    return [stored_task(row, now) for row in rows]
 
 
 def resolve_id(connection: Connection, text: str) -> str:

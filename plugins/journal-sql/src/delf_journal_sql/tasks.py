@@ -190,7 +190,8 @@ class Tasks:
         event = packed.event
         begins = isinstance(event, (TaskQueued, TaskStarted))
         task, origin = (event.task, event.origin) if begins else ("", "")
-        waits = isinstance(event, TaskQueued) and event.queue is not None
+        queued = event if isinstance(event, TaskQueued) and event.queue is not None else None
+        waits = queued is not None
         values: dict[str, Any] = {
             "id": event.task_id,
             "task": plain_text(task),
@@ -198,10 +199,14 @@ class Tasks:
             "state": "queued" if waits else "running",
             "at": event.at,
             "owner": None if waits else self.owner.key,
+            "queue": None if queued is None else queued.queue,
+            "priority": 0 if queued is None else queued.priority,
+            "not_before": None if queued is None else queued.not_before,
         }
         rows = connection.execute(
-            "INSERT INTO delf_tasks (task_id, task, origin, state, started_at, owner) "
-            "VALUES (:id, :task, :origin, :state, :at, :owner) RETURNING id",
+            "INSERT INTO delf_tasks (task_id, task, origin, state, started_at, owner, queue, "
+            "priority, not_before) VALUES (:id, :task, :origin, :state, :at, :owner, :queue, "
+            ":priority, :not_before) RETURNING id",
             values,
         )
         if not waits:

@@ -1,0 +1,1 @@
+"""Workers: tasks that wait in the journal, as durable workflows of DBOS."""

@@ -1,0 +1,87 @@
+"""The agents of a worker: one for each way in which tasks were handed in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from delf import Agent
+from delf.cli.resume import as_before
+from delf.cli.session import Options, Setup
+from delf.cli.state import State
+from delf.errors import ConfigurationError
+
+_KEPT: Final = 8
+_NOTHING_GIVEN: Final[Mapping[str, Any]] = dict.fromkeys(
+    ["journal", "output_dir", "record", "files"]
+)
+
+
+class Agents:
+    """Makes agents as they are needed, and keeps the last of them.
+
+    Args:
+        state: The program's flags.
+        more: Parameters of every agent.
+    """
+
+    def __init__(self, state: State, more: Mapping[str, Any]) -> None:
+        self._state = state
+        self._more = more
+        self._agents: OrderedDict[str, Agent] = OrderedDict()
+        self._lock = asyncio.Lock()
+        self._busy: dict[str, int] = {}
+
+    async def lend(self, setup: Mapping[str, Any]) -> tuple[Agent, Callable[[], None]]:
+        """An agent as a task's options describe it, and what gives it back.
+
+        Args:
+            setup: The options of ``delf run``; the project's agent when empty.
+
+        Raises:
+            ConfigurationError: When the task is of another folder than the worker's.
+            DelfError: When the agent cannot be made.
+        """
+        key = json.dumps(setup, sort_keys=True, default=str)
+        async with self._lock:
+            agent = self._agents.get(key)
+            if agent is None:
+                agent = self._make(setup)
+                await agent.astart()
+                self._agents[key] = agent
+            self._agents.move_to_end(key)
+            self._busy[key] = self._busy.get(key, 0) + 1
+            await self._let_go()
+        return agent, lambda: self._give_back(key)
+
+    def _give_back(self, key: str) -> None:
+        self._busy[key] -= 1
+        if not self._busy[key]:
+            del self._busy[key]
+
+    async def _let_go(self) -> None:
+        idle = [key for key in self._agents if key not in self._busy]
+        for key in idle[: max(0, len(self._agents) - _KEPT)]:
+            await self._agents.pop(key).astop()
+
+    def _make(self, setup: Mapping[str, Any]) -> Agent:
+        state, options = replace(self._state), Options(flags=_NOTHING_GIVEN)
+        if setup:
+            folder = Path(str(setup.get("folder", "")))
+            if folder.resolve() != Path.cwd().resolve():
+                raise ConfigurationError(
+                    f"the task is of the folder {folder}, and this worker is in {Path.cwd()}",
+                    hint=f"start a worker in {folder}",
+                )
+            options = as_before(state, options, setup)
+        return Setup.of(state, options).agent(**self._more)
+
+    async def aclose(self) -> None:
+        """Stop all of them; what they still do is interrupted, and free for other workers."""
+        agents, self._agents = list(self._agents.values()), OrderedDict()
+        await asyncio.gather(*(agent.astop() for agent in agents))

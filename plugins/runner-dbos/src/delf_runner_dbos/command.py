@@ -1,0 +1,242 @@
+"""``delf worker`` and ``delf schedule``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import click
+
+from delf import plugin_context
+from delf.cli.session import log_to_stderr
+from delf.errors import ConfigurationError
+from delf.plugins.journals import journal_name, need_durable_journal, project_journal
+from delf.protocols.journal import SupportsHistory, SupportsLeases, SupportsQueues
+from delf_runner_dbos.settings import RunnerSettings
+
+if TYPE_CHECKING:
+    from delf.cli.state import State
+    from delf.config.project import Project
+    from delf_runner_dbos.worker import QueueJournal, WorkerOptions
+
+_PLUGIN: Final = "runner-dbos"
+_DEFAULT: Final = "default"
+
+
+@click.command()
+@click.option(
+    "--queue",
+    "queues",
+    metavar="NAME",
+    multiple=True,
+    help="Whose tasks; may be repeated.  [default: default]",
+)
+@click.option(
+    "--concurrency",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Tasks that are done at once.",
+)
+@click.option(
+    "--grace",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="How long begun tasks may take after SIGTERM or Ctrl-C.",
+)
+@click.pass_context
+def worker(ctx: click.Context, queues: tuple[str, ...], concurrency: int, grace: float) -> None:
+    """Do the tasks of a queue, as `delf run --detach` hands them in.
+
+    Any number of workers may run, on any number of machines that share a journal. Of one that
+    dies, others take the tasks over.
+
+    \b
+    delf worker --queue reports --concurrency 8
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from delf_runner_dbos.worker import WorkerOptions
+
+    state: State = ctx.find_root().obj
+    log_to_stderr(state)
+    project = state.load_project()
+    settings = _settings(project)
+    options = WorkerOptions(
+        queues=tuple(dict.fromkeys(queues)) or (_DEFAULT,),
+        concurrency=concurrency,
+        lease=settings.lease,
+        grace=grace,
+        at_once=settings.global_concurrency,
+        per_second=settings.per_second,
+    )
+    asyncio.run(_work(state, project, settings, options))
+
+
+def _settings(project: Project) -> RunnerSettings:
+    given: Mapping[str, Any] = project.plugin_options.get(_PLUGIN, {})
+    return RunnerSettings.for_instance("runner_dbos", dict(given))
+
+
+def _url(project: Project, settings: RunnerSettings) -> str:
+    return settings.url(plugin_context(project).data_dir)
+
+
+def _journal(state: State, project: Project) -> QueueJournal:
+    """The project's journal.
+
+    Raises:
+        ConfigurationError: When workers cannot share it.
+        OptionalDependencyError: When none is installed that lasts.
+    """
+    host = state.discover(project.environ)
+    need_durable_journal(host, "a worker")
+    journal: Any = project_journal(project, host)
+    kinds = (SupportsHistory, SupportsQueues, SupportsLeases)
+    if not all(isinstance(journal, kind) for kind in kinds):
+        raise ConfigurationError(
+            f"workers cannot share the journal {journal_name(project, host)!r}",
+            hint='name one that processes share: journal = "sql"',
+        )
+    return cast("QueueJournal", journal)
+
+
+async def _work(
+    state: State, project: Project, settings: RunnerSettings, options: WorkerOptions
+) -> None:
+    from delf_runner_dbos.agents import Agents
+    from delf_runner_dbos.engine import Workflows
+    from delf_runner_dbos.worker import Worker
+
+    logging.getLogger("dbos").setLevel(logging.ERROR)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    journal = _journal(state, project)
+    name = journal_name(project, state.discover(project.environ))
+    more = {"lease": options.lease, "journal": name, "max_tasks": options.concurrency}
+    agents = Agents(state, more)
+    work = Worker(journal, agents, options)
+    workflows = Workflows(_url(project, settings), options.queues, work.work, work.hand_in)
+    click.echo(f"takes {', '.join(options.queues)}; up to {options.concurrency} at once", err=True)
+    try:
+        await work.run(workflows, stop)
+    finally:
+        await agents.aclose()
+        await journal.aclose()
+    click.echo("ended in order", err=True)
+
+
+@click.group()
+def schedule() -> None:
+    """Have a task done again and again, by the workers of a queue.
+
+    \b
+    delf schedule add morning "0 8 * * 1-5" "Tell what came in overnight."
+    delf schedule list
+    """  # noqa: D301 - click's mark for lines that stay as they are
+
+
+@schedule.command("add")
+@click.argument("name")
+@click.argument("cron")
+@click.argument("task")
+@click.option("--queue", metavar="NAME", default=_DEFAULT, show_default=True, help="Whose workers.")
+@click.option("--zone", metavar="NAME", help="The time zone, as Europe/Vienna; else UTC.")
+@click.pass_context
+def add(ctx: click.Context, name: str, cron: str, task: str, queue: str, zone: str | None) -> None:
+    """Have TASK done whenever CRON says so: minute, hour, day, month, weekday."""
+    setup: dict[str, Any] = {
+        "folder": str(Path.cwd()),
+        "config": ctx.find_root().obj.config,
+        "flags": {},
+        "connections": [],
+        "tool_files": [],
+        "overrides": [],
+    }
+    context: dict[str, Any] = {"task": task, "queue": queue, "setup": setup}
+    with _client(ctx) as client:
+        if client.get_schedule(name) is not None:
+            raise ConfigurationError(
+                f"there is a schedule {name!r} already", hint=f"delf schedule remove {name}"
+            )
+        from delf_runner_dbos.engine import SCHEDULED
+
+        try:
+            client.create_schedule(
+                schedule_name=name,
+                workflow_name=SCHEDULED,
+                schedule=cron,
+                context=context,
+                cron_timezone=zone,
+            )
+        except ValueError as error:
+            raise ConfigurationError(
+                f"the schedule {cron!r}: {error}", hint='as "0 8 * * 1-5": workdays at eight'
+            ) from None
+    click.echo(f"{name}: {cron}")
+
+
+@schedule.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@click.pass_context
+def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
+    """Show the schedules."""
+    with _client(ctx) as client:
+        found = [
+            {
+                "name": item["schedule_name"],
+                "cron": item["schedule"],
+                "zone": item["cron_timezone"],
+                "task": item["context"]["task"],
+                "queue": item["context"]["queue"],
+                "last": item["last_fired_at"],
+            }
+            for item in client.list_schedules()
+        ]
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for item in found:
+        click.echo(f"{item['name']:<16} {item['cron']:<16} {item['queue']:<12} {item['task']}")
+
+
+@schedule.command("remove")
+@click.argument("name")
+@click.pass_context
+def remove(ctx: click.Context, name: str) -> None:
+    """Remove the schedule NAME."""
+    with _client(ctx) as client:
+        if client.get_schedule(name) is None:
+            raise ConfigurationError(f"there is no schedule {name!r}", hint="delf schedule list")
+        client.delete_schedule(name)
+
+
+class _client:  # noqa: N801 - used as a function
+    """DBOS's client, for as long as it is needed."""
+
+    def __init__(self, ctx: click.Context) -> None:
+        project = ctx.find_root().obj.load_project()
+        self._url = _url(project, _settings(project))
+
+    def __enter__(self) -> Any:
+        from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
+
+        from delf_runner_dbos.engine import APPLICATION
+
+        DBOS.migrate(system_database_url=self._url)
+        self._client = DBOSClient(
+            system_database_url=self._url,
+            serializer=DBOSPortableJSONSerializer(),
+            application_name=APPLICATION,
+        )
+        return self._client
+
+    def __exit__(self, *_: object) -> None:
+        self._client.destroy()

@@ -1,0 +1,22 @@
+"""The plugin's hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from delf.hookspecs import hookimpl
+from delf.specs import CommandSpec
+
+
+@hookimpl
+def delf_commands() -> Iterable[CommandSpec]:
+    yield CommandSpec(
+        name="worker",
+        summary="Do the tasks of a queue.",
+        factory="delf_runner_dbos.command:worker",
+    )
+    yield CommandSpec(
+        name="schedule",
+        summary="Have a task done again and again.",
+        factory="delf_runner_dbos.command:schedule",
+    )
