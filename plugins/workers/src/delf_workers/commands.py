@@ -13,7 +13,7 @@ from delf.cli import errors
 from delf.cli.run import flags_of, rest_of
 from delf.cli.run import run as run_command
 from delf.cli.state import State, state_of
-from delf.errors import DelfError
+from delf.errors import DelfError, ToolRefusedError
 
 if TYPE_CHECKING:
     from delf_workers.definition import WorkerDefinition
@@ -41,10 +41,15 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
     registry = _registry(ctx, state)
     rows: list[dict[str, Any]] = []
     for name, path in registry.files().items():
-        row: dict[str, Any] = {"name": name, "file": str(path)}
+        row: dict[str, Any] = {
+            "name": name,
+            "file": str(path),
+            "description": None,
+            "generated": registry.is_generated(path),
+            "error": None,
+        }
         try:
-            found = registry.find(name)
-            row |= {"description": found.description, "generated": found.generated}
+            row["description"] = registry.find(name).description
         except DelfError as error:
             row["error"] = state.clean(error.message)
         rows.append(row)
@@ -53,8 +58,8 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
         return
     widest = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
-        told = f"! {row['error']}" if "error" in row else row["description"]
-        made = "  (generated)" if row.get("generated") else ""
+        told = f"! {row['error']}" if row["error"] else row["description"]
+        made = "  (generated)" if row["generated"] else ""
         click.echo(f"{row['name']:<{widest}}  {told}{made}".rstrip())
     if not rows:
         errors.say("hint", f"no worker is in {', '.join(map(str, registry.folders))}; delf init")
@@ -155,7 +160,10 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     with _reported(ctx, state):
         found = _registry(ctx, state).find(name)
         inputs = _inputs(ctx, found, given["inputs"])
-        found.told(inputs)
+        try:
+            found.told(inputs)
+        except ToolRefusedError as error:
+            raise click.UsageError(error.message, ctx) from None
         # A generated worker uses what the agent has.
         names = dict.fromkeys([*state.load_project().connections, "workers"])
     connections = tuple(names) if found.generated else ("workers",)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Any, Final, TypedDict
 
 from delf import CallContext, Connection, action
 from delf.errors import ConfigurationError, ToolExecutionError, ToolRefusedError
@@ -29,20 +29,23 @@ STRATEGY: Final = "worker"
 _SHOWN: Final = 40
 
 
-class WorkerSpec(TypedDict):
+class _Named(TypedDict):
+    name: str
+    instructions: str
+
+
+class WorkerSpec(_Named, total=False):
     """A worker to be made.
 
     ``connections`` are names of those that you have; ``result`` is a JSON Schema of its answer,
     ``inputs`` are values for places as {{topic}} in the instructions.
     """
 
-    name: str
-    instructions: str
-    description: NotRequired[str]
-    connections: NotRequired[list[str]]
-    inputs: NotRequired[dict[str, dict[str, Any]]]
-    result: NotRequired[dict[str, Any]]
-    budget_usd: NotRequired[float]
+    description: str
+    connections: list[str]
+    inputs: dict[str, dict[str, Any]]
+    result: dict[str, Any]
+    budget_usd: float
 
 
 class Workers(Connection):

@@ -64,9 +64,10 @@ class Registry:
                 hint=f"workers: {', '.join(files) or 'none'}; looked in "
                 f"{', '.join(map(str, self.folders))}",
             )
-        return read_worker(path, name, generated=self._is_generated(path))
+        return read_worker(path, name, generated=self.is_generated(path))
 
-    def _is_generated(self, path: Path) -> bool:
+    def is_generated(self, path: Path) -> bool:
+        """Whether a worker's file lies where workers are kept that models made."""
         kept = [folder / GENERATED for folder in self.folders]
         return any(path.is_relative_to(folder) for folder in kept)
 
