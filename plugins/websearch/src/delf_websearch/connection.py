@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf import Connection, action
-from delf.environment import current_environ
 from delf.errors import (
     ConnectionConfigurationError,
     ConnectionUnavailableError,
@@ -15,6 +14,7 @@ from delf.errors import (
 )
 from delf.llm import LLMConfig
 from delf.protocols.model import ModelContext
+from delf.settings import current_environ
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import (
     by_status,
