@@ -153,7 +153,7 @@ OF_THE_REST = {
 
 OF_PLUGINS = {
     *(f"delf memory {name}" for name in ("list", "search", "show", "stats")),
-    *("delf google status", "delf audit show", "delf audit verify"),
+    *("delf google status", "delf audit show", "delf audit verify", "delf schedule list"),
 }
 
 
@@ -310,6 +310,12 @@ def test_json_of_what_is_remembered(here):
     checked("delf memory search", written(here, "memory", "search", "office", "--json"))
     checked("delf memory show", written(here, "memory", "show", "1", "--json"))
     checked("delf memory stats", [written(here, "memory", "stats", "--json")])
+
+
+def test_json_of_schedules(here):
+    add = ("schedule", "add", "morning", "0 8 * * *", "Say hello.")
+    assert delf(*add, cwd=here).returncode == 0
+    checked("delf schedule list", written(here, "schedule", "list", "--json"))
 
 
 def test_json_of_the_audit_file(here):

@@ -322,7 +322,8 @@ class Agent:
         kept = None if begun is None or self.chat is None else begun.conversation
         order = replace(self._order("resumed", timeout, kept), task_id=task_id, past=past, **seen)
         if begun is not None:
-            order = replace(order, task=begun.task, patient=not begun.attended)
+            queue = begun.queue if isinstance(begun, TaskQueued) else None
+            order = replace(order, task=begun.task, patient=not begun.attended, queue=queue)
         return await self._run(runtime, order)
 
     def submit(

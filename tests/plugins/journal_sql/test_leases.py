@@ -101,7 +101,7 @@ async def test_a_task_of_a_queue_is_nobodys_until_it_is_claimed(journal_url: str
     await working.claim("t")
     await working.append(TaskStarted(task_id="t", seq=2, at=2.0, task="Do it."))
     assert [record.state for record in await submitting.find()] == ["running"]
-    with pytest.raises(JournalConflictError, match="being worked on|not this process's"):
+    with pytest.raises(JournalConflictError, match=r"being worked on|not this process's"):
         await submitting.append(printed("not mine", 3))
     await working.aclose()
     await submitting.aclose()

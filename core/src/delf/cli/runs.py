@@ -63,7 +63,7 @@ def list_command(
 ) -> None:
     """List tasks, the newest first.
 
-    A task is running, done, error, or interrupted: its process ended before it did.
+    A task is queued, running, done, error, or interrupted: its process ended before it did.
     """
     begin = None if since is None else time.time() - since
     journal = _journal(ctx)

@@ -45,7 +45,14 @@ from delf.engine.scripts import ScriptRunner
 from delf.engine.secrets.known import secrets_of_agent, secrets_of_settings
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.slots import Slot
-from delf.engine.task import ChildOptions, TaskContext, TaskOutcome, TaskRequest, TaskState
+from delf.engine.task import (
+    STOPPED,
+    ChildOptions,
+    TaskContext,
+    TaskOutcome,
+    TaskRequest,
+    TaskState,
+)
 from delf.engine.toolset import load_toolset
 from delf.environment import using_environ
 from delf.errors import AgentStateError, ConfigurationError, DelfError
@@ -550,7 +557,7 @@ class Runtime:
         if self._warming is not None:
             running.append(self._warming)
         for work in running:
-            work.cancel()
+            work.cancel(STOPPED)
         if running or self._background:
             await asyncio.wait({*running, *self._background})
         closing: list[Any] = [feed.aclose() for feed in self._feeds]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import ConfigurationError, DelfError, ReplayMismatch, UnrecordedCallError
 
@@ -24,7 +24,15 @@ if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.protocols.connection import ConnectionLike
     from delf.protocols.conversation import Conversation
 
-_CAN_BE_RESUMED = (ReplayMismatch, UnrecordedCallError)
+STOPPED: Final = "the agent was stopped"
+"""Why a task is cancelled whose agent is."""
+
+
+class HandedOnError(DelfError):
+    """A task of a queue is left to other workers: the agent that worked on it was stopped."""
+
+
+_CAN_BE_RESUMED = (ReplayMismatch, UnrecordedCallError, HandedOnError)
 """What stops a task that is not over: it can be resumed where the journal fits and is written."""
 
 

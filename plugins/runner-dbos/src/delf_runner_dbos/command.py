@@ -166,6 +166,8 @@ def add(ctx: click.Context, name: str, cron: str, task: str, queue: str, zone: s
             raise ConfigurationError(
                 f"there is a schedule {name!r} already", hint=f"delf schedule remove {name}"
             )
+        from dbos import error as dbos_error
+
         from delf_runner_dbos.engine import SCHEDULED
 
         try:
@@ -176,9 +178,10 @@ def add(ctx: click.Context, name: str, cron: str, task: str, queue: str, zone: s
                 context=context,
                 cron_timezone=zone,
             )
-        except ValueError as error:
+        except dbos_error.DBOSException as error:
             raise ConfigurationError(
-                f"the schedule {cron!r}: {error}", hint='as "0 8 * * 1-5": workdays at eight'
+                f"the schedule {cron!r} cannot be kept: {error}",
+                hint='as "0 8 * * 1-5": workdays at eight',
             ) from None
     click.echo(f"{name}: {cron}")
 

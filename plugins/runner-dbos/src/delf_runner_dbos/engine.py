@@ -16,7 +16,6 @@ import os
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future
 from datetime import datetime
 from typing import Any, Final
 
@@ -66,12 +65,12 @@ class Workflows:
 
         @DBOS.workflow(name=TASK)
         async def task(task_id: str) -> str:
-            return await asyncio.wrap_future(_posted(loop, work(task_id)))
+            return await _on(loop, work(task_id))
 
         @DBOS.workflow(name=SCHEDULED)
         async def scheduled(at: datetime, context: Any) -> str:
             _ = at
-            return await asyncio.wrap_future(_posted(loop, fire(context)))
+            return await _on(loop, fire(context))
 
         self._task = task
         self._scheduled = scheduled
@@ -139,10 +138,10 @@ class Workflows:
         )
 
 
-def _posted(loop: asyncio.AbstractEventLoop, work: Awaitable[str]) -> Future[str]:
-    """Work on the loop on which agents live, from DBOS's own."""
+async def _on(loop: asyncio.AbstractEventLoop, work: Awaitable[str]) -> str:
+    """Work on the loop on which agents live, from DBOS's own; whose end does not cancel it."""
 
     async def main() -> str:
         return await work
 
-    return asyncio.run_coroutine_threadsafe(main(), loop)
+    return await asyncio.shield(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(main(), loop)))

@@ -20,7 +20,7 @@ from delf.engine.loop.conversation import keep_turn
 from delf.engine.loop.learn import learn
 from delf.engine.loop.recall import recall
 from delf.engine.loop.select import select
-from delf.engine.task import TaskOutcome, TaskState
+from delf.engine.task import STOPPED, HandedOnError, TaskOutcome, TaskState
 from delf.errors import DelfError, ReplayMismatch, TaskTimeoutError, UnrecordedCallError
 from delf.events import ChildFinished, ModelReplied, TaskFinished, TaskResumed, TaskStarted, Warned
 from delf.protocols.connection import SupportsContext
@@ -82,8 +82,11 @@ class TaskPipeline:
             text, error = await self._result(work)
             if error is None:
                 await learn(self._task, self._host.approvals, text)
-        except asyncio.CancelledError:
-            await to_its_end(self._cancel(work))
+        except asyncio.CancelledError as cancelled:
+            why = DelfError("the task was cancelled")
+            if self._task.request.queue is not None and cancelled.args == (STOPPED,):
+                why = HandedOnError(STOPPED)
+            await to_its_end(self._cancel(work, why))
             raise
         return await to_its_end(self._finish(text, error), failed=self._lost_end)
 
@@ -153,13 +156,13 @@ class TaskPipeline:
         await self._host.scripts.close()
         await asyncio.wait({work}, timeout=_GRACE_SECONDS)
 
-    async def _cancel(self, work: asyncio.Future[str] | None) -> None:
+    async def _cancel(self, work: asyncio.Future[str] | None, why: DelfError) -> None:
         """End a task that was cancelled, at whatever point; that is raised, whatever fails here."""
         try:
             self._host.close()
             if work is not None:
                 await self._abandon(work)
-            await self._finish("", DelfError("the task was cancelled"))
+            await self._finish("", why)
         except Exception as error:
             self._lost_end(error)
 

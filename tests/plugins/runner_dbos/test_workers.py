@@ -1,0 +1,147 @@
+"""Workers do what waits in a queue once each, whatever becomes of the workers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from support.fleet import Fleet, fleet
+from support.program import delf, write_recording
+
+pytestmark = [pytest.mark.timeout(240)]
+
+TASKS = int(os.environ.get("DELF_TEST_CHAOS_TASKS", "12"))
+
+
+def names(count: int) -> list[str]:
+    return [f"job-{number}" for number in range(count)]
+
+
+def once_each(one: Fleet, count: int) -> bool:
+    wanted = {(name, step): 1 for name in names(count) for step in range(one.steps)}
+    return dict(one.marks()) == wanted
+
+
+async def begun(one: Fleet, count: int) -> None:
+    """Wait until so many steps are written down."""
+    async with asyncio.timeout(60):
+        while one.marks().total() < count:
+            await asyncio.sleep(0.05)
+
+
+async def chaos(one: Fleet, seconds: float) -> None:
+    """Kill and stop workers at random moments, and replace them, until all tasks are over."""
+    chance = random.Random(7)
+    until = time.monotonic() + seconds
+    while set(await one.states()) - {"done", "error"}:
+        assert time.monotonic() < until, one.logs()
+        await one.answer()
+        await asyncio.sleep(chance.uniform(0.2, 1.0))
+        worker = chance.choice([worker for worker in one.workers if worker.poll() is None])
+        if chance.random() < 0.5:
+            os.killpg(worker.pid, signal.SIGKILL)
+            one.start("--concurrency", "3")
+        else:
+            worker.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(chance.uniform(1.0, 4.0))
+            worker.send_signal(signal.SIGCONT)
+        if time.monotonic() > until - seconds / 2:
+            break
+    await one.all_over(seconds)
+
+
+async def test_three_workers_through_kills_and_stops(tmp_path: Path, postgres_url: str) -> None:
+    async with fleet(tmp_path, postgres_url, postgres_url) as one:
+        await one.submit(names(TASKS))
+        for _ in range(3):
+            one.start("--concurrency", "3")
+        await begun(one, 3)
+        await chaos(one, 90.0 + TASKS)
+        assert dict(await one.states()) == {"done": TASKS}
+        assert once_each(one, TASKS)
+
+
+async def test_another_worker_goes_on_with_the_tasks_of_a_dead_one(tmp_path: Path) -> None:
+    async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", pause=0.4, steps=5) as one:
+        await one.submit(names(2))
+        first = one.start()
+        await begun(one, 2)
+        os.killpg(first.pid, signal.SIGKILL)
+        one.start()
+        await one.all_over(60)
+        assert dict(await one.states()) == {"done": 2}
+        assert once_each(one, 2)
+
+
+async def test_a_worker_that_is_told_to_end_puts_back_what_it_cannot_finish(tmp_path: Path) -> None:
+    async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", pause=0.5, steps=6) as one:
+        await one.submit(names(2))
+        first = one.start("--concurrency", "1", "--grace", "0")
+        await begun(one, 1)
+        first.terminate()
+        assert await asyncio.to_thread(first.wait, 30) == 0
+        states = await one.states()
+        assert states["running"] == 0
+        assert states["interrupted"] + states["queued"] == 2
+        one.start()
+        await one.all_over(60)
+        assert once_each(one, 2)
+
+
+async def test_priorities_and_delays(tmp_path: Path) -> None:
+    async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", steps=1) as one:
+        from delf import Agent
+
+        async with Agent.from_project(one.folder) as agent:
+            late = agent.submit("Do job-9 .", queue="other", delay=3600)
+            last = agent.submit("Do job-1 .", queue="other", priority=5)
+            first = agent.submit("Do job-2 .", queue="other", priority=-1)
+        waiting = await one.journal.next_queued(["other"])
+        assert [record.task_id for record in waiting] == [first, last]
+        assert (await one.journal.task(late)).state == "queued"
+        assert await one.journal.next_queued(["default"]) == []
+
+
+def test_a_task_is_left_to_a_worker_and_a_schedule_is_kept(tmp_path: Path) -> None:
+    llm = write_recording(tmp_path / "hello.jsonl", "print('hello')")
+    left = delf("run", "Say hello.", "--llm", llm, "--detach", "--json", cwd=tmp_path)
+    task = json.loads(left.stdout)
+    assert task["queue"] == "default"
+    (listed,) = json.loads(delf("runs", "list", "--json", cwd=tmp_path).stdout)
+    assert (listed["task_id"], listed["state"]) == (task["task_id"], "queued")
+    assert delf("resume", task["task_id"], cwd=tmp_path).stdout == "hello\n"
+    assert delf("run", "x", "--llm", llm, "--queue", "q", cwd=tmp_path).returncode == 2
+    memory = delf("run", "x", "--llm", llm, "--detach", "--no-journal", cwd=tmp_path)
+    assert "no worker sees the journal 'memory'" in memory.stderr
+    add = ("schedule", "add", "morning", "0 8 * * 1-5", "Say hello.", "--zone", "Europe/Vienna")
+    assert delf(*add, cwd=tmp_path).returncode == 0
+    assert "there is a schedule 'morning' already" in delf(*add, cwd=tmp_path).stderr
+    (kept,) = json.loads(delf("schedule", "list", "--json", cwd=tmp_path).stdout)
+    assert (kept["cron"], kept["zone"], kept["task"]) == (
+        "0 8 * * 1-5",
+        "Europe/Vienna",
+        "Say hello.",
+    )
+    bad = delf("schedule", "add", "bad", "every day", "Say hello.", cwd=tmp_path)
+    assert (bad.returncode, "the schedule 'every day'" in bad.stderr) == (2, True)
+    assert delf("schedule", "remove", "morning", cwd=tmp_path).returncode == 0
+    assert delf("schedule", "remove", "morning", cwd=tmp_path).returncode == 2
+
+
+def test_every_guarantee_on_the_page_names_a_test_that_is_there() -> None:
+    root = Path(__file__).parents[3]
+    page = (root / "docs" / "operations.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_\w+)`", page))
+    sources = [*(root / "tests/plugins/runner_dbos").glob("test_*.py")]
+    sources += (root / "tests/plugins/journal_sql").glob("test_*.py")
+    known = set(re.findall(r"def (test_\w+)", "\n".join(p.read_text() for p in sources)))
+    assert len(named) >= 6
+    assert named <= known

@@ -1,0 +1,172 @@
+"""Workers of one queue as processes that can be killed or stopped, and the truth of what they did."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Any
+
+from delf.engine.approvals.inbox import KIND, answer_data
+from delf.protocols.approval import Approved, Settled
+from delf.protocols.journal import TaskRecord
+from delf_journal_sql import SqlJournal
+from support.openai_server import OpenAIServer, Reply
+from support.program import DELF
+
+SCRIPT = """```python
+name = {name!r}
+for step in range({steps}):
+    await mark(name, step)
+print(await noted(name))
+```"""
+
+TOOLS = '''
+import asyncio, sqlite3
+from delf import tool
+
+def truth():
+    connection = sqlite3.connect({truth!r}, timeout=60, isolation_level=None)
+    return connection
+
+@tool(effect="irreversible", confirm=False)
+async def mark(name: str, step: int) -> None:
+    """Write a step down."""
+    await asyncio.sleep({pause})
+    with truth() as connection:
+        connection.execute("INSERT INTO marks VALUES (?, ?)", (name, step))
+
+@tool(effect="read", confirm=False)
+def noted(name: str) -> int:
+    """How many steps are written down."""
+    with truth() as connection:
+        return connection.execute("SELECT COUNT(*) FROM marks WHERE name = ?", (name,)).fetchone()[0]
+'''
+
+
+class Fleet:
+    """A project whose tasks each write so many steps, its model, and its workers.
+
+    Args:
+        folder: Where it is.
+        journal: The journal's URL.
+        database: DBOS's; a file in the folder when omitted.
+        steps: How many steps a task has.
+        pause: Seconds that a step takes.
+        lease: Seconds of silence after which a worker is taken for dead.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        journal: str,
+        database: str | None = None,
+        *,
+        steps: int = 4,
+        pause: float = 0.02,
+        lease: float = 1.5,
+    ) -> None:
+        self.folder, self.steps = folder, steps
+        self._truth = folder / "truth.db"
+        with contextlib.closing(sqlite3.connect(self._truth)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("CREATE TABLE marks (name TEXT, step INTEGER)")
+            connection.commit()
+        self.model = OpenAIServer(self._answer).__enter__()
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.journal = SqlJournal(journal)
+        (folder / "tools.py").write_text(TOOLS.format(truth=str(self._truth), pause=pause))
+        (folder / "delf.toml").write_text(
+            f'[agent]\nllm = {{ model = "gpt-4o-mini", base_url = "{self.model.base_url}" }}\n'
+            f'providers = {{ openai = "test-key" }}\nsandbox = "local"\njournal = "sql"\n'
+            f'[plugins.journal-sql]\nurl = "{journal}"\n[plugins.runner-dbos]\n'
+            f'lease = {lease}\ndatabase = "{database or f"sqlite:///{folder}/dbos.sqlite"}"\n'
+        )
+
+    def _answer(self, request: Any) -> Reply:
+        words = request.json["messages"][-1]["content"]
+        name = next(word for word in words.split() if word.startswith("job-"))
+        return Reply(text=SCRIPT.format(name=name.strip('".'), steps=self.steps))
+
+    async def submit(self, names: Sequence[str]) -> list[str]:
+        """Hand tasks in; their ids."""
+        from delf import Agent
+
+        setup = {
+            "folder": str(self.folder), "config": None, "flags": {}, "connections": [],
+            "tool_files": ["tools.py"], "overrides": [],
+        }  # fmt: skip
+        async with Agent.from_project(self.folder) as agent:
+            return [agent.submit(f"Do {name} .", queue="default", setup=setup) for name in names]
+
+    def start(self, *options: str) -> subprocess.Popen[bytes]:
+        """One more worker."""
+        with (self.folder / f"worker-{len(self.workers)}.log").open("wb") as log:
+            worker = subprocess.Popen(
+                [DELF, "worker", *options],
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.workers.append(worker)
+        return worker
+
+    async def states(self) -> Counter[str]:
+        """How many tasks are in each state."""
+        return Counter(record.state for record in await self._tasks())
+
+    async def _tasks(self) -> Sequence[TaskRecord]:
+        return await self.journal.find(100_000)
+
+    async def all_over(self, seconds: float) -> None:
+        """Wait until every task is over; answer what is asked about interrupted calls by the truth."""
+        async with asyncio.timeout(seconds):
+            while set(await self.states()) - {"done", "error"}:
+                await self.answer()
+                await asyncio.sleep(0.2)
+
+    async def answer(self) -> None:
+        """Say of calls that were interrupted whether they happened."""
+        for record in await self.journal.find_requests(waiting=True):
+            asked = record.requested
+            marked = self.marks()[(asked.arguments["name"], asked.arguments["step"])]
+            decision = Settled(result=None) if marked else Approved()
+            data = answer_data(asked.request_id, asked.digest, decision, "the test")
+            await self.journal.post(asked.task_id, KIND, data)
+
+    def marks(self) -> Counter[tuple[str, int]]:
+        """How often each step of each task was written down."""
+        with contextlib.closing(sqlite3.connect(self._truth)) as connection:
+            return Counter(connection.execute("SELECT name, step FROM marks").fetchall())
+
+    def logs(self) -> str:
+        """What the workers said."""
+        return "\n".join(path.read_text() for path in sorted(self.folder.glob("worker-*.log")))
+
+    def end(self) -> None:
+        """Kill what still runs."""
+        for worker in self.workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
+
+
+@contextlib.asynccontextmanager
+async def fleet(*arguments: Any, **options: Any) -> AsyncGenerator[Fleet]:
+    """A fleet with its model, ended with all of its processes."""
+    one = Fleet(*arguments, **options)
+    try:
+        yield one
+    finally:
+        one.end()
+        one.model.__exit__(None, None, None)
+        sys.stderr.write(one.logs())
+        await one.journal.aclose()
