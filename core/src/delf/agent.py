@@ -118,11 +118,9 @@ class Agent:
         store = None if isinstance(memory, str) else memory
         memory = memory if isinstance(memory, str) else None
         self._strategy = None if isinstance(strategy, str) else strategy
-        strategy = strategy if isinstance(strategy, str) else None
         fields = AgentConfig.model_fields.keys() - {"chat"}
-        given: dict[str, Any] = {
-            name: value for name, value in locals().items() if name in fields and value is not None
-        }
+        own = (None, self._strategy)
+        given: dict[str, Any] = {n: v for n, v in locals().items() if n in fields and v not in own}
         if project is not None:
             written = project.agent
             given = {**{n: getattr(written, n) for n in written.model_fields_set}, **given}
