@@ -355,11 +355,11 @@ class HttpModel:
         if isinstance(error, ToldError):
             said = shortened(message_in(error.body) or str(error.body), endpoint.secrets)
             return by_status(error.status, said, endpoint)
-        status: Any = getattr(getattr(error, "response", None), "status_code", None)
-        if isinstance(status, int):  # of a WebSocket that was not opened
-            body = bytes(error.response.body or b"")
-            said = shortened(_said(body.decode("utf-8", "replace")), endpoint.secrets)
-            return by_status(status, said, endpoint)
+        refusal: Any = getattr(error, "response", None)
+        if type(error).__name__ == "InvalidStatus":  # of websockets, which may not be there
+            said = _said(bytes(refusal.body or b"").decode("utf-8", "replace"))
+            said = shortened(said, endpoint.secrets)
+            return by_status(refusal.status_code, said, endpoint)
         if isinstance(error, UnreadableError):
             return unreadable(endpoint, str(error))
         errors = list(chain(error))
