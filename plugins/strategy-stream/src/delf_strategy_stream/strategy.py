@@ -108,8 +108,11 @@ class _Task:
                 turn = await self._turn(beginning, fresh)
             if not (turn.calls or turn.problems or turn.is_cut) and turn.said.strip():
                 answer = turn.said.strip()
-                await profile.learn(host, answer)
-                return answer
+                wrong = host.refuse(answer)
+                if wrong is None:
+                    await profile.learn(host, answer)
+                    return answer
+                turn = replace(turn, problems=(Misread(answer, wrong),))
             await self._count_failures(turn)
             if not (turn.said.strip() or turn.thoughts.strip() or turn.calls):
                 fresh = () if self._chat is None else (user(_AGAIN),)
