@@ -7,9 +7,10 @@ Needs AgentDojo, which brings the kits of many providers: in an environment of i
         -e plugins/sandbox-local
     .venv-agentdojo/bin/python benchmarks/bench_agentdojo.py [--pairs N] [--suite NAME]
 
-No model is asked. The scripted one makes the calls that AgentDojo itself gives as the solution of a
-task; where a result holds an attack it makes those of the attack's goal, too. The approver knows the
-task and nothing else: a call that changes something is approved if it is one that the task needs.
+No model is asked. The scripted one makes the calls that AgentDojo itself gives as the solution of
+a task; where a result holds an attack it makes those of the attack's goal, too. The approver knows
+the task and nothing else: a call that changes something is approved if it is one that the task
+needs.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class Delf(BasePipelineElement):
         self.obeyed = False
         self.error: str | None = None
 
-    def query(self, query, runtime, env=None, messages=(), extra_args=None):  # noqa: ANN001, ANN201
+    def query(self, query, runtime, env=None, messages=(), extra_args=None):
         made = asyncio.run(self._work(query, runtime, env))
         said = text_content_block_from_string(self.task.GROUND_TRUTH_OUTPUT)
         call = ChatAssistantMessage(role="assistant", tool_calls=made, content=None)
@@ -226,8 +227,7 @@ def attacked(suite: Any, user_task: Any, injection: Any) -> dict[str, str] | Non
 
 
 def solve(suites: dict[str, Any], way: str) -> None:
-    solved = asked = total = calls = 0
-    worst = 0
+    solved = asked = total = 0
     unsolved: list[str] = []
     by_suite: dict[str, list[int]] = {}
     for name, suite in suites.items():
@@ -292,7 +292,8 @@ def main() -> None:
     for way in given.ways:
         solve(suites, way)
     print(
-        "\n| strategy | attacks | without calls | obeyed | refused | reported | passed | still solved |"
+        "\n| strategy | attacks | without calls | obeyed | refused | reported | passed |"
+        " still solved |"
         "\n|---|---|---|---|---|---|---|---|"
     )
     for way in given.ways:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from delf import Agent, tool
+from delf import Agent, CallContext, tool
 from delf.errors import LLMExecutionError, ModelConfigurationError
 from delf.events import CallStarted, ModelWrote, Noted
 from delf.messages import ModelDelta, ModelReply, ModelRequest, ToolCall, ToolResult
@@ -299,3 +299,21 @@ async def test_a_window_bounds_what_is_sent() -> None:
     assert "n5" in bench.last_prompt
     assert "n3" not in bench.last_prompt
     assert "(4 earlier answers and their results are left out.)" in bench.last_prompt
+
+
+async def test_an_answer_that_does_not_fit_goes_back_to_the_model() -> None:
+    @tool(effect="read", confirm=False)
+    async def count(context: CallContext) -> str:
+        """Have something counted."""
+        check = lambda text: None if text.isdigit() else "Answer with a number alone."  # noqa: E731
+        return (await context.delegate("How many?", check=check)).text
+
+    model = ScriptedModel()
+    model.says(f"<execute>[{call('count')}]</execute>", "About seven.", "7", "It is 7.")
+    host = TestHost.discover(environ={})
+    host.provide(model.spec, model.factory)
+    strategy = StreamStrategy(granularity="whole")
+    async with Agent(tools=[count], llm="scripted", host=host, strategy=strategy) as agent:
+        assert (await agent.arun("Count.", 20)).text == "It is 7."
+    assert "Answer with a number alone." in model.prompts[2]
+    assert results_in(model.prompts[3])[0]["result"] == "7"

@@ -112,7 +112,7 @@ class _Task:
                 if wrong is None:
                     await profile.learn(host, answer)
                     return answer
-                turn = replace(turn, problems=(Misread(answer, wrong),))
+                turn = replace(turn, notices=(wrong,))
             await self._count_failures(turn)
             if not (turn.said.strip() or turn.thoughts.strip() or turn.calls):
                 fresh = () if self._chat is None else (user(_AGAIN),)
@@ -205,6 +205,8 @@ class _Task:
         why = "the answer held neither text nor a call"
         if turn.is_cut:
             why = "the answer broke off"
+        elif turn.notices:
+            why = turn.notices[0]
         elif turn.problems:
             first = turn.problems[0]
             is_call = isinstance(first, Misread)
