@@ -6,12 +6,12 @@ import asyncio
 import os
 import secrets
 import sys
-import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Never, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, Unpack, cast
 
-from delf.background import BackgroundTasks, EventStream, Granularity, wants_tokens
+from delf import background
+from delf.background import BackgroundTasks, EventStream, Granularity, HandingIn
 from delf.engine.task import TaskRequest, check_task
 from delf.errors import AgentConfirmationError, ConfigurationError, PluginError
 from delf.llm import LLMConfig
@@ -20,7 +20,7 @@ from delf.protocols.command import SupportsAgent
 from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
 from delf.terminal import visible
-from delf.tools.function import as_connection
+from delf.tools.function import as_connection, described_tool
 from delf.types import ApprovalMode, CodeIn, ConfirmMode, Isolation
 
 if TYPE_CHECKING:
@@ -334,42 +334,26 @@ class Agent:
         timeout: float | None = None,
         *,
         conversation_id: str | None = None,
-        queue: str | None = None,
-        priority: int = 0,
-        delay: float = 0.0,
-        setup: Mapping[str, Any] | None = None,
+        **handing: Unpack[HandingIn],
     ) -> str:
         """Let a task be done in the background: by this agent, or by a worker of a queue.
 
-        It is in the journal before this returns, so a kill does not lose it. Requests for
-        approval go to ``on_confirm`` and :meth:`get_pending_approvals`, never to a terminal.
+        It is in the journal before this returns, so a kill does not lose it. Its requests go to
+        ``on_confirm`` and :meth:`get_pending_approvals`, never to a terminal.
 
         Args:
             task: What to do, in plain words.
             timeout: Seconds from when it begins to run; the configuration's when omitted.
             conversation_id: As for :meth:`run`.
-            queue: Where a worker takes it from (``delf worker``); this agent does it when omitted.
-            priority: Among those of the queue; the lowest comes first.
-            delay: Seconds until a worker may take it.
-            setup: What a worker needs to set up the same agent; it has the project's when omitted.
+            handing: ``queue=`` leaves it to ``delf worker``: :class:`~delf.background.HandingIn`.
 
         Returns:
             The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
-
-        Raises:
-            ConfigurationError: For a queue with a journal that no other process sees.
         """
         order = self._order(task, timeout, conversation_id, attended=False)
-        if queue is not None:
-            order = replace(
-                order,
-                queue=queue,
-                priority=priority,
-                not_before=time.time() + delay if delay > 0 else None,
-                setup=setup or {},
-            )
-            self._home.call_anywhere(lambda runtime: runtime.enqueue(order))
-            return order.task_id
+        if handing:
+            order = background.handed_in(order, handing)
+            return self._home.call_anywhere(lambda r: r.enqueue(order)).task_id
         return self._tasks.add(
             order, lambda o: self._home.post_after(lambda r: r.enqueue(o), self._run)
         )
@@ -390,7 +374,7 @@ class Agent:
             timeout: Seconds; the configuration's when omitted.
             conversation_id: As for :meth:`run`.
         """
-        tokens = wants_tokens(granularity)
+        tokens = background.wants_tokens(granularity)
         flow = EventStream()
         order = replace(
             self._order(task, timeout, conversation_id),
@@ -480,15 +464,9 @@ class Agent:
         """
         if self._tasks.find(task_id) is not None:
             return self._tasks.wait(task_id, timeout)
-
-        async def end(runtime: Runtime) -> Response:
-            async with asyncio.timeout(timeout):
-                events = await runtime.wait_for_end(task_id)
-            return past_response(events, next(e for e in events if isinstance(e, TaskFinished)))
-
-        from delf.events import TaskFinished
-
-        return self._home.call_anywhere(end)
+        return self._home.call_anywhere(
+            lambda runtime: background.past_end(runtime, task_id, timeout)
+        )
 
     def cancel(self, task_id: str) -> bool:
         """Stop a submitted task; False when it was over already."""
@@ -503,15 +481,10 @@ class Agent:
     def approve(
         self, request_id: str, response: str = "Approved", *, remember: Remember = "no"
     ) -> bool:
-        """Let a call be made, or a script run.
+        """Let a call be made, or a script run; with a note for the journal.
 
-        Args:
-            request_id: From :meth:`get_pending_approvals`.
-            response: A note for the journal.
-            remember: Let the same call pass without asking, for this ``task`` or ``session``.
-
-        Raises:
-            UnknownRequestError: When the request does not wait (any more).
+        ``remember`` lets the same call pass without asking, in this ``task`` or ``session``. A
+        request that does not wait (any more) is an ``UnknownRequestError``, here and below.
         """
         return self._pending.decide(request_id, Approved(remember=remember, reason=response))
 
@@ -523,7 +496,6 @@ class Agent:
         """Let a call be made with other arguments, which are checked again.
 
         Raises:
-            UnknownRequestError: When the request does not wait (any more).
             DelfError: When it is for a script or a call that was begun; it goes on waiting.
         """
         return self._pending.decide(request_id, Edited(arguments=dict(arguments)))
@@ -531,13 +503,9 @@ class Agent:
     def settle(self, request_id: str, result: Any = None, note: str | None = None) -> bool:
         """Say that an interrupted call did happen, so that it is not made again.
 
-        Args:
-            request_id: A request that is ``unsettled``, of a resumed task.
-            result: What the call returned, which the script gets.
-            note: For the journal.
+        The request is ``unsettled``, of a resumed task; ``result`` is what the script gets.
 
         Raises:
-            UnknownRequestError: When the request does not wait (any more).
             DelfError: When it is for a new call, which goes on waiting.
         """
         return self._pending.decide(request_id, Settled(result=result, reason=note))
@@ -587,8 +555,7 @@ class Agent:
 
     def info(self) -> dict[str, Any]:
         """What the agent is made of, with its :meth:`status`, as JSON-ready data."""
-        tools = [item.name for item in self.tools]
-        return {**self.status(), **self.config.facts(), "tools": tools}
+        return {**self.status(), **self.config.facts(), "tools": [i.name for i in self.tools]}
 
     def get_llm_config_string(self) -> str:
         """The models in words: ``gpt-5.5``, or ``heavy gpt-5.5, light gpt-5.5-mini``."""
@@ -596,10 +563,7 @@ class Agent:
 
     def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
         """The agent's tools as data; with ``verbose`` their descriptions and parameters."""
-        described: list[dict[str, Any]] = []
-        for item in self.tools:
-            look = getattr(item, "inspect", None)
-            described.append(look(verbose=verbose) if look is not None else {"tool": item.name})
+        described = [described_tool(item, verbose=verbose) for item in self.tools]
         return {"agent": self.agent_id, "tools": described, "total": len(described)}
 
     def __repr__(self) -> str:
@@ -618,19 +582,14 @@ class Agent:
             RuntimeParts(
                 agent_id=self.agent_id,
                 config=self.config,
-                host=around.host,
                 connections=self.tools,
-                plugin_options=around.plugin_options,
-                environ=around.environ,
                 ledger=self._ledger,
                 pending=self._pending,
                 memory=self._store,
                 strategy=self._strategy,
                 on_confirm=self._on_confirm,
-                pricing_files=around.pricing_files,
                 attached=() if self.chat is None else (self.chat,),
-                folder=around.folder,
-                configured=around.connections,
+                **around.parts(),
             )
         )
         try:

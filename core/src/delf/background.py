@@ -6,24 +6,67 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypedDict, get_args
 
 from delf.engine.task import TaskRequest
 from delf.errors import ConfigurationError, UnknownTaskError
 from delf.messages import ModelDelta
-from delf.response import Response
+from delf.response import Response, past_response
 from delf.values import weight
 
 if TYPE_CHECKING:
+    from delf.engine.runtime import Runtime
     from delf.engine.views.snapshot import StreamSnapshot
     from delf.events import Event
 
 
 Granularity = Literal["event", "token"]
 _GRANULARITIES: Final[tuple[str, ...]] = get_args(Granularity)
+
+
+class HandingIn(TypedDict, total=False):
+    """How a task is left to a worker: ``agent.submit(task, queue="reports", priority=-1)``.
+
+    Args:
+        queue: Where a worker takes it from (``delf worker``).
+        priority: Among those of the queue; the lowest comes first, and 0 is usual.
+        delay: Seconds until a worker may take it.
+        setup: What a worker needs to set up the same agent; it has the project's when omitted.
+    """
+
+    queue: Required[str]
+    priority: int
+    delay: float
+    setup: Mapping[str, Any]
+
+
+def handed_in(order: TaskRequest, how: HandingIn) -> TaskRequest:
+    """A request as workers get it."""
+    delay = how.get("delay", 0.0)
+    return replace(
+        order,
+        queue=how["queue"],
+        priority=how.get("priority", 0),
+        not_before=time.time() + delay if delay > 0 else None,
+        setup=how.get("setup", {}),
+    )
+
+
+async def past_end(runtime: Runtime, task_id: str, timeout: float | None) -> Response:
+    """The response of a task of the journal, once it is over, whoever works on it.
+
+    Raises:
+        TimeoutError: When it is not over in time.
+        UnknownTaskError: When the journal does not have it.
+    """
+    from delf.events import TaskFinished
+
+    async with asyncio.timeout(timeout):
+        events = await runtime.wait_for_end(task_id)
+    return past_response(events, next(e for e in events if isinstance(e, TaskFinished)))
 
 
 @dataclass(frozen=True)

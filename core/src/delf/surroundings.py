@@ -47,6 +47,17 @@ class Surroundings:
     folder: Path
     connections: tuple[ConnectionEntry, ...] = ()
 
+    def parts(self) -> dict[str, Any]:
+        """What of it a :class:`delf.engine.runtime.RuntimeParts` is made of."""
+        return {
+            "host": self.host,
+            "plugin_options": self.plugin_options,
+            "environ": self.environ,
+            "pricing_files": self.pricing_files,
+            "folder": self.folder,
+            "configured": self.connections,
+        }
+
     @classmethod
     def of(
         cls,
