@@ -110,7 +110,7 @@ class Agent:
     ) -> None:
         from delf.config.schema import AgentConfig, make_config
         from delf.engine.approvals.pending import PendingRequests
-        from delf.engine.models.usage import Ledger
+        from delf.engine.models.money import Ledger
 
         store = None if isinstance(memory, str) else memory
         memory = memory if isinstance(memory, str) else None

@@ -19,7 +19,7 @@ from delf.specs import JournalSpec
 if TYPE_CHECKING:
     from delf.config.project import ConnectionEntry, Project
     from delf.config.schema import AgentConfig
-    from delf.engine.models.usage import Ledger
+    from delf.engine.models.money import Ledger
     from delf.llm import LLMConfig
 
 
@@ -112,8 +112,7 @@ class Surroundings:
         from delf.engine.journal.log import TaskLog
         from delf.engine.journal.memory import MemoryJournal
         from delf.engine.models.client import ModelClient, ModelPool
-        from delf.engine.models.pricing import load_pricing
-        from delf.engine.models.usage import Ledger
+        from delf.engine.models.money import Ledger, load_pricing
         from delf.engine.secrets.known import secrets_of_agent, secrets_of_model
         from delf.engine.secrets.redaction import Redactor
         from delf.engine.task import new_task_id

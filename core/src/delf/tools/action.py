@@ -37,6 +37,7 @@ class Action:
         context: The parameter of ``call`` that gets the :class:`delf.tools.context.CallContext`.
         tags: Words that it is sorted under, for searching.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
+        signature: ``(statement: str, limit: int = 100) -> list[dict]``.
     """
 
     name: str
@@ -53,14 +54,12 @@ class Action:
     context: str | None = None
     tags: tuple[str, ...] = ()
     is_async: bool = field(init=False)
+    signature: str = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.call))
-
-    @property
-    def signature(self) -> str:
-        """``(statement: str, limit: int = 100) -> list[dict]``."""
-        return f"({', '.join(str(p) for p in self.parameters)}) -> {self.returns}"
+        signature = f"({', '.join(map(str, self.parameters))}) -> {self.returns}"
+        object.__setattr__(self, "signature", signature)
 
     def describe(self, *, verbose: bool = False) -> dict[str, Any]:
         """The action as data for ``inspect``."""

@@ -31,13 +31,12 @@ from delf.engine.approvals.identity import (
 )
 from delf.engine.approvals.inbox import Inbox
 from delf.engine.approvals.pending import PendingRequests
-from delf.engine.clock import TaskClock
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.recording import PastCall
-from delf.engine.slots import Slot
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import BoundAction
 from delf.engine.views.changes import situation
+from delf.engine.waiting import Slot, TaskClock
 from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import (
     ApprovalRequest,
@@ -125,7 +124,7 @@ class TaskApprovals:
         self._shared = shared
         self._order = order
         self._log = log
-        self._slot = slot
+        self.slot = slot
         self._clock = clock
         self._remembered = remembered_calls(order.past)
         self._refused = refused_calls(order.past)
@@ -179,13 +178,6 @@ class TaskApprovals:
     def script_ended(self) -> None:
         """What was approved with a script is not approved any more."""
         self._granted = frozenset()
-
-    async def place_regained(self) -> None:
-        """Wait until the task, for which a person was asked, has its place again.
-
-        To be called before what makes work: a script may go on without the call that asked.
-        """
-        await self._slot.regained()
 
     # -- calls --------------------------------------------------------------------------
 
@@ -314,7 +306,7 @@ class TaskApprovals:
             said = self._said_by_mode(request)
             if said is None:
                 with self._clock.stopped():
-                    async with self._slot.given_up():
+                    async with self.slot.given_up():
                         return await self._ask(request, arguments, told, again=asked is not None)
             try:
                 await told

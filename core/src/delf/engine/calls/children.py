@@ -11,10 +11,9 @@ from typing import Any, Protocol
 
 from delf.config.schema import AgentConfig
 from delf.engine.calls.records import Call
-from delf.engine.clock import TaskClock
 from delf.engine.journal.log import TaskLog
-from delf.engine.slots import Slot
 from delf.engine.task import ChildOptions, TaskRequest
+from delf.engine.waiting import Slot, TaskClock
 from delf.errors import ToolExecutionError, UnknownTaskError
 from delf.events import ChildFinished, ChildStarted, Event
 from delf.llm import as_llm_config

@@ -195,7 +195,8 @@ class Gate:
 
     async def _ask_and_make(self, call: Call, past: PastCall | None = None) -> CallAnswer:
         try:
-            await self._approvals.place_regained()
+            if self._approvals.slot.returning is not None:
+                await self._approvals.slot.regained()
         except asyncio.CancelledError:
             await self._records.never_made(call)
             raise

@@ -186,14 +186,24 @@ class Replay:
 
     def __init__(self, events: Sequence[ev.Event] = (), patience: float = PATIENCE_SECONDS) -> None:
         self.events = tuple(events)
+        began = next((e for e in self.events if isinstance(e, ev.TaskStarted)), None)
+        self.resumed = began is not None
+        """Whether the task was begun before; one that was only queued was not."""
+        self.seed = "" if began is None else began.seed
+        """What the task's scripts drew chance from."""
         self._patience = patience
         self._past = Past(self.events)
-        self._own = _Course(self._past.scripts[0], patience) if self else None
-        self._course = self._own
+        self.recorded = self._past.known
+        """The recorded events that have not come again; true as long as there may be some."""
+        self.last_call = self._past.last_call
+        """The highest number of a call."""
+        self._own = _Course(self._past.scripts[0], patience) if self.resumed else None
+        self._follow(self._own)
 
-    def __bool__(self) -> bool:
-        """Whether the task is a resumed one; one that was only queued is not."""
-        return any(isinstance(event, ev.TaskStarted) for event in self.events)
+    def _follow(self, course: _Course | None) -> None:
+        self._course = course
+        self.active = course is not None
+        """Whether what runs now, a script or the strategy itself, is in the journal."""
 
     def relive(self, events: Sequence[ev.Event]) -> None:
         """Let the scripts so far run once more, because their sandbox died.
@@ -202,18 +212,14 @@ class Replay:
             events: The task's events so far.
         """
         before, self._past = self._past, Past(events)
-        self._course = None
+        self.recorded, self.last_call = self._past.known, self._past.last_call
+        self._follow(None)
         self._past.replies = before.replies
         for key in {*self._past.known, *before.known}:
             if key[0] not in _OF_SCRIPTS:
                 self._past.known[key] = before.known[key]
 
     # -- facts --------------------------------------------------------------------------
-
-    @property
-    def seed(self) -> str:
-        """What the task's scripts drew chance from."""
-        return next((e.seed for e in self.events if isinstance(e, ev.TaskStarted)), "")
 
     def selected(self) -> ev.ToolsSelected | None:
         """The tools that were chosen, if the task came so far."""
@@ -236,11 +242,6 @@ class Replay:
             cost_usd=past.cost_usd,
         )
 
-    @property
-    def last_call(self) -> int:
-        """The highest number of a call."""
-        return self._past.last_call
-
     # -- what is in the journal already ---------------------------------------------------
 
     def knows(self, kind: Callable[..., ev.Event], fields: Mapping[str, Any]) -> bool:
@@ -261,7 +262,7 @@ class Replay:
     def begin_script(self, attempt: int) -> PastScript | None:
         """A script is about to run; what the journal tells of it."""
         script = self._past.scripts.get(attempt)
-        self._course = None if script is None else _Course(script, self._patience)
+        self._follow(None if script is None else _Course(script, self._patience))
         return script
 
     def end_script(self, status: ev.ScriptStatus, message: str) -> None:
@@ -270,7 +271,8 @@ class Replay:
         Raises:
             ReplayMismatch: When the journal tells otherwise.
         """
-        course, self._course = self._course, self._own
+        course = self._course
+        self._follow(self._own)
         if course is None or course is self._own or status == "crashed":
             return
         script = course.script
@@ -290,11 +292,6 @@ class Replay:
         return (None, None) if script is None else (script.request, script.decision)
 
     # -- calls ----------------------------------------------------------------------------
-
-    @property
-    def active(self) -> bool:
-        """Whether what runs now, a script or the strategy itself, is in the journal."""
-        return self._course is not None
 
     async def call(self, digest: str, *, alone: bool = False) -> PastCall | None:
         """The recorded call behind a call, when it is its turn.
