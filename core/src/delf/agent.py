@@ -236,8 +236,8 @@ class Agent:
                 conversation cannot be opened.
             AgentStateError: When called from the event loop that the agent works on.
         """
-        order = self._order(task, timeout, conversation_id)
-        return self._home.call(lambda runtime: self._run(runtime, order))
+        request = self._request(task, timeout, conversation_id)
+        return self._home.call(lambda runtime: self._run(runtime, request))
 
     async def arun(
         self,
@@ -259,9 +259,9 @@ class Agent:
             setup: Kept in the journal for whoever resumes the task; plain data, no secrets.
             conversation_id: As for :meth:`run`.
         """
-        order = self._order(task, timeout, conversation_id)
-        order = replace(order, listeners=listeners, on_delta=on_delta, setup=dict(setup or {}))
-        return await self._home.call_async(lambda runtime: self._run(runtime, order))
+        request = self._request(task, timeout, conversation_id)
+        request = replace(request, listeners=listeners, on_delta=on_delta, setup=dict(setup or {}))
+        return await self._home.call_async(lambda runtime: self._run(runtime, request))
 
     def resume(self, task_id: str, timeout: float | None = None) -> Response:
         """Go on with a task whose process was killed, and wait for it.
@@ -316,10 +316,12 @@ class Agent:
             return past_response(past, end)
         begun = next((e for e in past if isinstance(e, (TaskStarted, TaskQueued))), None)
         kept = None if begun is None or self.chat is None else begun.conversation
-        order = replace(self._order("resumed", timeout, kept), task_id=task_id, past=past, **seen)
+        request = replace(
+            self._request("resumed", timeout, kept), task_id=task_id, past=past, **seen
+        )
         if begun is not None:
-            order = replace(order, task=begun.task, patient=not begun.attended)
-        return await self._run(runtime, order)
+            request = replace(request, task=begun.task, patient=not begun.attended)
+        return await self._run(runtime, request)
 
     def submit(
         self, task: str, timeout: float | None = None, *, conversation_id: str | None = None
@@ -337,9 +339,9 @@ class Agent:
         Returns:
             The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
         """
-        order = self._order(task, timeout, conversation_id, attended=False)
+        request = self._request(task, timeout, conversation_id, attended=False)
         return self._tasks.add(
-            order, lambda o: self._home.post_after(lambda r: r.enqueue(o), self._run)
+            request, lambda o: self._home.post_after(lambda r: r.enqueue(o), self._run)
         )
 
     async def stream(
@@ -360,14 +362,14 @@ class Agent:
         """
         tokens = wants_tokens(granularity)
         flow = EventStream()
-        order = replace(
-            self._order(task, timeout, conversation_id),
+        request = replace(
+            self._request(task, timeout, conversation_id),
             listeners=(flow.put,),
             on_delta=flow.put_text if tokens else None,
             stream=tokens or None,
         )
         work = asyncio.ensure_future(
-            self._home.call_async(lambda runtime: self._run(runtime, order))
+            self._home.call_async(lambda runtime: self._run(runtime, request))
         )
         work.add_done_callback(lambda _: flow.put(None))
         try:
@@ -377,7 +379,7 @@ class Agent:
         finally:
             work.cancel()
 
-    def _order(
+    def _request(
         self,
         task: str,
         timeout: float | None,
@@ -398,12 +400,12 @@ class Agent:
             patient=not attended,
         )
 
-    async def _run(self, runtime: Runtime, order: TaskRequest) -> Response:
+    async def _run(self, runtime: Runtime, request: TaskRequest) -> Response:
         from delf.engine.views.story import tell
 
         if self.config.verbose:
-            order = replace(order, listeners=(tell, *order.listeners))
-        response = response_of(await runtime.run(order))
+            request = replace(request, listeners=(tell, *request.listeners))
+        response = response_of(await runtime.run(request))
         response.raise_if_never_begun()
         if self.config.verbose:
             sys.stderr.write(visible(response.trace.summary()) + "\n")

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
 from delf.engine.codegen.extract import parse_script
-from delf.engine.journal.recording import PastScript
+from delf.engine.journal.recording import RecordedScript
 from delf.engine.journal.replay import RecordedLimit
 from delf.engine.output import OutputFiles
 from delf.engine.sandboxes import ChosenSandbox
@@ -219,7 +219,7 @@ class ScriptRunner:
             self._replay.end_script(*_end_of(outcome))
         return outcome
 
-    def _begin(self, attempt: int) -> PastScript | None:
+    def _begin(self, attempt: int) -> RecordedScript | None:
         """A script is about to run; what the journal of a resumed task tells of it."""
         self._gate.begin_script()
         self._approvals.begin_script(attempt)

@@ -46,7 +46,7 @@ class NamedChannel:
 async def ask_channels(
     channels: Sequence[NamedChannel],
     request: ApprovalRequest,
-    order: TaskRequest,
+    task: TaskRequest,
     redactor: Redactor,
 ) -> Answer | None:
     """What the first channel says that says anything.
@@ -54,11 +54,11 @@ async def ask_channels(
     Args:
         channels: Who is asked, in order.
         request: The request; each channel gets a copy, so that none can change the call.
-        order: The task.
+        task: The task.
         redactor: Keeps secrets out of the log when a channel fails.
     """
     for named in channels:
-        if named.needs_presence and not order.attended:
+        if named.needs_presence and not task.attended:
             continue
         shown = replace(request, arguments=copy_of(request.arguments))
         decision = await _ask_channel(named, shown, redactor)

@@ -32,7 +32,7 @@ from delf.engine.approvals.identity import (
 from delf.engine.approvals.inbox import Inbox
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.journal.log import TaskLog
-from delf.engine.journal.recording import PastCall
+from delf.engine.journal.recording import RecordedCall
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import BoundAction
 from delf.engine.views.changes import situation
@@ -98,10 +98,10 @@ class Approvals:
         self.wait = wait
 
     def for_task(
-        self, order: TaskRequest, log: TaskLog, slot: Slot, clock: TaskClock | None = None
+        self, task: TaskRequest, log: TaskLog, slot: Slot, clock: TaskClock | None = None
     ) -> TaskApprovals:
         """The same for one task, with its own memory beside the session's."""
-        return TaskApprovals(self, order, log, slot, clock or TaskClock(order.timeout))
+        return TaskApprovals(self, task, log, slot, clock or TaskClock(task.timeout))
 
 
 class TaskApprovals:
@@ -112,22 +112,22 @@ class TaskApprovals:
 
     Args:
         shared: What the agent's tasks share.
-        order: The task.
+        task: The task.
         log: Where requests and decisions are recorded.
         slot: The task's place among those that run, given up while a person decides.
         clock: The task's time, which stands still meanwhile.
     """
 
     def __init__(
-        self, shared: Approvals, order: TaskRequest, log: TaskLog, slot: Slot, clock: TaskClock
+        self, shared: Approvals, task: TaskRequest, log: TaskLog, slot: Slot, clock: TaskClock
     ) -> None:
         self._shared = shared
-        self._order = order
+        self._task = task
         self._log = log
         self.slot = slot
         self._clock = clock
-        self._remembered = remembered_calls(order.past)
-        self._refused = refused_calls(order.past)
+        self._remembered = remembered_calls(task.past)
+        self._refused = refused_calls(task.past)
         self._plans: dict[int, frozenset[str]] = {}
         self._granted: frozenset[str] = frozenset()
         self._came_at = 0.0
@@ -189,7 +189,7 @@ class TaskApprovals:
         call_id: int,
         description: str | None,
         *,
-        past: PastCall | None = None,
+        past: RecordedCall | None = None,
         unsettled: bool = False,
         judged: Asks | Allowed | None = None,
         alone: bool = False,
@@ -238,7 +238,7 @@ class TaskApprovals:
         common: dict[str, Any] = {
             "request_id": f"req_{secrets.token_hex(8)}",
             "task_id": self._log.task_id,
-            "task": self._log.redactor.text(self._order.task),
+            "task": self._log.redactor.text(self._task.task),
             "description": None,
             "script": stands.script,
             "because": stands.because,
@@ -416,7 +416,7 @@ class TaskApprovals:
                 said = None if asking.cancelled() else asking.result()
                 if said is not None:
                     return said
-                if not (self._order.patient or self._shared.wait):
+                if not (self._task.patient or self._shared.wait):
                     return Answer(Rejected(reason=NOBODY), NOBODY_BY)
                 return await asyncio.shield(answer)
         except TimeoutError:
@@ -428,7 +428,7 @@ class TaskApprovals:
             if self._shared.pending.find(request.request_id) is None:
                 return None  # it was answered meanwhile
         channels, redactor = self._shared.channels, self._log.redactor
-        return await ask_channels(channels, request, self._order, redactor)
+        return await ask_channels(channels, request, self._task, redactor)
 
     async def _take(
         self,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from delf import events as ev
-from delf.engine.journal.recording import Past, PastCall, PastScript
+from delf.engine.journal.recording import RecordedCall, RecordedScript, Recording
 from delf.errors import ReplayMismatch
 from delf.messages import ModelReply, Purpose
 from delf.protocols.sandbox import LimitReached
@@ -57,10 +57,10 @@ class _Course:
         patience: Seconds that the next recorded step may be overdue before it is a mismatch.
     """
 
-    def __init__(self, script: PastScript, patience: float) -> None:
+    def __init__(self, script: RecordedScript, patience: float) -> None:
         self.script = script
         self._patience = patience
-        self._unclaimed: defaultdict[str, deque[PastCall]] = defaultdict(deque)
+        self._unclaimed: defaultdict[str, deque[RecordedCall]] = defaultdict(deque)
         for call in script.calls:
             self._unclaimed[call.digest].append(call)
         self._expected = {call.call_id: call for call in script.expected}
@@ -78,11 +78,11 @@ class _Course:
         return self._count > 0
 
     @property
-    def expected(self) -> Sequence[PastCall]:
+    def expected(self) -> Sequence[RecordedCall]:
         """The calls that have not come again."""
         return tuple(self._expected.values())
 
-    def take(self, digest: str) -> PastCall | None:
+    def take(self, digest: str) -> RecordedCall | None:
         """The first of the recorded calls with a digest that have not come again."""
         if self._began_at is None:
             self._began_at = asyncio.get_running_loop().time()
@@ -93,7 +93,7 @@ class _Course:
         self._move()
         return past
 
-    async def turn(self, past: PastCall | None, *, alone: bool) -> None:
+    async def turn(self, past: RecordedCall | None, *, alone: bool) -> None:
         """Wait until it is a call's turn, and let the next one have its turn then.
 
         Args:
@@ -170,7 +170,7 @@ class _Course:
             return self._moved_at
         return self._began_at + awaited.came_after
 
-    def _stuck(self, past: PastCall | None) -> ReplayMismatch:
+    def _stuck(self, past: RecordedCall | None) -> ReplayMismatch:
         expected = ", ".join(_named(call) for call in self.expected[:3]) or "an earlier answer"
         made = "a call that is not recorded" if past is None else _named(past)
         return _mismatch(f"the script makes {made} where the journal has {expected}")
@@ -192,12 +192,12 @@ class Replay:
         self.seed = "" if began is None else began.seed
         """What the task's scripts drew chance from."""
         self._patience = patience
-        self._past = Past(self.events)
-        self.recorded = self._past.known
+        self._recording = Recording(self.events)
+        self.recorded = self._recording.known
         """The recorded events that have not come again; true as long as there may be some."""
-        self.last_call = self._past.last_call
+        self.last_call = self._recording.last_call
         """The highest number of a call."""
-        self._own = _Course(self._past.scripts[0], patience) if self.resumed else None
+        self._own = _Course(self._recording.scripts[0], patience) if self.resumed else None
         self._follow(self._own)
 
     def _follow(self, course: _Course | None) -> None:
@@ -211,13 +211,13 @@ class Replay:
         Args:
             events: The task's events so far.
         """
-        before, self._past = self._past, Past(events)
-        self.recorded, self.last_call = self._past.known, self._past.last_call
+        before, self._recording = self._recording, Recording(events)
+        self.recorded, self.last_call = self._recording.known, self._recording.last_call
         self._follow(None)
-        self._past.replies = before.replies
-        for key in {*self._past.known, *before.known}:
+        self._recording.replies = before.replies
+        for key in {*self._recording.known, *before.known}:
             if key[0] not in _OF_SCRIPTS:
-                self._past.known[key] = before.known[key]
+                self._recording.known[key] = before.known[key]
 
     # -- facts --------------------------------------------------------------------------
 
@@ -227,13 +227,13 @@ class Replay:
 
     def has_reply(self, purpose: Purpose) -> bool:
         """Whether the next answer of a model is recorded."""
-        return purpose in _REPLAYED and bool(self._past.replies[purpose])
+        return purpose in _REPLAYED and bool(self._recording.replies[purpose])
 
     def reply(self, purpose: Purpose) -> ModelReply | None:
         """The next recorded answer of a model, if there is one left."""
         if not self.has_reply(purpose):
             return None
-        past = self._past.replies[purpose].popleft()
+        past = self._recording.replies[purpose].popleft()
         return ModelReply(
             text=past.text,
             calls=past.calls,
@@ -246,7 +246,7 @@ class Replay:
 
     def knows(self, kind: Callable[..., ev.Event], fields: Mapping[str, Any]) -> bool:
         """Whether an event is in the journal; each one counts once."""
-        return self._past.knows(kind, fields)
+        return self._recording.knows(kind, fields)
 
     def unknown_part(self, text: str) -> str:
         """What of a printed text goes beyond all that was printed here before."""
@@ -259,9 +259,9 @@ class Replay:
 
     # -- scripts --------------------------------------------------------------------------
 
-    def begin_script(self, attempt: int) -> PastScript | None:
+    def begin_script(self, attempt: int) -> RecordedScript | None:
         """A script is about to run; what the journal tells of it."""
-        script = self._past.scripts.get(attempt)
+        script = self._recording.scripts.get(attempt)
         self._follow(None if script is None else _Course(script, self._patience))
         return script
 
@@ -288,12 +288,12 @@ class Replay:
 
     def plan(self, attempt: int) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
         """The request for a script as a whole, and the decision about it."""
-        script = self._past.scripts.get(attempt)
+        script = self._recording.scripts.get(attempt)
         return (None, None) if script is None else (script.request, script.decision)
 
     # -- calls ----------------------------------------------------------------------------
 
-    async def call(self, digest: str, *, alone: bool = False) -> PastCall | None:
+    async def call(self, digest: str, *, alone: bool = False) -> RecordedCall | None:
         """The recorded call behind a call, when it is its turn.
 
         Args:
@@ -343,7 +343,7 @@ def _beyond(finished: ev.ScriptFinished) -> ReplayMismatch | RecordedLimit:
     return RecordedLimit(LimitReached(limit=limit, message=message, line=finished.line))
 
 
-def _named(call: PastCall) -> str:
+def _named(call: RecordedCall) -> str:
     return f"{call.action} (call {call.call_id})"
 
 
