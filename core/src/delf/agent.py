@@ -23,7 +23,6 @@ from delf.tools.function import as_connection
 from delf.types import ApprovalMode, CodeIn, ConfirmMode, Isolation
 
 if TYPE_CHECKING:
-    from delf.chat import Chat
     from delf.config.project import Project
     from delf.engine.journal.log import Listener
     from delf.engine.runtime import Runtime
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
     from delf.protocols.memory import MemoryStore, SupportsStore
+    from delf.surroundings import AgentChat
 
 
 class Agent:
@@ -46,7 +46,8 @@ class Agent:
 
     Args:
         tools: Connections, ``@tool`` functions, or plain functions.
-        chat: A conversation to continue; True for one in memory, or the options of a ``Chat``.
+        chat: A conversation to continue: a ``Chat`` (the plugin ``chat``), its options, or True
+            for one in memory.
         memory: Facts from before, recalled for each task: a store, or the name of one.
         on_confirm: Asked about calls that need approval; returns True, False, or None to
             leave it to the next channel. Plain or async.
@@ -68,7 +69,7 @@ class Agent:
         light_llm: str | LLMConfig | None = None,
         heavy_llm: str | LLMConfig | None = None,
         vision_llm: str | LLMConfig | None = None,
-        chat: Chat | Mapping[str, Any] | bool | None = None,
+        chat: AgentChat | Mapping[str, Any] | bool | None = None,
         memory: MemoryStore | SupportsStore | str | None = None,
         system_prompt: str | None = None,
         on_confirm: Callable[[Any], Any] | None = None,
@@ -111,6 +112,7 @@ class Agent:
         from delf.config.schema import AgentConfig, make_config
         from delf.engine.approvals.pending import PendingRequests
         from delf.engine.models.money import Ledger
+        from delf.surroundings import as_chat
 
         store = None if isinstance(memory, str) else memory
         memory = memory if isinstance(memory, str) else None
@@ -129,11 +131,9 @@ class Agent:
                 f"on_confirm is a {type(on_confirm).__name__}", hint="give a function"
             )
         self.agent_id = f"agent_{secrets.token_hex(6)}"
-        self.chat: Chat | None = None
+        self.chat: AgentChat | None = None
         if chat is not None and chat is not False:
-            from delf.chat import Chat
-
-            self.chat = Chat.of(chat)
+            self.chat = as_chat(chat, host)
         self.memory = store
         self._store = cast("MemoryStore | None", getattr(store, "store", store))
         self.tools = tuple(as_connection(item) for item in tools or ())
