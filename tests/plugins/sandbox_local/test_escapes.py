@@ -67,6 +67,7 @@ def unprivileged():
     folder = Path(tempfile.mkdtemp(prefix="delf-nobody-", dir="/tmp"))
     sources = (
         (CORE / "src/delf", "delf"),
+        (ROOT / "libs/sandbox/src/delf_sandbox", "delf_sandbox"),
         (ROOT / "plugins/sandbox-local/src/delf_sandbox_local", "delf_sandbox_local"),
         (Path(platformdirs.__file__).parent, "platformdirs"),
         (ROOT / "tests/support", "support"),
