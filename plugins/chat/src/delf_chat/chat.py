@@ -38,7 +38,7 @@ from delf_chat.summary import Ask, fold
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from delf.agent import Agent
+    from delf import Agent
     from delf.protocols.conversation import SupportsConversations
 
 T = TypeVar("T")
