@@ -244,6 +244,7 @@ class TaskApprovals:
             "because": stands.because,
             "changes": stands.changes,
             "made_before": stands.made_before,
+            "worker": self._task.worker,
         }
         return ApprovalRequest(**{**common, **fields})
 
@@ -355,6 +356,7 @@ class TaskApprovals:
             code=request.code,
             actions=request.actions,
             unsettled=request.unsettled,
+            worker=request.worker,
         )
 
     async def _ask(
