@@ -83,6 +83,7 @@ class RuntimeParts:
         ledger: What it has spent, which outlives a runtime.
         pending: Where its requests for approval wait.
         memory: Facts from before.
+        strategy: How its tasks become tool calls, where that was given as an object.
         on_confirm: Asked first about calls that need approval.
         pricing_files: Where the user's own prices may be.
         attached: What is closed with it.
@@ -99,6 +100,7 @@ class RuntimeParts:
     ledger: Ledger
     pending: PendingRequests = field(default_factory=PendingRequests)
     memory: MemoryStore | None = None
+    strategy: Strategy | None = None
     on_confirm: Callable[[Any], Any] | None = None
     pricing_files: tuple[Path, ...] = ()
     attached: tuple[SupportsClose, ...] = ()
@@ -147,7 +149,7 @@ class Runtime:
         self._places = asyncio.Semaphore(parts.config.max_tasks)
         self._background: set[asyncio.Future[None]] = set()
         self._feeds: list[ObserverFeed] = []
-        self._strategies: dict[str, Callable[[], Strategy]] = {}
+        self._strategies: dict[str, Strategy] = {}
         self._stopped = False
         self._working = 0
         self._warming: asyncio.Future[None] | None = None
@@ -457,14 +459,14 @@ class Runtime:
             output,
             self._in_background,
         )
-        strategy = self._strategies.get(config.strategy)
+        strategy = self._parts.strategy or self._strategies.get(config.strategy)
         if strategy is None:
-            strategy = self._host.resolve(self._host.spec(StrategySpec, config.strategy))
+            strategy = self._make(StrategySpec, config.strategy)
             self._strategies[config.strategy] = strategy
         warning = self._sandbox.warning
         host = TaskHost(task, gate, approvals, scripts)
         return TaskPipeline(
-            task, host, strategy(), set_up, clock, () if warning is None else (warning,)
+            task, host, strategy, set_up, clock, () if warning is None else (warning,)
         )
 
     def _model_client(

@@ -215,6 +215,7 @@ class Replay:
         self.recorded, self.last_call = self._recording.known, self._recording.last_call
         self._follow(None)
         self._recording.replies = before.replies
+        self._recording.notes = before.notes
         for key in {*self._recording.known, *before.known}:
             if key[0] not in _OF_SCRIPTS:
                 self._recording.known[key] = before.known[key]
@@ -233,14 +234,12 @@ class Replay:
         """The next recorded answer of a model, if there is one left."""
         if not self.has_reply(purpose):
             return None
-        past = self._recording.replies[purpose].popleft()
-        return ModelReply(
-            text=past.text,
-            calls=past.calls,
-            usage=past.usage,
-            model=past.model,
-            cost_usd=past.cost_usd,
-        )
+        return self._recording.replies[purpose].popleft()
+
+    def note(self, topic: str) -> str | None:
+        """The next recorded note on a topic, if there is one left."""
+        notes = self._recording.notes.get(topic)
+        return notes.popleft() if notes else None
 
     # -- what is in the journal already ---------------------------------------------------
 
