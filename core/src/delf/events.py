@@ -141,6 +141,19 @@ class ModelFailed(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelWrote(_Event):
+    """What a model has written of its answer since the last such event, before the whole came.
+
+    A call of the answer is about to be made, or the answer broke off. Where no whole answer
+    follows, this is the answer.
+    """
+
+    purpose: Purpose
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptGenerated(_Event):
     """A script was taken out of a model's answer."""
 
@@ -358,6 +371,17 @@ class Warned(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Noted(_Event):
+    """Something that a strategy took from elsewhere, or did, and that people see.
+
+    ``topic`` is the strategy's own word for it. A resumed task is given the same again.
+    """
+
+    topic: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FactsLearned(_Event):
     """Facts of this task went into the memory store."""
 
@@ -387,6 +411,7 @@ Event = (
     | ModelCalled
     | ModelReplied
     | ModelFailed
+    | ModelWrote
     | ScriptGenerated
     | SandboxOpened
     | ScriptFinished
@@ -405,6 +430,7 @@ Event = (
     | RerunRequested
     | RetryScheduled
     | Warned
+    | Noted
     | FactsLearned
     | TaskFinished
 )

@@ -60,6 +60,7 @@ from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
+from delf.protocols.strategy import Strategy
 from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult
 
@@ -85,6 +86,7 @@ class RuntimeParts:
         ledger: What it has spent, which outlives a runtime.
         pending: Where its requests for approval wait.
         memory: Facts from before.
+        strategy: How its tasks become tool calls, where that was given as an object.
         on_confirm: Asked first about calls that need approval.
         pricing_files: Where the user's own prices may be.
         attached: What is closed with it.
@@ -101,6 +103,7 @@ class RuntimeParts:
     ledger: Ledger
     pending: PendingRequests = field(default_factory=PendingRequests)
     memory: MemoryStore | None = None
+    strategy: Strategy | None = None
     on_confirm: Callable[[Any], Any] | None = None
     pricing_files: tuple[Path, ...] = ()
     attached: tuple[SupportsClose, ...] = ()
@@ -457,7 +460,7 @@ class Runtime:
             output,
             self._in_background,
         )
-        strategy = self._host.resolve(self._host.spec(StrategySpec, config.strategy))()
+        strategy = self._parts.strategy or self._make(StrategySpec, config.strategy)
         warning = self._sandbox.warning
         host = TaskHost(task, gate, approvals, scripts)
         return TaskPipeline(
