@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 
 from delf_sandbox_local import forkserver
+from support.nurseries import quick_templates as _quick_templates
 from support.server import session_folder
-from support.warm_templates import warm_subprocess
 
 ACCEPTED_SKIPS: Final = ("needs ../shared", "needs macOS", "needs Windows")
 """Reasons that hold on CI's machine, too; any other skip there is a failure."""
@@ -75,7 +75,7 @@ def clean_environment(
 @pytest.fixture(autouse=True)
 def quick_templates(monkeypatch: pytest.MonkeyPatch) -> None:
     """The local sandbox starts at once; its own tests start it as users do."""
-    monkeypatch.setattr(forkserver, "subprocess", warm_subprocess)
+    monkeypatch.setattr(forkserver, "subprocess", _quick_templates)
 
 
 def _unaccepted(reason: str) -> bool:
