@@ -32,12 +32,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 from delf.testing import install_plugin, script
 from support.light_model import install_light_model
 from support.openai_server import OpenAIServer
-from support.program import DELF, start
+from support.program import DELF, run
 from support.workspace import ROOT
 
 _FENCE: Final = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -231,16 +231,8 @@ def _run_tests(page: Path, folder: Path, environ: dict[str, str]) -> None:
 def _run(
     command: Sequence[str | Path], folder: Path, environ: dict[str, str], given: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    pipe = subprocess.PIPE
-    streams: dict[str, Any] = {"stdin": pipe, "stdout": pipe, "stderr": pipe, "text": True}
     words = [DELF, *command[1:]] if command[0] == "delf" else command
-    with start(words, cwd=folder, env=environ, **streams) as process:
-        try:
-            out, err = process.communicate(given, SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    return run(words, cwd=folder, env=environ, given=given, timeout=SECONDS, text=True)
 
 
 def _compare(page: Path, block: Block, printed: str) -> None:

@@ -33,38 +33,66 @@ def delf(
 ) -> subprocess.CompletedProcess[str]:
     """Run the program to its end, with pipes; see :func:`start`."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
-    pipe = subprocess.PIPE
     command = [DELF, *map(str, arguments)]
-    given = environment(**(env or {}))
-    with start(command, cwd=cwd, env=given, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        try:
-            out, err = process.communicate(data, timeout)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
-    return subprocess.CompletedProcess(
-        command, process.returncode, out.decode(), err.decode(errors="replace")
-    )
+    done = run(command, cwd=cwd, env=environment(**(env or {})), given=data, timeout=timeout)
+    out, err = done.stdout.decode(), done.stderr.decode(errors="replace")
+    return subprocess.CompletedProcess(command, done.returncode, out, err)
 
 
-def start(
-    command: Sequence[str | Path], *, env: Mapping[str, str], terminal: bool = False, **options: Any
-) -> subprocess.Popen[Any]:
-    """Start a program with the options of ``Popen``.
-
-    ``delf``, or a file of Python, is forked from a process that has imported what it needs, unless
-    its environment has something to say to Python itself: to import it all takes half a second of
-    processor time.
+def run(
+    command: Sequence[str | Path],
+    *,
+    given: str | bytes | None = None,
+    timeout: float = 60,
+    **options: Any,
+) -> subprocess.CompletedProcess[Any]:
+    """Run a program to its end, with pipes; see :func:`start`.
 
     Args:
         command: The program and its arguments.
-        env: All of its environment.
-        terminal: Whether its standard input becomes the terminal that controls it.
-        options: As of ``Popen``; ``cwd`` must be there.
+        given: Its standard input.
+        timeout: Seconds, after which it is killed.
+        options: As of :func:`start`.
+
+    Raises:
+        subprocess.TimeoutExpired: When it was.
     """
+    pipe = subprocess.PIPE
+    with start(command, stdin=pipe, stdout=pipe, stderr=pipe, **options) as process:
+        try:
+            out, err = process.communicate(given, timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def start(
+    command: Sequence[str | Path],
+    *,
+    cwd: str | Path = ".",
+    env: Mapping[str, str] | None = None,
+    terminal: bool = False,
+    **options: Any,
+) -> subprocess.Popen[Any]:
+    """Start a program with the options of ``Popen``.
+
+    ``delf``, a file of Python or ``python -c`` is forked from a process that has imported what it
+    needs, unless its environment has something to say to Python itself: to import it all takes
+    half a second of processor time.
+
+    Args:
+        command: The program and its arguments.
+        cwd: Its folder.
+        env: All of its environment, this process's when omitted.
+        terminal: Whether its standard input becomes the terminal that controls it.
+        options: As of ``Popen``.
+    """
+    env = dict(os.environ) if env is None else env
     words = [str(word) for word in command]
     words = words[1:] if words[0] == sys.executable else words
-    is_known = words[0] == str(DELF) or words[0].endswith(".py")
+    is_known = words[0] in (str(DELF), "-c") or words[0].endswith(".py")
+    options["cwd"] = Path(cwd).resolve()
     if is_known and sys.platform == "linux" and _of_python(env) == _of_python(os.environ):
         return Program(words, terminal=terminal, env=env, **options)
     if terminal:
@@ -86,13 +114,8 @@ def delf_many(
 ) -> list[subprocess.CompletedProcess[str]]:
     """Run the program several times in one process, which imports what it needs once."""
     worker = Path(__file__).with_name("many_programs.py")
-    done = subprocess.run(
-        [sys.executable, worker, json.dumps(commands)],
-        cwd=cwd,
-        env=environment(**(env or {})),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=timeout,
+    done = run(
+        [worker, json.dumps(commands)], cwd=cwd, env=environment(**(env or {})), timeout=timeout
     )
     outputs = [
         re.split(f"{re.escape(MARK)}(.*)\n", stream.decode(errors="replace"))

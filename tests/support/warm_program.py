@@ -3,7 +3,7 @@
 python warm_program.py DESCRIPTOR
 
 A request has the arguments, folder and environment; its descriptors are the three streams. The
-program is ``delf``, or a file of Python where the first argument is one.
+program is ``delf``, a file of Python where the first argument is one, or what follows ``-c``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import termios
 import threading
+import types
 from typing import Any, NoReturn
 
 
@@ -62,6 +63,12 @@ def become(request: dict[str, Any], streams: list[int]) -> NoReturn:
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     program, *arguments = request["command"]
     sys.argv[:] = [program, *arguments]
+    if program == "-c":
+        code, sys.argv[1:] = arguments[0], arguments[1:]
+        sys.path.insert(0, "")
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(code, "<string>", "exec"), vars(sys.modules["__main__"]))
+        sys.exit()
     if program.endswith(".py"):
         sys.path.insert(0, os.path.dirname(os.path.abspath(program)))
         runpy.run_path(program, run_name="__main__")

@@ -31,7 +31,7 @@ if __name__ == "__main__":
     from delf_sandbox_local.template import main
 
     sys.path[:2] = [sys.argv[2]]
-    from delf.sandbox.guest.preload import preload
+    from delf_sandbox.guest.preload import preload
 
     preload()
     del sys.path[0]

@@ -34,6 +34,11 @@ here = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(autouse=True)
+def quick_templates() -> None:
+    """Templates start here as they do for users."""
+
+
 @here
 async def test_own_attempts(tmp_path, monkeypatch):
     monkeypatch.setenv("DELF_SECRET", "")
