@@ -82,6 +82,12 @@ def _unaccepted(reason: str) -> bool:
     return os.environ.get("CI") == "true" and not reason.startswith(ACCEPTED_SKIPS)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are processors: many tests wait for servers and containers."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 4
+
+
 def pytest_configure() -> None:
     """Programs that tests start heed Ctrl-C, also where the shell runs tests in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -46,6 +46,8 @@ SECRETS = (
     "DELF-SECRET-HOST-c44d1e0b",
 )
 HOST_SECRET = SECRETS[2]
+FOR_ALL_USERS_ALIKE = ("exhaust_cpu", "exhaust_memory", "exhaust_output")
+"""What a process is kept from by limits of its own, whoever runs it."""
 _RESOURCES = re.compile("exhaust|hang|kill|crash")
 _LISTENED = "DELF-LISTENER"
 
@@ -291,7 +293,7 @@ async def _main(folder: Path, part: int, of: int) -> list[Any]:
 
     backend = LocalBackend(pool_size=1)
     async with Targets(folder, os.environ.__setitem__) as target:
-        attempts = entries("escape")[part::of]
+        attempts = [e for e in entries("escape") if e["goal"] not in FOR_ALL_USERS_ALIKE][part::of]
         escaped = await run_escapes(backend, attempts, target)
         await backend.aclose()
     return [len(attempts), escaped]

@@ -77,9 +77,9 @@ def start(
 ) -> subprocess.Popen[Any]:
     """Start a program with the options of ``Popen``.
 
-    ``delf``, a file of Python or ``python -c`` is forked from a process that has imported what it
-    needs, unless its environment has something to say to Python itself: to import it all takes
-    half a second of processor time.
+    ``delf``, a file of Python, ``python -c`` and ``python -m`` are forked from a process that has
+    imported what they need, unless the environment has something to say to Python itself: to
+    import it all takes half a second of processor time.
 
     Args:
         command: The program and its arguments.
@@ -91,7 +91,7 @@ def start(
     env = dict(os.environ) if env is None else env
     words = [str(word) for word in command]
     words = words[1:] if words[0] == sys.executable else words
-    is_known = words[0] in (str(DELF), "-c") or words[0].endswith(".py")
+    is_known = words[0] in (str(DELF), "-c", "-m") or words[0].endswith(".py")
     options["cwd"] = Path(cwd).resolve()
     if is_known and sys.platform == "linux" and _of_python(env) == _of_python(os.environ):
         return Program(words, terminal=terminal, env=env, **options)

@@ -3,7 +3,7 @@
 python warm_program.py DESCRIPTOR
 
 A request has the arguments, folder and environment; its descriptors are the three streams. The
-program is ``delf``, a file of Python where the first argument is one, or what follows ``-c``.
+program is ``delf``, a file of Python where the first argument is one, or what follows ``-c`` or ``-m``.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def preload() -> None:
     """Import what most runs of the program import."""
     for name in ("agent", "cli.run", "config.project", "engine.runtime", "engine.views.trace"):
         importlib.import_module(f"delf.{name}")
+    importlib.import_module("pytest")
     from delf_model_litellm import library
 
     library.load_now()
@@ -68,6 +69,11 @@ def become(request: dict[str, Any], streams: list[int]) -> NoReturn:
         sys.path.insert(0, "")
         sys.modules["__main__"] = types.ModuleType("__main__")
         exec(compile(code, "<string>", "exec"), vars(sys.modules["__main__"]))
+        sys.exit()
+    if program == "-m":
+        sys.path.insert(0, "")
+        sys.argv[:] = arguments
+        runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
         sys.exit()
     if program.endswith(".py"):
         sys.path.insert(0, os.path.dirname(os.path.abspath(program)))

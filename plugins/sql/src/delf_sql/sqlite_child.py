@@ -347,4 +347,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BrokenPipeError:  # the host is gone, and nobody reads the answer
+        os._exit(0)
