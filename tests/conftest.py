@@ -12,9 +12,10 @@ from typing import Final
 
 import pytest
 
-from delf_sandbox_local import forkserver
-from support.nurseries import quick_templates as _quick_templates
+from support.quick_templates import quick_templates
 from support.server import session_folder
+
+__all__ = ["quick_templates"]
 
 ACCEPTED_SKIPS: Final = ("needs ../shared", "needs macOS", "needs Windows")
 """Reasons that hold on CI's machine, too; any other skip there is a failure."""
@@ -70,12 +71,6 @@ def clean_environment(
             monkeypatch.delenv(name)
     # `auto` would choose a container where an engine runs; tests of it name theirs.
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-
-
-@pytest.fixture(autouse=True)
-def quick_templates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The local sandbox starts at once; its own tests start it as users do."""
-    monkeypatch.setattr(forkserver, "subprocess", _quick_templates)
 
 
 def _unaccepted(reason: str) -> bool:
