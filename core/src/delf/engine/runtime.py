@@ -43,7 +43,7 @@ from delf.engine.secrets.known import secrets_of_agent, secrets_of_settings
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.task import ChildOptions, TaskContext, TaskOutcome, TaskRequest, TaskState
 from delf.engine.toolset import Toolset, load_toolset
-from delf.engine.waiting import Slot, TaskClock, to_its_end
+from delf.engine.waiting import Slot, TaskClock, Turns, to_its_end
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished, TaskQueued
@@ -147,6 +147,7 @@ class Runtime:
         self._running: set[asyncio.Task[TaskOutcome]] = set()
         self._claims = Claims()
         self._places = asyncio.Semaphore(parts.config.max_tasks)
+        self._turns = Turns()
         self._background: set[asyncio.Future[None]] = set()
         self._feeds: list[ObserverFeed] = []
         self._strategies: dict[str, Strategy] = {}
@@ -312,6 +313,7 @@ class Runtime:
             await self._claims.release(self._journal, task_id)
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
+        await self._turns.mine()
         slot = Slot(self._places)
         ledger = self._ledger_of(request)
         ledger.begin(request.task_id, request.past)

@@ -1,9 +1,10 @@
-"""What a task waits for: a place among those that run, its time, and what must come to its end."""
+"""What a task waits for: its turn, its place, its time, and what must come to its end."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any, TypeVar
@@ -159,3 +160,31 @@ async def to_its_end(
             failed(error)
         raise
     return end.result()
+
+
+class Turns:
+    """Gives each who asks a turn of the event loop that nobody else has of it."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._taken = False
+
+    async def mine(self) -> None:
+        """Wait for a turn, in the order of coming; not at all where nobody has this one."""
+        loop = asyncio.get_running_loop()
+        if not self._taken:
+            self._taken = True
+            loop.call_soon(self._next, loop)
+            return
+        turn = loop.create_future()
+        self._waiting.append(turn)
+        await turn
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                loop.call_soon(self._next, loop)
+                return
+        self._taken = False

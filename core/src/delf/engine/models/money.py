@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from delf.errors import BudgetExceededError, ConfigurationError, did_you_mean
-from delf.events import Event, ModelReplied
+from delf.events import ChildFinished, Event, ModelReplied
 from delf.llm import LLMConfig
 from delf.messages import (
     FilePart,
@@ -63,6 +63,7 @@ class Ledger:
         self.unpriced_calls = 0
         self.forecast: Forecast = Forecast() if within is None else within.forecast
         self._tasks: set[str] = set()
+        self._ended: set[str] = set()
         self._lock = threading.Lock()
         self._waiting: deque[_Turn] = deque()
 
@@ -244,11 +245,15 @@ class Ledger:
             past: What its journal tells of it, when it is resumed.
         """
         with self._lock:
-            known = task_id in self._tasks
+            known = task_id in self._tasks or task_id in self._ended
             self._tasks.add(task_id)
         for event in () if known else past:
             if isinstance(event, ModelReplied):
                 self._count(event.usage, event.cost_usd)
+            elif isinstance(event, ChildFinished) and event.cost_usd is not None:
+                # Its call may be answered from the journal, and then nobody begins it again.
+                self._ended.add(event.child_id)
+                self._count(Usage(), event.cost_usd)
         if self.within is not None:
             self.within.begin(task_id, past)
 
