@@ -148,10 +148,11 @@ class TestSubmit:
             ids.append(agent.submit("x"))
             agent.wait(ids[-1], 30)
         with pytest.raises(UnknownTaskError) as caught:
-            agent.wait(ids[0])
+            agent.cancel(ids[0])
         assert "keep_tasks" in (caught.value.hint or "")
         assert agent.poll(ids[-1]).state == "done"
         assert agent.poll(ids[0]).state == "done"  # by the journal
+        assert agent.wait(ids[0]).text == "1"
 
     def test_more_tasks_than_places_wait_their_turn(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
