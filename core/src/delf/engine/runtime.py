@@ -404,9 +404,7 @@ class Runtime:
         coming = self._journal.subscribe(task_id)
         events = await self._journal.read(task_id)
         if not any(isinstance(event, TaskFinished) for event in events):
-            async for event in coming:
-                if isinstance(event, TaskFinished):
-                    break
+            await anext(event async for event in coming if isinstance(event, TaskFinished))
             events = await self._journal.read(task_id)
         return events
 

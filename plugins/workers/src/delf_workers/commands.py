@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from delf_workers.definition import WorkerDefinition
     from delf_workers.registry import Registry
 
-_NOT_SHARED: Final = {"task", "connections", "files"}
+_NOT_SHARED: Final = {"task", "connections", "files", "detach", "queue"}
 
 
 @click.group("workers")
