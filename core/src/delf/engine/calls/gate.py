@@ -371,7 +371,7 @@ class Gate:
         await self._records.begin(call)
         started = time.perf_counter()
         try:
-            result = await self._invoke(action, arguments)
+            result = await self._invoke(action, arguments, alone=call.alone)
             result, encoded, note = await self._results.take(result)
         except asyncio.CancelledError as error:
             if _is_cancelled():
@@ -430,12 +430,12 @@ class Gate:
         await self._records.end(call, "error", started, error=error.message, result=told)
         return Told(told)
 
-    async def _invoke(self, action: Action, arguments: dict[str, Any]) -> Any:
+    async def _invoke(self, action: Action, arguments: dict[str, Any], *, alone: bool) -> Any:
         if action.is_async:
             return await action.call(**arguments)
         context = contextvars.copy_context()
         call = functools.partial(context.run, action.call, **arguments)
-        result = await self._threads.run(call)
+        result = await self._threads.run(call, alone=alone)
         return await result if asyncio.iscoroutine(result) else result
 
 
