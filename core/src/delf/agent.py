@@ -578,6 +578,7 @@ class Agent:
                 plugin_options=around.plugin_options,
                 environ=around.environ,
                 ledger=self._ledger,
+                conversations=around.open_conversations,
                 pending=self._pending,
                 memory=self._store,
                 on_confirm=self._on_confirm,

@@ -53,8 +53,14 @@ from delf.events import Event, TaskFinished, TaskQueued
 from delf.plugins.embedders import Embedders
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
-from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsSecrets
+from delf.protocols.connection import (
+    ConnectionLike,
+    SupportsClose,
+    SupportsPluginContext,
+    SupportsSecrets,
+)
 from delf.protocols.context import PluginContext
+from delf.protocols.conversation import SupportsConversations
 from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
@@ -87,6 +93,7 @@ class RuntimeParts:
         memory: Facts from before.
         on_confirm: Asked first about calls that need approval.
         pricing_files: Where the user's own prices may be.
+        conversations: Opens the journal that keeps conversations.
         attached: What is closed with it.
         configured: Every connection that its project names.
         folder: The project's folder, which actions may ask for.
@@ -99,6 +106,7 @@ class RuntimeParts:
     plugin_options: Mapping[str, Mapping[str, Any]]
     environ: Mapping[str, str] = field(repr=False)
     ledger: Ledger
+    conversations: Callable[[str | None], SupportsConversations]
     pending: PendingRequests = field(default_factory=PendingRequests)
     memory: MemoryStore | None = None
     on_confirm: Callable[[Any], Any] | None = None
@@ -220,7 +228,10 @@ class Runtime:
         )
         options = parts.plugin_options
         self._embedders = Embedders(parts.host, options, context, config.embedder)
-        context = replace(context, embedder=self._embedders.get)
+        context = replace(context, embedder=self._embedders.get, conversations=parts.conversations)
+        for connection in parts.connections:
+            if isinstance(connection, SupportsPluginContext):
+                connection.use_context(context)
         self._prefilters = Prefilters(parts.host, options, context, config.prefilter_mode)
         if parts.memory is None and config.memory is None:
             return

@@ -55,7 +55,7 @@ class SemanticStore:
         self._database = FactDatabase(
             url or f"sqlite:///{context.data_dir / 'memory.db'}", context.namespace
         )
-        self._embedder = _embedder(context, embedding_model)
+        self._embedder = embedder_of(context, embedding_model)
         self._exact = exact
         self._index: VectorIndex | None = None
         self._seen = (0, 0)
@@ -245,8 +245,8 @@ class SemanticStore:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
 
-def _embedder(context: PluginContext, name: str | None) -> Embedder | None:
-    """The embedder; None where none is installed and none was asked for."""
+def embedder_of(context: PluginContext, name: str | None) -> Embedder | None:
+    """The embedder of a name; None where none is installed and none was asked for."""
     if name == "off":
         return None
     try:
