@@ -7,12 +7,12 @@ import itertools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
 from delf.engine.codegen.prompt import first_messages, script_rules
-from delf.engine.codegen.stubs import render_stubs
+from delf.engine.codegen.stubs import render_fitting, render_stubs
 from delf.engine.scripts import ScriptRunner, named_actions
 from delf.engine.task import TaskState
 from delf.engine.toolset import BoundAction, Toolset
@@ -32,6 +32,9 @@ from delf.protocols.sandbox import (
 )
 from delf.protocols.strategy import OnDelta, ScriptResult, ToolDescription
 from delf.types import CodeIn
+
+_MOST_STUBS: Final = 3_400
+"""Characters of the tools that were chosen of many; ``find_tools`` shows any of them whole."""
 
 
 class TaskHost:
@@ -93,7 +96,11 @@ class TaskHost:
     def begin(self, rules: str | None = None) -> tuple[Message, ...]:
         """The conversation's start: rules and tools, what was said before, context and task."""
         if rules is None:
-            stubs = render_stubs(self._task.tools.shown)
+            tools = self._task.tools
+            if tools.left_out:
+                stubs = render_fitting(tools.shown_by(self.task), _MOST_STUBS)
+            else:
+                stubs = render_stubs(tools.shown)
             rules = script_rules(stubs, self.scripts.libraries, in_tool=self.code_in == "tool")
         return first_messages(self.task, self._task.context, rules)
 
