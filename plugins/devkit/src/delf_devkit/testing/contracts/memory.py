@@ -117,7 +117,7 @@ class MemoryContract(Contract):
         facts = ["日本語の事務所。", "Ζοή πίνει τσάι 🦊.", "a\tb\nc 'd' \"e\" \\f", large]
         await self.within(store.save(facts))
         assert [fact.content for fact in await self.within(store.list())] == facts
-        found = await self.within(store.search(facts[1], top_k=1, threshold=0.0))
+        found = await store.search(facts[1], top_k=1, threshold=0.0)
         assert [fact.content for fact in found] == facts[1:2]
         await store.aclose()
 
