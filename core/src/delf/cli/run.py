@@ -10,10 +10,29 @@ import click
 from delf.cli.state import state_of
 
 _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
+_MODES_BY_NAME: Final = ("interactive", "approve_all", "strict", *_MODES)
+
+
+class _RunCommand(click.Command):
+    """Takes the name of an observer that is not used unasked as a flag: ``--otel``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, list(args))
+        except click.NoSuchOption as error:
+            from delf.specs import ObserverSpec
+
+            specs = state_of(ctx).discover().specs(ObserverSpec)
+            if error.option_name not in {f"--{spec.name}" for spec in specs if spec.opt_in}:
+                raise
+            observe = f"--observe={error.option_name.removeprefix('--')}"
+            known = [observe if arg == error.option_name else arg for arg in args]
+            return self.parse_args(ctx, known)
 
 
 @click.command(
     "run",
+    cls=_RunCommand,
     epilog="Exit status: 0 done, 1 the task failed, 2 usage or configuration, 130 interrupted.",
 )
 @click.argument("task")
@@ -46,9 +65,12 @@ _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
 @click.option("--memory", metavar="NAME", help="Where facts from before are kept.")
 @click.option("--sandbox", metavar="NAME", help="Where scripts run; the strongest by default.")
 @click.option(
+    "--approval-mode",
     "--approve",
-    type=click.Choice(tuple(_MODES)),
-    help="Calls that need approval: ask for each (default), allow all, or allow none.",
+    "approve",
+    type=click.Choice(_MODES_BY_NAME),
+    help="Calls that need approval: ask for each (interactive, the default), allow all "
+    "(approve_all), or deny all (strict). Short: ask, all, none.",
 )
 @click.option(
     "--confirm-mode",
@@ -86,6 +108,14 @@ _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
     type=click.Path(),
     help="Write what the model answers to a file that --llm recorded:FILE replays.",
 )
+@click.option(
+    "--observe",
+    "observers",
+    metavar="NAME",
+    multiple=True,
+    help="Let an observer see the task that is not used unasked; --NAME is short for it. "
+    "May be repeated.",
+)
 @click.option("--stream", is_flag=True, help="Take the model's answers in pieces.")
 @click.option("--show-code", is_flag=True, help="Show each script.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each step and call, and a summary.")
@@ -120,13 +150,14 @@ def flags_of(given: dict[str, Any]) -> dict[str, Any]:
         "llm": {key: value for key, value in model.items() if value is not None} or None,
         "memory": given["memory"],
         "sandbox": given["sandbox"],
-        "approval_mode": _MODES.get(given["approve"]),
+        "approval_mode": _MODES.get(given["approve"], given["approve"]),
         "confirm_mode": given["confirm_mode"],
         "wait_approvals": given["wait_approvals"] or None,
         "journal": "memory" if given["no_journal"] else given["journal"],
         "timeout": given["timeout"],
         "output_dir": given["out"],
         "files": list(given["files"]) or None,
+        "observers": list(given["observers"]) or None,
         "record": given["record"],
         "stream": given["stream"] or None,
     }

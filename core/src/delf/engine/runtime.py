@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from delf.config.connections import Connector
 from delf.config.project import ConnectionEntry
 from delf.config.schema import AgentConfig
 from delf.engine.approvals.channels import CallbackChannel, NamedChannel
@@ -31,7 +32,6 @@ from delf.engine.journal.claims import Claims
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
-from delf.engine.libraries import applying
 from delf.engine.loop.memory import AgentMemory
 from delf.engine.loop.pipeline import TaskPipeline
 from delf.engine.loop.prefilters import Prefilters
@@ -50,6 +50,7 @@ from delf.engine.toolset import load_toolset
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished, TaskQueued
+from delf.libraries import allowed_modules, applying
 from delf.plugins.embedders import Embedders
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
@@ -65,7 +66,6 @@ from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
-from delf.sandbox.policy import allowed_modules
 from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult
 
@@ -145,6 +145,12 @@ class Runtime:
             parts.config.record,
             self._redactor,
         )
+        self._connector = Connector(
+            host=parts.host,
+            entries={entry.name: entry for entry in parts.configured},
+            environ=parts.environ,
+            folder=parts.folder,
+        )
         self._threads = ToolThreads(_TOOL_THREADS)
         self._running: set[asyncio.Task[TaskOutcome]] = set()
         self._claims = Claims()
@@ -201,8 +207,9 @@ class Runtime:
             wait=config.wait_approvals,
         )
         self._open_hooks()
-        for spec in parts.host.specs(ObserverSpec):
-            self._feeds.append(self._feed(spec.name))
+        unasked = [spec.name for spec in parts.host.specs(ObserverSpec) if not spec.opt_in]
+        for name in dict.fromkeys((*unasked, *config.observers)):
+            self._feeds.append(self._feed(name))
         everything = await self._set_up.tools.with_builtins([LLM()])
         self._spec = SessionSpec(
             tools=everything.names_for_sandbox(),
@@ -315,7 +322,8 @@ class Runtime:
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
         slot = Slot(self._places)
-        self._parts.ledger.begin(request.task_id, request.past)
+        ledger = self._ledger_of(request)
+        ledger.begin(request.task_id, request.past)
         pipeline = await self._prepare(request, slot)
         async with slot.taken():
             self._working += 1
@@ -323,8 +331,13 @@ class Runtime:
                 outcome = await pipeline.run(self._parts.agent_id)
             finally:
                 self._working -= 1
-        self._parts.ledger.end(request.task_id)
+        ledger.end(request.task_id)
         return outcome
+
+    def _ledger_of(self, request: TaskRequest) -> Ledger:
+        """Where a task's cost counts: the agent's, or that of a child with a budget of its own."""
+        own = None if request.child is None else request.child.ledger
+        return self._parts.ledger if own is None else own
 
     async def enqueue(self, request: TaskRequest) -> TaskRequest:
         """Write a task into the journal that is to be worked on later, here or elsewhere.
@@ -370,8 +383,9 @@ class Runtime:
         """
         end = next((event for event in request.past if isinstance(event, TaskFinished)), None)
         if end is not None:
-            self._parts.ledger.begin(request.task_id, request.past)
-            self._parts.ledger.end(request.task_id)
+            ledger = self._ledger_of(request)
+            ledger.begin(request.task_id, request.past)
+            ledger.end(request.task_id)
         else:
             outcome = await self.run(request)
             events = outcome.events
@@ -436,6 +450,9 @@ class Runtime:
             log=log,
             slot=slot,
             clock=clock,
+            ledger=models.ledger,
+            connections=set_up.connections,
+            connect=self._connector,
             folder=self._parts.folder,
             input_files={file.name: Path(file.path) for file in inputs},
             output_files=lambda: {name: Path(path) for name, path in output.files.items()},
@@ -463,7 +480,7 @@ class Runtime:
     ) -> ModelClient:
         return ModelClient(
             pool=self._models,
-            ledger=self._parts.ledger,
+            ledger=self._ledger_of(request),
             pricing=self._pricing,
             log=log,
             system_prompt=config.system_prompt,

@@ -252,6 +252,7 @@ class TaskApprovals:
             "because": stands.because,
             "changes": stands.changes,
             "made_before": stands.made_before,
+            "worker": self._order.worker,
         }
         return ApprovalRequest(**{**common, **fields})
 
@@ -363,6 +364,7 @@ class TaskApprovals:
             code=request.code,
             actions=request.actions,
             unsettled=request.unsettled,
+            worker=request.worker,
         )
 
     async def _ask(
