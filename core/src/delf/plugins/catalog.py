@@ -32,6 +32,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
         "gmail",
         "mcp",
         "openapi",
+        "recall",
         "sheets",
         "shell",
         "sql",
@@ -59,6 +60,7 @@ _BROUGHT_BY: Final = {
     ("command", "init"): "delf-plugin-workers",
     ("command", "plugins new"): "delf-plugin-devkit",
     ("command", "sandbox"): "delf-plugin-sandbox-docker",
+    ("connection", "recall"): "delf-plugin-memory-semantic",
 }
 _EXPORTED: Final = {"APITool": ("connection", "openapi"), "Memory": ("memory", "semantic")}
 """Public names that are not those of their specs, for advice to install a package."""

@@ -110,7 +110,8 @@ class Recall(Connection):
         async with self._following:
             if self._journal is None:
                 url = self.settings.url
-                self._journal = context.conversations(url and url.get_secret_value())
+                given = None if url is None else url.get_secret_value()
+                self._journal = context.conversations(given)
             if self._index is None:
                 folder, namespace = context.data_dir, self.settings.namespace
                 file = folder / "recall.db"
