@@ -12,7 +12,6 @@ from delf.errors import ConnectionUnavailableError
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import ChatMessage, SupportsConversations
 from delf.testing import Call, ConnectionContract, ScriptedModel, TestHost
-from delf.tools.context import CallContext
 from delf_journal_sql import SqlJournal
 from delf_memory_semantic import Recall
 
@@ -41,20 +40,6 @@ class Meaning:
         self.texts += texts
         topics = ("flight", "aircraft")
         return [[1.0, 0.0] if any(t in x.lower() for t in topics) else [0.0, 1.0] for x in texts]
-
-
-def call_of(task_id: str = "t") -> CallContext:
-    return CallContext(
-        task_id=task_id,
-        task="",
-        call_id=1,
-        connection="recall",
-        folder=Path.cwd(),
-        depth=0,
-        input_files={},
-        _output_files=dict,
-        _delegate=None,  # type: ignore[arg-type]
-    )
 
 
 @pytest.fixture
@@ -95,14 +80,14 @@ async def recall(tmp_path: Path, meaning: Meaning, journal: SupportsConversation
 
 
 async def test_words_find_what_was_said(recall: Recall, journal: SupportsConversations) -> None:
-    (found,) = await recall.recall(call_of(), "lamp of 40 euros", limit=1)
+    (found,) = await recall.recall("lamp of 40 euros", limit=1)
     assert found["text"] == "The lamps cost 40 euros."
     assert (found["conversation"], found["role"]) == ("shop", "assistant")
     assert found["at"].timestamp() == NOON + DAY
 
 
 async def test_meaning_finds_what_words_do_not(recall: Recall) -> None:
-    (found,) = await recall.recall(call_of(), "the aircraft", limit=1)
+    (found,) = await recall.recall("the aircraft", limit=1)
     assert found["text"] == "Book a flight to Turin."
 
 
@@ -119,27 +104,22 @@ async def test_times_narrow_it(
     recall: Recall, since: float | None, until: float | None, conversations: set[str]
 ) -> None:
     begin, end = (None if at is None else dt.datetime.fromtimestamp(at) for at in (since, until))
-    found = await recall.recall(call_of(), "Turin lamps flight", begin, end, limit=20)
+    found = await recall.recall("Turin lamps flight", begin, end, limit=20)
     assert {item["conversation"] for item in found} == conversations
 
 
 async def test_what_is_said_later_is_found_and_what_is_forgotten_is_not(
     recall: Recall, journal: SupportsConversations, tmp_path: Path, meaning: Meaning
 ) -> None:
-    await recall.recall(call_of(), "lamps")
+    await recall.recall("lamps")
     store = journal.conversations("default")
     await store.append("shop", [ChatMessage(role="user", content="A zebra, please.", at=NOON)])
-    assert (await recall.recall(call_of(), "zebra", limit=1))[0]["text"] == "A zebra, please."
+    assert (await recall.recall("zebra", limit=1))[0]["text"] == "A zebra, please."
     await store.clear("shop")
-    found = await recall.recall(call_of(), "zebra lamps", limit=20)
+    found = await recall.recall("zebra lamps", limit=20)
     assert {item["conversation"] for item in found} <= {"trip"}
     kept = b"".join(path.read_bytes() for path in tmp_path.glob("recall.db*"))
     assert b"zebra" not in kept
-
-
-async def test_a_task_does_not_find_itself(recall: Recall) -> None:
-    found = await recall.recall(call_of("task of shop"), "lamps", limit=20)
-    assert "shop" not in {item["conversation"] for item in found}
 
 
 async def test_long_messages_are_cut_around_what_was_looked_for(
@@ -148,28 +128,28 @@ async def test_long_messages_are_cut_around_what_was_looked_for(
     text = "nothing here. " * 500 + "The zebra is striped. " + "nor here. " * 500
     store = journal.conversations("default")
     await store.append("long", [ChatMessage(role="user", content=text, at=NOON)] * 30)
-    found = await recall.recall(call_of(), "zebra", limit=20)
+    found = await recall.recall("zebra", limit=20)
     assert len(found) == 20
     assert all(len(item["text"]) < 610 and "zebra is striped" in item["text"] for item in found)
 
 
 @pytest.mark.parametrize("query", ['"', "'; DROP TABLE messages; --", "NEAR(a b)", "* OR col:x"])
 async def test_queries_are_words_and_never_a_language(recall: Recall, query: str) -> None:
-    await recall.recall(call_of(), query)
-    assert await recall.recall(call_of(), "lamps")
+    await recall.recall(query)
+    assert await recall.recall("lamps")
 
 
 async def test_vectors_are_made_once_and_a_broken_file_is_made_again(
     recall: Recall, meaning: Meaning, tmp_path: Path
 ) -> None:
-    await recall.recall(call_of(), "lamps")
+    await recall.recall("lamps")
     await recall.aclose()
     made = len(meaning.texts)
 
     async def again() -> int:
         other = Recall()
         other.use_context(recall._used_context())
-        assert await other.recall(call_of(), "aircraft", limit=1)
+        assert await other.recall("aircraft", limit=1)
         await other.aclose()
         return len(meaning.texts)
 
@@ -180,7 +160,7 @@ async def test_vectors_are_made_once_and_a_broken_file_is_made_again(
 
 async def test_words_decide_where_the_embedder_fails(recall: Recall, meaning: Meaning) -> None:
     meaning.fails = True
-    assert (await recall.recall(call_of(), "lamps"))[0]["conversation"] == "shop"
+    assert (await recall.recall("lamps"))[0]["conversation"] == "shop"
 
 
 def test_a_task_recalls_an_earlier_conversation(

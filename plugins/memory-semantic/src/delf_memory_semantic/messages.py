@@ -19,12 +19,11 @@ import numpy as np
 
 from delf.protocols.conversation import ChatMessage
 from delf.ranking import words_of
-from delf_memory_semantic.fusion import LOOKED_AT, fused
+from delf_memory_semantic.fusion import LOOKED_AT, fused, share_of
 
 _WORDS: Final = """
 CREATE TABLE messages (
-    id INTEGER PRIMARY KEY, conversation TEXT, role TEXT, content TEXT, at REAL, task_id TEXT,
-    digest BLOB
+    id INTEGER PRIMARY KEY, conversation TEXT, role TEXT, content TEXT, at REAL, digest BLOB
 );
 CREATE INDEX messages_of ON messages (conversation);
 CREATE VIRTUAL TABLE words USING fts5(
@@ -38,7 +37,7 @@ CREATE TABLE IF NOT EXISTS vectors (
 """
 _FOUND: Final = """
 SELECT m.id, -bm25(words) FROM words JOIN messages m ON m.id = words.rowid
-WHERE words MATCH ? AND m.at BETWEEN ? AND ? AND m.task_id IS NOT ? ORDER BY 2 DESC LIMIT ?
+WHERE words MATCH ? AND m.at BETWEEN ? AND ? ORDER BY 2 DESC LIMIT ?
 """
 _EMBEDDED: Final = 2000
 """Characters of a message that its vector is made of; models read no more."""
@@ -71,9 +70,7 @@ class MessageIndex:
 
     def put(self, conversation: str, messages: Sequence[ChatMessage]) -> None:
         """Have these messages, and no others, in a conversation."""
-        rows = [
-            (conversation, m.role, m.content, m.at, m.task_id, _digest(m.content)) for m in messages
-        ]
+        rows = [(conversation, m.role, m.content, m.at, _digest(m.content)) for m in messages]
         with self._lock, self._words as database:
             database.execute(
                 "INSERT INTO words(words, rowid, content) "
@@ -83,8 +80,8 @@ class MessageIndex:
             database.execute("DELETE FROM messages WHERE conversation = ?", (conversation,))
             first = database.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()[0]
             database.executemany(
-                "INSERT INTO messages (conversation, role, content, at, task_id, digest) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO messages (conversation, role, content, at, digest) "
+                "VALUES (?, ?, ?, ?, ?)",
                 rows,
             )
             database.execute(
@@ -118,7 +115,7 @@ class MessageIndex:
             self._on_disk("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", rows)
 
     def find(
-        self, query: str, vector: Any, since: float, until: float, limit: int, but_of: str | None
+        self, query: str, vector: Any, since: float, until: float, limit: int
     ) -> list[FoundMessage]:
         """The messages that fit a query best.
 
@@ -128,27 +125,32 @@ class MessageIndex:
             since: The earliest time, Unix seconds.
             until: The latest.
             limit: How many at most.
-            but_of: A task whose own messages are left out.
         """
         words = [word for word in re.findall(r"[^\W_]+", query) if words_of(word)]
         with self._lock:
             by_words: dict[int, float] = {}
             if words:
                 matched = " OR ".join(f'"{word}"' for word in words)
-                values = (matched, since, until, but_of, LOOKED_AT)
+                values = (matched, since, until, LOOKED_AT)
                 by_words = dict(self._words.execute(_FOUND, values).fetchall())
-            near = self._near(vector, since, until, but_of)
-            chosen = fused(by_words, near)[:limit]
+            near = self._near(vector, since, until, by_words)
+            best = next(iter(by_words), None)
+            share = 0.0 if best is None else share_of(query, self._message(best).message.content)
+            chosen = fused(by_words, near, share)[:limit]
             return [self._message(number) for number in chosen]
 
     def _near(
-        self, vector: Any, since: float, until: float, but_of: str | None
+        self,
+        vector: Any,
+        since: float,
+        until: float,
+        by_words: Mapping[int, float],
     ) -> dict[int, float]:
+        """How like the nearest messages are, and those that words found."""
         if vector is None:
             return {}
         found = self._words.execute(
-            "SELECT id, digest FROM messages WHERE at BETWEEN ? AND ? AND task_id IS NOT ?",
-            (since, until, but_of),
+            "SELECT id, digest FROM messages WHERE at BETWEEN ? AND ?", (since, until)
         )
         known = [
             (number, self._vectors[digest]) for number, digest in found if digest in self._vectors
@@ -157,14 +159,19 @@ class MessageIndex:
         if not known:
             return {}
         likeness = np.stack([row for _, row in known]) @ vector
-        best = np.argsort(-likeness, kind="stable")[:LOOKED_AT]
-        return {known[place][0]: float(likeness[place]) for place in best.tolist()}
+        best = {known[place][0] for place in np.argsort(-likeness)[:LOOKED_AT].tolist()}
+        wanted = best | by_words.keys()
+        return {
+            number: float(like)
+            for (number, _), like in zip(known, likeness, strict=True)
+            if number in wanted
+        }
 
     def _message(self, number: int) -> FoundMessage:
         row = self._words.execute(
-            "SELECT conversation, role, content, at, task_id FROM messages WHERE id = ?", (number,)
+            "SELECT conversation, role, content, at FROM messages WHERE id = ?", (number,)
         ).fetchone()
-        message = ChatMessage(role=row[1], content=row[2], at=row[3], task_id=row[4])
+        message = ChatMessage(role=row[1], content=row[2], at=row[3])
         return FoundMessage(row[0], message)
 
     def _read(self, model: str) -> dict[bytes, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +44,24 @@ class Nearest:
         """Whether a graph is searched."""
         return self._index is not None and self._index.is_graph
 
-    def find(self, vector: Any, model: str, limit: int) -> dict[int, float]:
-        """The nearest facts with their likeness, best first; those of other processes, too."""
+    def find(
+        self, vector: Any, model: str, limit: int, also: Iterable[int] = ()
+    ) -> dict[int, float]:
+        """The nearest facts with their likeness; those that other processes saved, too.
+
+        Args:
+            vector: What they are to be like.
+            model: What made it.
+            limit: How many at most.
+            also: Numbers of facts whose likeness is wanted anyway, where they have vectors.
+        """
         with self._lock:
             index = self._followed(len(vector), model)
-            return dict(index.nearest(vector, limit))
-
-    def likeness(self, number: int, vector: Any) -> float | None:
-        """How like a fact is to a vector; None where it has none."""
-        with self._lock:
-            return None if self._index is None else self._index.likeness(number, vector)
+            found = dict(index.nearest(vector, limit))
+            for number in also:
+                if number not in found and (like := index.likeness(number, vector)) is not None:
+                    found[number] = like
+            return found
 
     def forget(self) -> None:
         """Look at all vectors anew next time."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypedDict
 import numpy as np
 from pydantic import Field
 
-from delf import CallContext, Connection, action, plugin_context
+from delf import Connection, action, plugin_context
 from delf.errors import DelfError, ToolRefusedError
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import ChatMessage, ConversationStore, SupportsConversations
@@ -80,7 +80,6 @@ class Recall(Connection):
     @action(effect="read")
     async def recall(
         self,
-        call: CallContext,
         query: str,
         since: dt.datetime | None = None,
         until: dt.datetime | None = None,
@@ -89,7 +88,6 @@ class Recall(Connection):
         """Look through past conversations, by meaning and by words; best first.
 
         Args:
-            call: The task that asks; it does not find itself.
             query: What was talked about, in plain words.
             since: The earliest time; a date alone is its beginning.
             until: The latest time.
@@ -101,7 +99,7 @@ class Recall(Connection):
         end = _END_OF_TIME if until is None else until.timestamp()
         index = await self._follow()
         vector = await self._vector(index, query)
-        found = await asyncio.to_thread(index.find, query, vector, begin, end, limit, call.task_id)
+        found = await asyncio.to_thread(index.find, query, vector, begin, end, limit)
         return [_remembered(item, query) for item in found]
 
     async def _follow(self) -> MessageIndex:

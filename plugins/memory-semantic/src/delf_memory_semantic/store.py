@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,9 +15,8 @@ import numpy as np
 from delf.errors import DelfError, PluginError
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder
-from delf.ranking import words_of
 from delf_memory_semantic.database import FactDatabase, StoredFact
-from delf_memory_semantic.fusion import LOOKED_AT, fused
+from delf_memory_semantic.fusion import LOOKED_AT, fused, share_of
 from delf_memory_semantic.nearest import Nearest
 
 _log = logging.getLogger(__name__)
@@ -94,26 +94,18 @@ class SemanticStore:
         return await self._in_thread(self._search, query, vector, top_k, threshold)
 
     def _search(self, query: str, vector: Any, top_k: int, threshold: float) -> list[StoredFact]:
+        by_words = self._database.with_words(query, LOOKED_AT)
         near: dict[int, float] = {}
         if vector is not None:
-            near = self._nearest.find(vector, self._model, LOOKED_AT)
-        ranked = fused(self._database.with_words(query, LOOKED_AT), near)
-        facts = self._database.facts(ranked)
-        said = set(words_of(query))
-        kept: list[StoredFact] = []
-        for number in ranked:
-            fact = facts.get(number)
-            if fact is None:
-                continue
-            like = near.get(number)
-            if like is None and vector is not None:
-                like = self._nearest.likeness(number, vector)
-            share = len(said.intersection(words_of(fact.content))) / (len(said) or 1)
-            if max(share, like or 0.0) >= threshold:
-                kept.append(fact)
-                if len(kept) == top_k:
-                    break
-        return kept
+            near = self._nearest.find(vector, self._model, LOOKED_AT, also=by_words)
+        facts = self._database.facts([*{**by_words, **near}])
+        shares = {number: share_of(query, fact.content) for number, fact in facts.items()}
+        best = next(iter(by_words), 0)
+        ranked = fused(by_words, near, shares.get(best, 0.0))
+        fitting = (
+            n for n in ranked if n in facts and max(shares[n], near.get(n, 0.0)) >= threshold
+        )
+        return [facts[number] for number in itertools.islice(fitting, top_k)]
 
     async def list(self) -> Sequence[StoredFact]:
         """All facts, oldest first."""

@@ -11,7 +11,6 @@ import logging
 import textwrap
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, cast
 from urllib.parse import urlsplit
 
@@ -23,7 +22,6 @@ from delf.settings import PluginSettings, SecretStr
 from delf.specs import SandboxSpec
 from delf.tools.action import EFFECTS, Action
 from delf.tools.connection import Connection
-from delf.tools.context import CallContext, ChildResult, ChildTask
 from delf.tools.signature import check_name
 from delf.values import dumps, loads
 from delf_devkit.testing.contracts.base import Contract, chain, missing, needs
@@ -60,8 +58,6 @@ class Call:
         """
         action = await _action(connection, self.action)
         arguments = action.validate(self.arguments)
-        if action.context is not None:
-            arguments[action.context] = _context_of(connection)
         if action.is_async:
             return await action.call(**arguments)
         return await asyncio.to_thread(action.call, **arguments)
@@ -73,25 +69,6 @@ class Call:
         if not connection.is_function:
             target += f".{self.action}"
         return f"await {target}({named})"
-
-
-def _context_of(connection: ConnectionLike) -> CallContext:
-    """What an action is told that asks for it; it can have nothing done by a child task."""
-
-    async def refuse(child: ChildTask) -> ChildResult:
-        raise ToolRefusedError(f"there is no task here that could have {child.task!r} done")
-
-    return CallContext(
-        task_id="contract",
-        task="",
-        call_id=1,
-        connection=connection.name,
-        folder=Path.cwd(),
-        depth=0,
-        input_files={},
-        _output_files=dict[str, Path],
-        _delegate=refuse,
-    )
 
 
 class ConnectionContract(Contract):
