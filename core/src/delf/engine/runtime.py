@@ -47,6 +47,7 @@ from delf.engine.secrets.redaction import Redactor
 from delf.engine.slots import Slot
 from delf.engine.task import ChildOptions, TaskContext, TaskOutcome, TaskRequest, TaskState
 from delf.engine.toolset import load_toolset
+from delf.engine.turns import Turns
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished, TaskQueued
@@ -66,6 +67,7 @@ from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
+from delf.protocols.strategy import Strategy
 from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult
 
@@ -91,6 +93,7 @@ class RuntimeParts:
         ledger: What it has spent, which outlives a runtime.
         pending: Where its requests for approval wait.
         memory: Facts from before.
+        strategy: How its tasks become tool calls, where that was given as an object.
         on_confirm: Asked first about calls that need approval.
         pricing_files: Where the user's own prices may be.
         conversations: Opens the journal that keeps conversations.
@@ -109,6 +112,7 @@ class RuntimeParts:
     conversations: Callable[[str | None], SupportsConversations]
     pending: PendingRequests = field(default_factory=PendingRequests)
     memory: MemoryStore | None = None
+    strategy: Strategy | None = None
     on_confirm: Callable[[Any], Any] | None = None
     pricing_files: tuple[Path, ...] = ()
     attached: tuple[SupportsClose, ...] = ()
@@ -155,6 +159,7 @@ class Runtime:
         self._running: set[asyncio.Task[TaskOutcome]] = set()
         self._claims = Claims()
         self._places = asyncio.Semaphore(parts.config.max_tasks)
+        self._turns = Turns()
         self._background: set[asyncio.Future[None]] = set()
         self._feeds: list[ObserverFeed] = []
         self._stopped = False
@@ -321,6 +326,7 @@ class Runtime:
         await self._claims.leave(self._journal, task_id, over=over)
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
+        await self._turns.mine()
         slot = Slot(self._places)
         ledger = self._ledger_of(request)
         ledger.begin(request.task_id, request.past)
@@ -468,7 +474,7 @@ class Runtime:
             output,
             self._in_background,
         )
-        strategy = self._host.resolve(self._host.spec(StrategySpec, config.strategy))()
+        strategy = self._parts.strategy or self._make(StrategySpec, config.strategy)
         warning = self._sandbox.warning
         host = TaskHost(task, gate, approvals, scripts)
         return TaskPipeline(

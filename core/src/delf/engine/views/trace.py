@@ -49,6 +49,7 @@ class Trace:
         self.reruns: list[RerunTrace] = []
         self.retries: list[str] = []
         self.warnings: list[str] = []
+        self.notes: list[tuple[str, str]] = []
         self.approvals: list[ApprovalTrace] = []
         self.tools_shown: list[str] = []
         self.tools_chosen_by: str | None = None
@@ -86,6 +87,10 @@ class Trace:
                 self._start_call(event)
             case ev.CallFinished():
                 self._finish_call(event)
+            case ev.CallPrinted():
+                self._add_output(event)
+            case ev.ChangeKept():
+                pass
             case ev.ChildStarted():
                 self._start_child(event)
             case ev.ChildFinished():
@@ -144,6 +149,8 @@ class Trace:
                 asked.edited = event.arguments
             case ev.ToolsSelected():
                 self.tools_shown, self.tools_chosen_by = list(event.actions), event.by
+            case ev.Noted():
+                self.notes.append((event.topic, event.text))
             case ev.FactsLearned():
                 self.learned += event.facts
             case _:
@@ -221,6 +228,11 @@ class Trace:
         line = self._running.pop(event.call_id, None)
         if line is not None:
             line.finish(event.duration_ms, ok=event.status == "ok")
+
+    def _add_output(self, event: ev.CallPrinted) -> None:
+        call = self._calls.get(event.call_id)
+        if call is not None:
+            call.output += event.text[: MAX_LETTERS - len(call.output)]
 
     def _start_child(self, event: ev.ChildStarted) -> None:
         call = self._calls.get(event.call_id)
