@@ -573,26 +573,25 @@ class Agent:
         self._host = around.host
         if self.chat is not None:
             self.chat.attach(around)
-        runtime = Runtime(
-            RuntimeParts(
-                agent_id=self.agent_id,
-                config=self.config,
-                host=around.host,
-                connections=self.tools,
-                plugin_options=around.plugin_options,
-                environ=around.environ,
-                ledger=self._ledger,
-                conversations=around.open_conversations,
-                pending=self._pending,
-                memory=self._store,
-                strategy=self._strategy,
-                on_confirm=self._on_confirm,
-                pricing_files=around.pricing_files,
-                attached=() if self.chat is None else (self.chat,),
-                folder=around.folder,
-                configured=around.connections,
-            )
+        parts = RuntimeParts(
+            agent_id=self.agent_id,
+            config=self.config,
+            host=around.host,
+            connections=self.tools,
+            plugin_options=around.plugin_options,
+            environ=around.environ,
+            ledger=self._ledger,
+            conversations=around.open_conversations,
+            pending=self._pending,
+            memory=self._store,
+            strategy=self._strategy,
+            on_confirm=self._on_confirm,
+            pricing_files=around.pricing_files,
+            attached=() if self.chat is None else (self.chat,),
+            folder=around.folder,
+            configured=around.connections,
         )
+        runtime = Runtime(parts)
         try:
             await runtime.start()
         except BaseException:
