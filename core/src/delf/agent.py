@@ -557,10 +557,8 @@ class Agent:
 
     def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
         """The agent's tools as data; with ``verbose`` their descriptions and parameters."""
-        described: list[dict[str, Any]] = []
-        for item in self.tools:
-            look = getattr(item, "inspect", None)
-            described.append(look(verbose=verbose) if look is not None else {"tool": item.name})
+        looks = [(item.name, getattr(item, "inspect", None)) for item in self.tools]
+        described = [look(verbose=verbose) if look else {"tool": name} for name, look in looks]
         return {"agent": self.agent_id, "tools": described, "total": len(described)}
 
     def __repr__(self) -> str:
