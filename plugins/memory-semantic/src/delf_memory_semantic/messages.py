@@ -152,15 +152,15 @@ class MessageIndex:
         found = self._words.execute(
             "SELECT id, digest FROM messages WHERE at BETWEEN ? AND ?", (since, until)
         )
-        known = [
+        known: list[tuple[int, Any]] = [
             (number, self._vectors[digest]) for number, digest in found if digest in self._vectors
         ]
         known = [(number, row) for number, row in known if len(row) == len(vector)]
         if not known:
             return {}
         likeness = np.stack([row for _, row in known]) @ vector
-        best = {known[place][0] for place in np.argsort(-likeness)[:LOOKED_AT].tolist()}
-        wanted = best | by_words.keys()
+        order: list[int] = np.argsort(-likeness)[:LOOKED_AT].tolist()
+        wanted = {known[place][0] for place in order} | by_words.keys()
         return {
             number: float(like)
             for (number, _), like in zip(known, likeness, strict=True)
