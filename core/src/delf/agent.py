@@ -94,6 +94,7 @@ class Agent:
         strategy: str | Strategy | None = None,
         code_in: CodeIn | None = None,
         approval_mode: ApprovalMode | None = None,
+        pre_approved: Sequence[str] | None = None,
         confirm_mode: ConfirmMode | None = None,
         wait_approvals: bool | None = None,
         approvals: Sequence[str] | None = None,

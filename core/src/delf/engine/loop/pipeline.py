@@ -111,6 +111,7 @@ class TaskPipeline:
         task = self._task
         if not task.replay:
             task.models.ledger.check()
+            self._host.approvals.check_answerable(task.tools)
         seconds = self._clock.seconds * _SHARE
         await recall(task, seconds)
         await self._set_up(task)
