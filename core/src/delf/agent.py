@@ -440,8 +440,6 @@ class Agent:
             raise PluginError("the command 'chat' takes no agent; upgrade its package")
         return command
 
-    # -- tasks in the background ---------------------------------------------------------
-
     def poll(self, task_id: str) -> StreamSnapshot:
         """How a task stands now, by the journal; from any thread, or ``UnknownTaskError``."""
         if (task := self._tasks.find(task_id)) is not None:
@@ -503,8 +501,6 @@ class Agent:
             DelfError: When it is for a new call, which goes on waiting.
         """
         return self._pending.decide(request_id, Settled(result=result, reason=note))
-
-    # -- what it says of itself ----------------------------------------------------------
 
     @property
     def retry_count(self) -> int:
