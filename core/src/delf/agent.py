@@ -94,6 +94,7 @@ class Agent:
         strategy: str | Strategy | None = None,
         code_in: CodeIn | None = None,
         approval_mode: ApprovalMode | None = None,
+        pre_approved: Sequence[str] | None = None,
         confirm_mode: ConfirmMode | None = None,
         wait_approvals: bool | None = None,
         approvals: Sequence[str] | None = None,
@@ -438,8 +439,6 @@ class Agent:
             raise PluginError("the command 'chat' takes no agent; upgrade its package")
         return command
 
-    # -- tasks in the background ---------------------------------------------------------
-
     def poll(self, task_id: str) -> StreamSnapshot:
         """How a task stands now, by the journal; from any thread, or ``UnknownTaskError``."""
         if (task := self._tasks.find(task_id)) is not None:
@@ -501,8 +500,6 @@ class Agent:
             DelfError: When it is for a new call, which goes on waiting.
         """
         return self._pending.decide(request_id, Settled(result=result, reason=note))
-
-    # -- what it says of itself ----------------------------------------------------------
 
     @property
     def retry_count(self) -> int:

@@ -198,6 +198,8 @@ class Runtime:
             parts.pending,
             Inbox(self._journal, parts.pending),
             wait=config.wait_approvals,
+            pre_approved=config.pre_approved,
+            must_ask="approval_mode" in config.model_fields_set,
         )
         self._open_hooks()
         unasked = [spec.name for spec in parts.host.specs(ObserverSpec) if not spec.opt_in]

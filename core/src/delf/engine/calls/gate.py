@@ -208,8 +208,6 @@ class Gate:
             if not isinstance(settled, Call):
                 return settled
             call = settled
-        if self._closed:
-            return self._too_late()
         return await self._make(call)
 
     async def _judge(self, call: Call) -> Judgement | None:
@@ -372,6 +370,8 @@ class Gate:
         return Raised("ApprovalRejected", message)
 
     async def _make(self, call: Call) -> CallAnswer:
+        if self._closed:  # while a person thought about it
+            return self._too_late()
         action, arguments = call.bound.action, call.arguments
         if action.context is not None and self._children is not None:
             told = self._children.context(call, again=call.begun)

@@ -109,6 +109,7 @@ class TaskPipeline:
         task, tools = self._task, self._task.tools
         if not task.replay.resumed:
             task.models.ledger.check()
+            self._host.approvals.check_answerable(task.tools)
         seconds = self._clock.seconds * _SHARE
         if task.memory is not None or task.request.conversation is not None:
             await recall(task, seconds)
