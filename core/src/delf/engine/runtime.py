@@ -326,9 +326,9 @@ class Runtime:
             await self._claims.release(self._journal, task_id)
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
+        ledger = self._ledger_of(request)
         await self._turns.mine()
         slot = Slot(self._places)
-        ledger = self._ledger_of(request)
         ledger.begin(request.task_id, request.past)
         pipeline = await self._prepare(request, slot)
         async with slot.taken():

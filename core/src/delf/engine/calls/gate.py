@@ -382,7 +382,7 @@ class Gate:
             try:
                 result = await self._invoke(action, arguments, alone=call.alone)
             finally:
-                if self._children is not None:
+                if self._children is not None and self._children.held_back:
                     self._children.said_all(call)
             result, encoded, note = await self._results.take(result)
         except asyncio.CancelledError as error:
