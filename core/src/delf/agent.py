@@ -48,8 +48,7 @@ class Agent:
 
     Args:
         tools: Connections, ``@tool`` functions, or plain functions.
-        chat: A conversation to continue: a ``Chat`` (the plugin ``chat``), its options, or True
-            for one in memory.
+        chat: A conversation to continue: a ``Chat``, its options, or True for one in memory.
         memory: Facts from before, recalled for each task: a store, or the name of one.
         strategy: How a task becomes tool calls: a name, or what a plugin's class makes.
         on_confirm: Asked about calls that need approval; returns True, False, or None to
@@ -96,6 +95,7 @@ class Agent:
         strategy: str | Strategy | None = None,
         code_in: CodeIn | None = None,
         approval_mode: ApprovalMode | None = None,
+        pre_approved: Sequence[str] | None = None,
         confirm_mode: ConfirmMode | None = None,
         wait_approvals: bool | None = None,
         approvals: Sequence[str] | None = None,
@@ -118,7 +118,6 @@ class Agent:
         from delf.config.schema import AgentConfig, make_config
         from delf.engine.approvals.pending import PendingRequests
         from delf.engine.models.money import Ledger
-        from delf.surroundings import as_chat
 
         store = None if isinstance(memory, str) else memory
         memory = memory if isinstance(memory, str) else None
@@ -139,6 +138,8 @@ class Agent:
         self.agent_id = f"agent_{secrets.token_hex(6)}"
         self.chat: AgentChat | None = None
         if chat is not None and chat is not False:
+            from delf.surroundings import as_chat
+
             self.chat = as_chat(chat, host)
         self.memory = store
         self._store = cast("MemoryStore | None", getattr(store, "store", store))
@@ -407,10 +408,9 @@ class Agent:
         if self.chat is None and conversation_id is not None:
             raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
         conversation = None if self.chat is None else self.chat.here(conversation_id)
-        seconds = self.config.timeout if timeout is None else timeout
         return TaskRequest(
             task=task,
-            timeout=seconds,
+            timeout=self.config.timeout if timeout is None else timeout,
             conversation=conversation,
             attended=attended,
             patient=not attended,
@@ -450,8 +450,6 @@ class Agent:
         if not isinstance(command, SupportsAgent):
             raise PluginError("the command 'chat' takes no agent; upgrade its package")
         return command
-
-    # -- tasks in the background ---------------------------------------------------------
 
     def poll(self, task_id: str) -> StreamSnapshot:
         """How a task stands now, by the journal; from any thread, or ``UnknownTaskError``."""
@@ -508,8 +506,6 @@ class Agent:
             DelfError: When it is for a new call, which goes on waiting.
         """
         return self._pending.decide(request_id, Settled(result=result, reason=note))
-
-    # -- what it says of itself ----------------------------------------------------------
 
     @property
     def retry_count(self) -> int:
@@ -577,20 +573,19 @@ class Agent:
         self._host = around.host
         if self.chat is not None:
             self.chat.attach(around)
-        runtime = Runtime(
-            RuntimeParts(
-                agent_id=self.agent_id,
-                config=self.config,
-                connections=self.tools,
-                ledger=self._ledger,
-                pending=self._pending,
-                memory=self._store,
-                strategy=self._strategy,
-                on_confirm=self._on_confirm,
-                attached=() if self.chat is None else (self.chat,),
-                **around.parts(),
-            )
+        parts = RuntimeParts(
+            agent_id=self.agent_id,
+            config=self.config,
+            connections=self.tools,
+            ledger=self._ledger,
+            pending=self._pending,
+            memory=self._store,
+            strategy=self._strategy,
+            on_confirm=self._on_confirm,
+            attached=() if self.chat is None else (self.chat,),
+            **around.parts(),
         )
+        runtime = Runtime(parts)
         try:
             await runtime.start()
         except BaseException:

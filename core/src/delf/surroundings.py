@@ -56,6 +56,7 @@ class Surroundings:
             "pricing_files": self.pricing_files,
             "folder": self.folder,
             "configured": self.connections,
+            "conversations": self.open_conversations,
         }
 
     @classmethod
@@ -206,6 +207,7 @@ def plugin_context(project: Project | None = None, *, namespace: str = "default"
         data_dir=user_data_path("delf", appauthor=False),
         namespace=namespace,
         environ=around.environ,
+        conversations=around.open_conversations,
     )
     default = None if project is None else project.agent.embedder
     embedders = Embedders(around.host, around.plugin_options, context, default)

@@ -16,9 +16,21 @@ from typing import Any, Final
 
 from delf.engine.approvals.decision import Answer, decision_data, decision_of
 from delf.engine.approvals.pending import PendingRequests
-from delf.errors import DelfError, JournalUnavailableError, UnknownRequestError
+from delf.errors import (
+    ConfigurationError,
+    DelfError,
+    JournalUnavailableError,
+    UnknownRequestError,
+)
 from delf.protocols.approval import Decision, Edited
-from delf.protocols.journal import Journal, Note, SupportsInbox, SupportsNotes, SupportsOpen
+from delf.protocols.journal import (
+    Journal,
+    Note,
+    SupportsInbox,
+    SupportsLeases,
+    SupportsNotes,
+    SupportsOpen,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -26,12 +38,24 @@ KIND: Final = "approval"
 _AGAIN_SECONDS: Final = 0.5
 
 
-async def open_journal(journal: Journal) -> Journal:
+async def open_journal(journal: Journal, lease: float | None = None) -> Journal:
     """The journal, ready to be written if it can tell.
 
+    Args:
+        journal: One that was not used yet.
+        lease: Seconds of silence after which others may take its tasks over.
+
     Raises:
+        ConfigurationError: When it knows no leases.
         JournalUnavailableError: When it cannot be written.
     """
+    if lease is not None:
+        if not isinstance(journal, SupportsLeases):
+            raise ConfigurationError(
+                "the journal knows no leases",
+                hint='use one that other processes share: journal = "sql"',
+            )
+        journal.lease(lease)
     if isinstance(journal, SupportsOpen):
         try:
             await journal.open()
