@@ -353,11 +353,7 @@ class Runtime:
         return self._parts.ledger if own is None else own
 
     async def enqueue(self, request: TaskRequest) -> TaskRequest:
-        """Write a task into the journal that is to be worked on later, here or elsewhere.
-
-        Returns:
-            The same with what the journal has of it.
-        """
+        """A task as it is once the journal has it, to be worked on later, here or elsewhere."""
         spec = self._host.spec(JournalSpec, self._config.journal)
         if request.queue is not None and not spec.shared:
             raise ConfigurationError(
