@@ -29,6 +29,7 @@ EVENT_FIELDS = {"type", "v", "task_id", "seq", "at", "data"}
 RESPONSE_FIELDS = {
     "text",
     "status",
+    "state",
     "error",
     "cost_usd",
     "duration_ms",

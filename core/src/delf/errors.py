@@ -35,6 +35,7 @@
     ├── TaskTimeoutError                   ERR-AGENT-002
     ├── UnknownTaskError                   ERR-AGENT-003
     ├── AgentStateError                    ERR-AGENT-004    after stop, or where it cannot block
+    ├── TaskStoppedError               ERR-AGENT-005    cancelled, by a person or a program
     ├── ReplayMismatch                     ERR-REPLAY-001
     └── UnrecordedCallError                ERR-JOURNAL-005  what a call did is not in the journal
 
@@ -345,6 +346,13 @@ class AgentStateError(DelfError):
     """The agent cannot do this now: it was stopped, or the call would block its own loop."""
 
     code = "ERR-AGENT-004"
+
+
+class TaskStoppedError(DelfError):
+    """A task was cancelled: by Ctrl-C, ``agent.cancel()``, or the end of its agent."""
+
+    code = "ERR-AGENT-005"
+    default_can_retry = False
 
 
 class ReplayMismatch(DelfError):  # noqa: N818 - a finding, not a fault

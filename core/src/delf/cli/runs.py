@@ -6,8 +6,9 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -17,11 +18,11 @@ from delf.cli.state import state_of
 from delf.commands import DURATION, Pruning, prune_options
 from delf.errors import ConfigurationError, DelfError
 from delf.events import Event, ScriptGenerated, TaskFinished, encode
-from delf.protocols.journal import SupportsHistory, TaskRecord
+from delf.protocols.journal import SupportsHistory, SupportsInbox, TaskRecord
 
 T = TypeVar("T")
 
-_STATES: Final = ("running", "interrupted", "done", "error")
+_STATES: Final = ("running", "interrupted", "stopped", "done", "failed")
 _LOOK_SECONDS: Final = 5.0
 _CALLS_SHOWN: Final = 30
 
@@ -33,7 +34,7 @@ def runs() -> None:
     """Look at the tasks in the journal; an ID may be shortened while it is unique.
 
     \b
-    delf runs list --state error
+    delf runs list --state failed
     delf runs show 3f9a
     delf runs events 3f9a --follow
     """  # noqa: D301 - click's mark for lines that stay as they are
@@ -63,11 +64,12 @@ def list_command(
 ) -> None:
     """List tasks, the newest first.
 
-    A task is running, done, error, or interrupted: its process ended before it did.
+    A task is done, failed, stopped (by a person), running, waiting for a person, or interrupted:
+    its process ended before it did.
     """
     begin = None if since is None else time.time() - since
     journal = _journal(ctx)
-    found = _with(journal, lambda j: j.find(limit, state=state, text=text, since=begin))
+    found = _with(journal, lambda j: _find(j, limit, state=state, text=text, since=begin))
     if as_json:
         click.echo(json_text([render.task_data(task) for task in found], indent=2))
         return
@@ -249,6 +251,15 @@ def _with(journal: SupportsHistory, work: Callable[[SupportsHistory], Awaitable[
             await journal.aclose()
 
     return asyncio.run(main())
+
+
+async def _find(journal: SupportsHistory, limit: int, **wanted: Any) -> list[TaskRecord]:
+    """Tasks; of those that run, which wait for a person."""
+    found = await journal.find(limit, **wanted)
+    if not isinstance(journal, SupportsInbox) or all(task.state != "running" for task in found):
+        return list(found)
+    waiting = {r.task.task_id for r in await journal.find_requests(waiting=True)}
+    return [replace(t, state="waiting") if t.task_id in waiting else t for t in found]
 
 
 def _load(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:

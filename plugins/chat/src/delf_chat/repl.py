@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,8 @@ from delf.cli.progress import LiveStatus, Narrator
 from delf.cli.session import TIMEOUT, named_tools
 from delf.engine.views.story import short_name
 from delf.errors import AgentStateError, DelfError
-from delf.events import Event, Warned
+from delf.events import Event, TaskFinished, Warned
+from delf.response import past_response
 from delf.sync import running_loop
 from delf_chat.lines import LineReader, history_file, open_reader
 from delf_chat.slash import COMMANDS, Tally, is_command, obey
@@ -100,7 +101,8 @@ class Repl:
         live = self._live()
         chat = self._agent.chat
         turn = {"conversation": None if chat is None else chat.conversation_id}
-        listeners: list[Callable[[Event], None]] = [self._narrator(), self._tally]
+        seen: list[Event] = []
+        listeners: list[Callable[[Event], None]] = [self._narrator(), self._tally, seen.append]
         listeners += [live] if live is not None else []
         work = asyncio.ensure_future(
             self._agent.arun(
@@ -122,7 +124,7 @@ class Repl:
                 raise
             if not self._reader.interactive:
                 self._tally.failed += 1
-            self._say(live, lambda: errors.say("", "stopped"))
+            self._say(live, lambda: self._show_stopped(seen))
         except DelfError as error:
             failure = error
             self._tally.failed += 1
@@ -170,6 +172,12 @@ class Repl:
         if response.exception is not None:
             errors.report(response.exception)
         output.show_end(response, self._screen)
+
+    def _show_stopped(self, seen: Sequence[Event]) -> None:
+        if seen and isinstance(seen[-1], TaskFinished):
+            output.show_end(past_response(seen, seen[-1]), self._screen)
+        else:
+            errors.say("", "stopped")
 
     def _show_error(self, error: DelfError, turn: Mapping[str, Any]) -> None:
         if self._manner.as_json:
