@@ -269,6 +269,7 @@ def _do(
         verbose=options.verbose,
         waits=agent.config.wait_approvals and not sys.stdin.isatty(),
         asks=asks,
+        root=setup.project.root,
     )
     seen: list[Event] = []
     listeners: list[Callable[[Event], None]] = [narrator, seen.append]
@@ -354,6 +355,8 @@ class _Lines(logging.Handler):
         self._clean = clean
 
     def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "in_events", False):
+            return  # the narrator tells it
         if self.level <= logging.DEBUG:
             text = f"{record.name}: {self.format(record)}"
         else:

@@ -109,7 +109,10 @@ def _warning(spec: SandboxSpec, passed: list[str]) -> str | None:
     if isolation_rank(spec.isolation) >= isolation_rank("container"):
         return None
     reasons = f" ({'; '.join(passed)})" if passed else ""
-    return f"scripts run in the sandbox {spec.name!r}, isolated by {spec.isolation} only{reasons}"
+    return (
+        f"scripts run in the sandbox {spec.name!r}, isolated by {spec.isolation} only{reasons}; "
+        f'sandbox = "{spec.name}" accepts it, and delf doctor shows what else there is'
+    )
 
 
 def _check_isolation(spec: SandboxSpec, config: AgentConfig) -> None:

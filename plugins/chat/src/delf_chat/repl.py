@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -139,7 +140,9 @@ class Repl:
     def _narrator(self) -> Callable[[Event], None]:
         """Tells of a task; a warning is told once in a session."""
         manner = self._manner
-        narrator = Narrator(self._screen, show_code=manner.show_code, verbose=manner.verbose)
+        narrator = Narrator(
+            self._screen, show_code=manner.show_code, verbose=manner.verbose, root=Path.cwd()
+        )
 
         def tell(event: Event) -> None:
             if isinstance(event, Warned):
