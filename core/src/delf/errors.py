@@ -46,6 +46,7 @@ next, ``for_model()`` is the text that a model may read. No message holds a secr
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable
 from itertools import islice
 from typing import ClassVar, Final
@@ -133,13 +134,19 @@ class ToolDefinitionError(ConfigurationError):
     code = "ERR-TOOL-002"
 
 
+def how_to_install(package: str) -> str:
+    """The command that installs a package; a plugin's works from a clone, too."""
+    name = package.removeprefix("delf-plugin-")
+    return f"{'pip' if name == package else 'delf plugins'} install {shlex.quote(name)}"
+
+
 class OptionalDependencyError(ConfigurationError, ImportError):
     """A package that this feature needs is not installed."""
 
     code = "ERR-REQ-001"
 
     def __init__(self, message: str, *, package: str, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint or f"pip install {package}")
+        super().__init__(message, hint=hint or how_to_install(package))
         self.package = package
 
 

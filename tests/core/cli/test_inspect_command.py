@@ -63,4 +63,4 @@ def test_an_unknown_connection(run):
     assert result.exit_code == 2
     assert "did you mean 'sql'?" in result.stderr
     result = run("inspect", "workers")
-    assert "hint: pip install delf-plugin-workers" in result.stderr
+    assert "hint: delf plugins install workers" in result.stderr

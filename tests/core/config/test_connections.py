@@ -185,7 +185,7 @@ def test_names_that_mean_nothing(host, project):
         make_connection(host, found, "tickts")
     with pytest.raises(PluginError, match="no connection 'workers' is installed") as caught:
         make_connection(host, found, "workers")
-    assert caught.value.hint == "pip install delf-plugin-workers"
+    assert caught.value.hint == "delf plugins install workers"
 
 
 def test_an_unknown_type_is_named_with_its_section(host, project):

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar, cast
 import click
 
 from delf.cli import approvals_view as view
+from delf.cli import complete
 from delf.cli.output import json_text
 from delf.cli.state import state_of
 
@@ -19,7 +20,7 @@ T = TypeVar("T")
 _BY: Final = "cli"
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
-request_argument = click.argument("request_id", metavar="ID")
+request_argument = click.argument("request_id", metavar="ID", shell_complete=complete.request_ids)
 
 
 @click.group(

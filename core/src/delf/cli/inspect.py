@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from delf.cli import complete
 from delf.cli.state import State, state_of
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class _Look:
 
 
 @click.command("inspect")
-@click.argument("connection")
+@click.argument("connection", shell_complete=complete.connections)
 @click.option(
     "--set",
     "overrides",

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from delf.cli import complete
 from delf.cli import runs_view as render
 from delf.cli.output import json_text
 from delf.cli.state import state_of
@@ -26,6 +27,7 @@ _STATES: Final = ("running", "interrupted", "stopped", "done", "failed")
 _LOOK_SECONDS: Final = 5.0
 _CALLS_SHOWN: Final = 30
 
+task_argument = click.argument("task_id", metavar="ID", shell_complete=complete.task_ids)
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
 
@@ -83,7 +85,7 @@ def list_command(
 
 
 @runs.command("show")
-@click.argument("task_id", metavar="ID")
+@task_argument
 @as_json_option
 @click.pass_context
 def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
@@ -132,7 +134,7 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
 
 
 @runs.command("events")
-@click.argument("task_id", metavar="ID")
+@task_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until it is over.")
 @as_json_option
 @click.pass_context
@@ -154,7 +156,7 @@ def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> Non
 
 
 @runs.command("code")
-@click.argument("task_id", metavar="ID")
+@task_argument
 @as_json_option
 @click.pass_context
 def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
@@ -174,7 +176,7 @@ def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
 
 
 @runs.command("export")
-@click.argument("task_id", metavar="ID")
+@task_argument
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where to.")
 @click.pass_context
 def export(ctx: click.Context, task_id: str, out: Path | None) -> None:

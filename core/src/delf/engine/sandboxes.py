@@ -97,7 +97,7 @@ async def _choose_strongest(
         return ChosenSandbox(spec, backend, _warning(spec, passed))
     if not specs:
         raise SandboxUnavailableError(
-            "no sandbox is installed", hint="pip install delf-plugin-sandbox-local"
+            "no sandbox is installed", hint="delf plugins install sandbox-local"
         )
     raise SandboxUnavailableError(
         f"no sandbox with isolation {config.min_isolation!r} or stronger works here: "

@@ -135,5 +135,5 @@ def _refuse_newer(found: int, known: int, database: Database) -> None:
     if found > known:
         raise JournalSetupError(
             f"the journal {database.name} is of version {found}, and this delf knows {known}",
-            hint="upgrade: pip install -U delf-plugin-journal-sql",
+            hint="upgrade: delf plugins install journal-sql",
         )
