@@ -40,7 +40,7 @@ def delf_models():
 
 class Model:
     def __init__(self, config, context):
-        self.name = config.model
+        self.name, self.settings = config.model, dict(config.settings)
 
     async def price(self):
         return Price(input=1.0, output=2.0, cached_input=0.5)
@@ -48,7 +48,7 @@ class Model:
     async def complete(self, request):
         asked = "\\\\n".join(str(message) for message in request.messages)
         with open(os.environ["STUB_LOG"], "a") as log:
-            log.write(json.dumps({"asked": asked, "settings": dict(request.settings)}) + "\\\\n")
+            log.write(json.dumps({"asked": asked, "settings": {**self.settings, **request.settings}}) + "\\\\n")
         text = '{"list_pets": "List all pets."}'
         if request.purpose == "generate":
             text = f"```python\\\\n{scripts.pop(0) if len(scripts) > 1 else scripts[0]}\\\\n```"

@@ -96,7 +96,7 @@ class ModelConfigurationError(ConfigurationError):
     """The language model is missing, unknown or contradictory."""
 
     code = "ERR-MODEL-001"
-    default_hint = "name a model: llm='gpt-4o-mini', --llm NAME, or llm = \"…\" in delf.toml"
+    default_hint = "name a model: llm = \"gpt-4o-mini\" for the agent, in delf.toml, or --llm NAME"
 
 
 class AgentConfirmationError(ConfigurationError):
@@ -285,14 +285,14 @@ class ApprovalRejectedError(DelfError):
     """A person, or the policy, said no to an action."""
 
     code = "ERR-APPROVAL-001"
-    default_hint = "confirm= says which actions ask, approval_mode and approvals who decides"
+    default_hint = "the settings confirm, approval_mode and approvals say what asks, and whom"
 
 
 class UnknownRequestError(DelfError):
     """No request for approval with this id waits, or it does not wait any more."""
 
     code = "ERR-APPROVAL-002"
-    default_hint = "get_pending_approvals() lists what waits"
+    default_hint = "delf approvals list, or get_pending_approvals(), shows what waits"
 
 
 class MemorySetupError(DelfError):
@@ -319,7 +319,7 @@ class BudgetExceededError(DelfError):
 
     code = "AGT-006"
     default_can_retry = False
-    default_hint = "agent.reset_budget(limit) sets a new one"
+    default_hint = "the setting budget_usd is the limit; a running agent has reset_budget(limit)"
 
     def __init__(
         self,
@@ -340,7 +340,7 @@ class TaskTimeoutError(DelfError):
     """A task did not end in its time; it was stopped with its sandbox."""
 
     code = "ERR-AGENT-002"
-    default_hint = "give it longer: run(task, timeout=…) or --timeout SECONDS"
+    default_hint = "give it longer: the setting timeout, or --timeout SECONDS"
 
 
 class UnknownTaskError(DelfError):

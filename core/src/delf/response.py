@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delf.errors import ConfigurationError, DelfError, TaskStoppedError
+from delf.errors import BudgetExceededError, ConfigurationError, DelfError, TaskStoppedError
 
 if TYPE_CHECKING:
     from delf.engine.task import TaskOutcome
@@ -49,15 +49,17 @@ class Response:
         return self
 
     def raise_if_never_begun(self) -> None:
-        """Raise what was configured wrongly if no model was asked.
+        """Raise what was configured wrongly, or a budget that is used up, if no model was asked.
 
         Such as a missing key, or a journal or a conversation that cannot be opened. Everything
         else that fails, the user's own functions too, is a failed response.
 
         Raises:
             ConfigurationError: What the task failed with.
+            BudgetExceededError: The same.
         """
-        if isinstance(self.exception, ConfigurationError) and not self.trace.model_calls:
+        never_begun = isinstance(self.exception, (ConfigurationError, BudgetExceededError))
+        if never_begun and not self.trace.model_calls:
             raise self.exception
 
     @property

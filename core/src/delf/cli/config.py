@@ -166,9 +166,7 @@ def _value(project: Project, key: str) -> Any:
         key.split(".") if key.partition(".")[0] in SECTIONS else ("agent", *key.split("."))
     )
     if section != "agent":
-        tree: Any = {}
-        for name, value, _ in _given(project):
-            tree[name] = value
+        tree = {name: value for name, value, _ in _given(project)}
         inside = {n.removeprefix(f"{key}."): v for n, v in tree.items() if n.startswith(f"{key}.")}
         return tree.get(key, inside or None)
     if path:
@@ -176,7 +174,7 @@ def _value(project: Project, key: str) -> Any:
     value: Any = project.agent_values.resolve(project.environ)
     whole: Any = getattr(project.agent, path[0]) if path else None
     if isinstance(whole, (bool, int, float, str, list, dict)):
-        value = {path[0]: whole}
+        value = cast("object", {path[0]: whole})
     for part in path:
         value = cast("dict[str, Any]", value).get(part) if isinstance(value, dict) else None
     return value

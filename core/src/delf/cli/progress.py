@@ -31,6 +31,7 @@ _DOING: Final = {
     "retry": "reading what went wrong",
     "compose": "finishing",
 }
+REPLAYING: Final = "replaying what was done"
 _WIDEST: Final = 50
 
 
@@ -127,15 +128,16 @@ class LiveStatus:
     Args:
         console: A terminal.
         asks: Whether approvals are asked for on this terminal; interrupted calls always are.
+        doing: What is being done at first.
     """
 
-    def __init__(self, console: Console, *, asks: bool) -> None:
+    def __init__(self, console: Console, *, asks: bool, doing: str = "starting") -> None:
         self._console = console
         self._asks = asks
         self._live: Live | None = None
         self._started = time.monotonic()
         self._waiting: set[str] = set()
-        self._doing = "starting"
+        self._doing = doing
         self._calls = 0
         self._running: dict[int, str] = {}
         self._written = 0
@@ -172,7 +174,7 @@ class LiveStatus:
         """Take an event."""
         match event:
             case ev.TaskResumed():
-                self._doing = "replaying what was done"
+                self._doing = REPLAYING
             case ev.StepStarted():
                 self._doing = _DOING.get(event.step, event.step)
                 self._written = 0

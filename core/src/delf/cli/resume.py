@@ -48,7 +48,8 @@ def resume(ctx: click.Context, task_id: str, **given: Any) -> None:
     from delf.errors import DelfError
 
     state = state_of(ctx)
-    options = Options(flags=flags_of({**given, "no_journal": False}), **rest_of(given))
+    flags = flags_of({**given, "no_journal": False})
+    options = Options(flags=flags, **rest_of(given), resumes=True)
     try:
         name, started = asyncio.run(_find(state, options, task_id))
         record: Mapping[str, Any] = {} if started is None else started.setup

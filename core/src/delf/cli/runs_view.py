@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 import sys
 import time
@@ -12,7 +13,6 @@ from typing import Any, Final
 
 import click
 
-from delf.cli.output import json_text
 from delf.events import Event
 from delf.protocols.journal import TaskRecord
 
@@ -161,7 +161,12 @@ def event_line(event: Event, began: float) -> str:
 
 
 def _short(value: Any) -> str:
-    return value if isinstance(value, str) else json_text(value)
+    if isinstance(value, float):
+        return str(round(value, 6))
+    try:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):  # what JSON lacks, as Python has it
+        return repr(value)
 
 
 def task_data(task: TaskRecord) -> dict[str, Any]:

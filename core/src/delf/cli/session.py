@@ -14,7 +14,7 @@ import click
 from delf.agent import Agent
 from delf.cli import errors, output
 from delf.cli.interrupt import run_until_done
-from delf.cli.progress import LiveStatus, Narrator
+from delf.cli.progress import REPLAYING, LiveStatus, Narrator
 from delf.cli.state import State
 from delf.config.connections import plugin_warnings
 from delf.engine.views.story import short_name
@@ -43,6 +43,7 @@ class Options:
         as_json: Write the response as JSON.
         events: Write events as JSON lines.
         conversation: The kept conversation that the task continues.
+        resumes: What was done is replayed first.
     """
 
     flags: Mapping[str, Any]
@@ -54,6 +55,7 @@ class Options:
     as_json: bool = False
     events: bool = False
     conversation: str | None = None
+    resumes: bool = False
 
     def to_record(self, state: State) -> dict[str, Any]:
         """What ``delf resume`` needs to set up the same agent again."""
@@ -260,7 +262,8 @@ def _do(
     asks = agent.config.approval_mode == "interactive"
     live: LiveStatus | None = None
     if screen.console is not None and not options.events:
-        live = LiveStatus(screen.console, asks=asks)
+        first = REPLAYING if options.resumes else "starting"
+        live = LiveStatus(screen.console, asks=asks, doing=first)
         title = f"delf · {short_name(agent.config.main_llm.model)} · {named_tools(agent)}"
         screen.line(title, "dim")
     narrator = Narrator(

@@ -54,9 +54,8 @@ from delf.types import ApprovalMode, Effect
 _log = logging.getLogger(__name__)
 
 NOBODY: Final = (
-    "it needs a person's approval and nobody could be asked; run it on a terminal, pass "
-    "on_confirm=…, let it wait for `delf approvals` with --wait-approvals, or allow it with "
-    "--approve all or confirm=False"
+    "it needs a person's approval and nobody could be asked; run it on a terminal, let it wait for "
+    "`delf approvals` (--wait-approvals), allow it (--approve all), or give a program on_confirm"
 )
 SCRIPT: Final = "script"
 """The action of a request for a whole script."""
