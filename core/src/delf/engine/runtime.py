@@ -194,8 +194,9 @@ class Runtime:
             wait=config.wait_approvals,
         )
         self._open_hooks()
-        for spec in parts.host.specs(ObserverSpec):
-            self._feeds.append(self._feed(spec.name))
+        unasked = [spec.name for spec in parts.host.specs(ObserverSpec) if not spec.opt_in]
+        for name in dict.fromkeys((*unasked, *config.observers)):
+            self._feeds.append(self._feed(name))
         everything = await self._set_up.tools.with_builtins([LLM()])
         self._spec = SessionSpec(
             tools=everything.names_for_sandbox(),
