@@ -96,7 +96,7 @@ class ModelConfigurationError(ConfigurationError):
     """The language model is missing, unknown or contradictory."""
 
     code = "ERR-MODEL-001"
-    default_hint = "name a model: llm = \"gpt-4o-mini\" for the agent, in delf.toml, or --llm NAME"
+    default_hint = 'name a model: llm = "gpt-4o-mini" for the agent, in delf.toml, or --llm NAME'
 
 
 class AgentConfirmationError(ConfigurationError):

@@ -49,6 +49,8 @@ def table(
         head: The columns' names.
         droppable: Columns that are left out, in this order, where the last one has no room.
     """
+    if not rows:
+        return []
     lines = [[click.style(cell, bold=True) for cell in head], *rows]
     columns = list(zip(*lines, strict=True))
     widths = [max(len(click.unstyle(cell)) for cell in column) for column in columns]
