@@ -112,9 +112,9 @@ def test_a_set_length_is_reserved_before_the_first_call(
     openai_server: StartServer, make_agent: MakeAgent
 ) -> None:
     server = openai_server(always)
-    with make_agent(server, budget_usd=0.01, settings={"max_tokens": 2000}) as agent:
-        with pytest.raises(BudgetExceededError, match=r"would cost about \$0\.02"):
-            agent.run("go")
+    agent = make_agent(server, budget_usd=0.01, settings={"max_tokens": 2000})
+    with agent, pytest.raises(BudgetExceededError, match=r"would cost about \$0\.02"):
+        agent.run("go")
     assert server.requests == []
 
 
@@ -148,11 +148,10 @@ def test_an_unknown_price_stops_before_anything_is_spent(
     openai_server: StartServer, make_agent: MakeAgent, stream: bool
 ) -> None:
     server = openai_server(always)
-    with make_agent(server, "unheard-of", budget_usd=1.0, stream=stream) as agent:
-        with pytest.raises(
-            BudgetExceededError, match="the price of the model 'unheard-of' is not known"
-        ) as caught:
-            agent.run("go")
+    unknown = "the price of the model 'unheard-of' is not known"
+    agent = make_agent(server, "unheard-of", budget_usd=1.0, stream=stream)
+    with agent, pytest.raises(BudgetExceededError, match=unknown) as caught:
+        agent.run("go")
     assert "pricing.json" in (caught.value.hint or "")
     assert server.requests == []
     with make_agent(server, "unheard-of", budget_usd=1.0, allow_unpriced=True) as agent:

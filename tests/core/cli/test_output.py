@@ -63,7 +63,17 @@ def test_an_event_is_one_valid_line(result):
     assert (record["type"], record["seq"], record["data"]["action"]) == ("CallFinished", 1, "a")
 
 
-FIELDS = ["text", "status", "error", "cost_usd", "duration_ms", "files", "changes", "trace"]
+FIELDS = [
+    "text",
+    "status",
+    "state",
+    "error",
+    "cost_usd",
+    "duration_ms",
+    "files",
+    "changes",
+    "trace",
+]
 
 
 @pytest.mark.parametrize("value", [1, float("inf"), Odd()])

@@ -67,7 +67,7 @@ async def find_with_situation(journal: InboxJournal, text: str) -> tuple[Request
     record = await find_request(journal, text)
     asked = record.requested
     before = [e for e in await journal.read(asked.task_id) if e.seq < asked.seq]
-    return record, situation(before, asked.digest)
+    return record, situation(before, asked.digest, asked.call_id)
 
 
 async def send(

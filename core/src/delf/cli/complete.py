@@ -6,7 +6,6 @@ of plugins, without the schema of the configuration, and what cannot be read com
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 from collections.abc import Callable, Iterable
@@ -118,6 +117,8 @@ def _short(name: str) -> str:
 
 def _ask(ctx: click.Context, work: Callable[[Any], Any]) -> Iterable[Any]:
     """Ask the journal of the project."""
+    import asyncio
+
     from delf.plugins.journals import shared_journal
 
     state = state_of(ctx)

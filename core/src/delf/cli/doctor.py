@@ -102,12 +102,14 @@ def examine_config(state: State) -> Iterator[Finding]:
 
 
 def _show(finding: Finding) -> None:
+    from delf.cli.output import wrapped
     from delf.terminal import visible
 
     mark, colour = _MARKS[finding.status]
-    click.echo(f"{click.style(mark, fg=colour)} {finding.area:<9} {visible(finding.text)}")
+    told = wrapped(visible(finding.text), indent=12)
+    click.echo(f"{click.style(mark, fg=colour)} {finding.area:<9} {told}")
     if finding.hint:
-        click.echo(f"            → {visible(finding.hint)}")
+        click.echo(f"            → {wrapped(visible(finding.hint), indent=14)}")
 
 
 def _examine(state: State) -> Iterator[Finding]:

@@ -6,15 +6,17 @@ import dataclasses
 import json
 import math
 import re
+import shutil
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 import click
 
 from delf.cli.errors import say
 from delf.engine.views.story import cut
-from delf.events import Event, encode
+from delf.events import Event, TaskFinished, encode
 from delf.terminal import visible
 from delf.values import UnsupportedValueError, to_jsonable
 
@@ -67,6 +69,21 @@ class Screen:
         self.console.print(Padding(syntax, (0, 0, 1, 2)), soft_wrap=False)
 
 
+def wrapped(text: str, *, indent: int = 0, stream: TextIO | None = None) -> str:
+    """A text broken between words where a terminal would break it within one.
+
+    Args:
+        text: One line.
+        indent: Columns before it, and before its further lines.
+        stream: Where it goes; stdout when omitted.
+    """
+    if not (stream or sys.stdout).isatty():
+        return text
+    room = max(20, shutil.get_terminal_size().columns - indent)
+    lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+    return f"\n{' ' * indent}".join(lines)
+
+
 def show_answer(text: str) -> None:
     """Write the answer to stdout: as it is, or as Markdown when it is that and a person reads."""
     if not text.strip():
@@ -108,6 +125,16 @@ def show_end(response: Response, screen: Screen) -> None:
         counted(len(trace.tool_calls), "tool call"),
     ]
     screen.line(f"{response.state} · {' · '.join(parts)}", "dim")
+
+
+def show_stopped(events: Sequence[Event], screen: Screen) -> bool:
+    """Write how a task went that was stopped; False where its events have no end."""
+    from delf.response import past_response
+
+    if not events or not isinstance(events[-1], TaskFinished):
+        return False
+    show_end(past_response(events, events[-1]), screen)
+    return True
 
 
 def show_failure(response: Response, screen: Screen) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from delf import events as ev
 from delf.cli.errors import say
-from delf.cli.output import Screen, counted
+from delf.cli.output import Screen, counted, wrapped
 from delf.engine.views.story import cut, story
 from delf.terminal import visible
 
@@ -73,7 +74,8 @@ class Narrator:
             case ev.Warned() if self._was_told(event):
                 pass
             case ev.Warned() if self._screen.console is not None:
-                self._screen.line(f"warning: {event.message}", "yellow")  # above the moving line
+                told = wrapped(f"warning: {event.message}", stream=sys.stderr)
+                self._screen.line(told, "yellow")  # above the moving line
             case ev.Warned():
                 say("warning", event.message)
             case ev.ScriptGenerated():

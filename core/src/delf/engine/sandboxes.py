@@ -36,11 +36,13 @@ class ChosenSandbox:
         spec: What its plugin says of it.
         backend: The backend.
         warning: What the user should know about the choice, if anything.
+        passed_over: Whether a stronger one is installed, and was not taken.
     """
 
     spec: SandboxSpec
     backend: SandboxBackend
     warning: str | None = None
+    passed_over: bool = False
 
 
 async def choose_sandbox(
@@ -94,7 +96,7 @@ async def _choose_strongest(
             for other in specs
             if other.subset and isolation_rank(other.isolation) > isolation_rank(spec.isolation)
         ]
-        return ChosenSandbox(spec, backend, _warning(spec, passed))
+        return ChosenSandbox(spec, backend, _warning(spec, passed), bool(passed))
     if not specs:
         raise SandboxUnavailableError(
             "no sandbox is installed", hint="delf plugins install sandbox-local"

@@ -19,8 +19,7 @@ from delf.cli.progress import LiveStatus, Narrator
 from delf.cli.session import TIMEOUT, named_tools
 from delf.engine.views.story import short_name
 from delf.errors import AgentStateError, DelfError
-from delf.events import Event, TaskFinished, Warned
-from delf.response import past_response
+from delf.events import Event, Warned
 from delf.sync import running_loop
 from delf_chat.lines import LineReader, history_file, open_reader
 from delf_chat.slash import COMMANDS, Tally, is_command, obey
@@ -177,9 +176,7 @@ class Repl:
         output.show_end(response, self._screen)
 
     def _show_stopped(self, seen: Sequence[Event]) -> None:
-        if seen and isinstance(seen[-1], TaskFinished):
-            output.show_end(past_response(seen, seen[-1]), self._screen)
-        else:
+        if not output.show_stopped(seen, self._screen):
             errors.say("", "stopped")
 
     def _show_error(self, error: DelfError, turn: Mapping[str, Any]) -> None:

@@ -155,6 +155,7 @@ class TaskApprovals:
             Why it must not run; None when it may.
         """
         request = self._request(
+            0,
             action=SCRIPT,
             permission=SCRIPT,
             effect=_EFFECTS[max(_EFFECTS.index(bound.action.effect) for bound in actions)],
@@ -219,6 +220,7 @@ class TaskApprovals:
             return Approved(reason="approved with its script")
         safe = self._log.redactor.text
         request = self._request(
+            call_id,
             action=bound.name,
             permission=bound.action.permission,
             effect=bound.action.effect,
@@ -240,8 +242,8 @@ class TaskApprovals:
         lapsed = past is not None and past.lapsed
         return await self._decide(request, call_id, question, arguments, lapsed=lapsed)
 
-    def _request(self, **fields: Any) -> ApprovalRequest:
-        stands = situation(self._log.events, fields["digest"])
+    def _request(self, call_id: int, **fields: Any) -> ApprovalRequest:
+        stands = situation(self._log.events, fields["digest"], call_id)
         common: dict[str, Any] = {
             "request_id": f"req_{secrets.token_hex(8)}",
             "task_id": self._log.task_id,
