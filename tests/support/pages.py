@@ -16,6 +16,8 @@ not the model's provider ask with a plugin that needs no provider's library::
     <!-- model answers
     print(await stock("desk"))
     -->
+
+An answer that is no script stands after ``<!-- model says``.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from support.openai_server import OpenAIServer
 from support.workspace import ROOT
 
 _FENCE: Final = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_ANSWER: Final = re.compile(r"^<!-- model answers\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
+_ANSWER: Final = re.compile(r"^<!-- model (answers|says)\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
 _FILE: Final = re.compile(r"^# ([\w./-]+\.(?:py|toml))$")
 _ENTRY_POINTS: Final = "[project.entry-points.delf]"
 _RUNNER: Final = Path(__file__).with_name("page_runner.py")
@@ -90,7 +92,8 @@ def blocks_of(text: str) -> Iterator[Block]:
 
 def answers_of(text: str) -> list[str]:
     """What the model answers on a page."""
-    return [script(match[1]) for match in _ANSWER.finditer(text)]
+    found = _ANSWER.finditer(text)
+    return [script(m[2]) if m[1] == "answers" else m[2].strip() for m in found]
 
 
 class PageError(AssertionError):

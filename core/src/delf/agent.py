@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
     from delf.protocols.memory import MemoryStore, SupportsStore
+    from delf.protocols.strategy import Strategy
 
 
 class Agent:
@@ -48,6 +49,7 @@ class Agent:
         tools: Connections, ``@tool`` functions, or plain functions.
         chat: A conversation to continue; True for one in memory, or the options of a ``Chat``.
         memory: Facts from before, recalled for each task: a store, or the name of one.
+        strategy: How a task becomes tool calls: a name, or what a plugin's class makes.
         on_confirm: Asked about calls that need approval; returns True, False, or None to
             leave it to the next channel. Plain or async.
         host: Plugins; those installed when omitted.
@@ -89,7 +91,7 @@ class Agent:
         allowed_libs: Sequence[str] | None = None,
         budget_usd: float | None = None,
         allow_unpriced: bool | None = None,
-        strategy: str | None = None,
+        strategy: str | Strategy | None = None,
         code_in: CodeIn | None = None,
         approval_mode: ApprovalMode | None = None,
         confirm_mode: ConfirmMode | None = None,
@@ -101,6 +103,7 @@ class Agent:
         stream: bool | None = None,
         max_tasks: int | None = None,
         max_depth: int | None = None,
+        max_children: int | None = None,
         keep_tasks: int | None = None,
         record: str | None = None,
         journal: str | None = None,
@@ -115,10 +118,10 @@ class Agent:
 
         store = None if isinstance(memory, str) else memory
         memory = memory if isinstance(memory, str) else None
+        self._strategy = None if isinstance(strategy, str) else strategy
         fields = AgentConfig.model_fields.keys() - {"chat"}
-        given: dict[str, Any] = {
-            name: value for name, value in locals().items() if name in fields and value is not None
-        }
+        own = (None, self._strategy)
+        given: dict[str, Any] = {n: v for n, v in locals().items() if n in fields and v not in own}
         if project is not None:
             written = project.agent
             given = {**{n: getattr(written, n) for n in written.model_fields_set}, **given}
@@ -581,6 +584,7 @@ class Agent:
                 ledger=self._ledger,
                 pending=self._pending,
                 memory=self._store,
+                strategy=self._strategy,
                 on_confirm=self._on_confirm,
                 pricing_files=around.pricing_files,
                 attached=() if self.chat is None else (self.chat,),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from delf.config.connections import Connector
 from delf.config.project import ConnectionEntry
 from delf.config.schema import AgentConfig
 from delf.engine.approvals.channels import CallbackChannel, NamedChannel
@@ -59,6 +60,7 @@ from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
+from delf.protocols.strategy import Strategy
 from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult
 
@@ -84,6 +86,7 @@ class RuntimeParts:
         ledger: What it has spent, which outlives a runtime.
         pending: Where its requests for approval wait.
         memory: Facts from before.
+        strategy: How its tasks become tool calls, where that was given as an object.
         on_confirm: Asked first about calls that need approval.
         pricing_files: Where the user's own prices may be.
         attached: What is closed with it.
@@ -100,6 +103,7 @@ class RuntimeParts:
     ledger: Ledger
     pending: PendingRequests = field(default_factory=PendingRequests)
     memory: MemoryStore | None = None
+    strategy: Strategy | None = None
     on_confirm: Callable[[Any], Any] | None = None
     pricing_files: tuple[Path, ...] = ()
     attached: tuple[SupportsClose, ...] = ()
@@ -135,6 +139,12 @@ class Runtime:
             ModelContext(environ=parts.environ, providers=parts.config.providers),
             parts.config.record,
             self._redactor,
+        )
+        self._connector = Connector(
+            host=parts.host,
+            entries={entry.name: entry for entry in parts.configured},
+            environ=parts.environ,
+            folder=parts.folder,
         )
         self._threads = ToolThreads(_TOOL_THREADS)
         self._running: set[asyncio.Task[TaskOutcome]] = set()
@@ -306,7 +316,8 @@ class Runtime:
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
         slot = Slot(self._places)
-        self._parts.ledger.begin(request.task_id, request.past)
+        ledger = self._ledger_of(request)
+        ledger.begin(request.task_id, request.past)
         pipeline = await self._prepare(request, slot)
         async with slot.taken():
             self._working += 1
@@ -314,8 +325,13 @@ class Runtime:
                 outcome = await pipeline.run(self._parts.agent_id)
             finally:
                 self._working -= 1
-        self._parts.ledger.end(request.task_id)
+        ledger.end(request.task_id)
         return outcome
+
+    def _ledger_of(self, request: TaskRequest) -> Ledger:
+        """Where a task's cost counts: the agent's, or that of a child with a budget of its own."""
+        own = None if request.child is None else request.child.ledger
+        return self._parts.ledger if own is None else own
 
     async def enqueue(self, request: TaskRequest) -> TaskRequest:
         """Write a task into the journal that is to be worked on later, here or elsewhere.
@@ -361,8 +377,9 @@ class Runtime:
         """
         end = next((event for event in request.past if isinstance(event, TaskFinished)), None)
         if end is not None:
-            self._parts.ledger.begin(request.task_id, request.past)
-            self._parts.ledger.end(request.task_id)
+            ledger = self._ledger_of(request)
+            ledger.begin(request.task_id, request.past)
+            ledger.end(request.task_id)
         else:
             outcome = await self.run(request)
             events = outcome.events
@@ -427,6 +444,9 @@ class Runtime:
             log=log,
             slot=slot,
             clock=clock,
+            ledger=models.ledger,
+            connections=set_up.connections,
+            connect=self._connector,
             folder=self._parts.folder,
             input_files={file.name: Path(file.path) for file in inputs},
             output_files=lambda: {name: Path(path) for name, path in output.files.items()},
@@ -442,7 +462,7 @@ class Runtime:
             output,
             self._in_background,
         )
-        strategy = self._host.resolve(self._host.spec(StrategySpec, config.strategy))()
+        strategy = self._parts.strategy or self._make(StrategySpec, config.strategy)
         warning = self._sandbox.warning
         host = TaskHost(task, gate, approvals, scripts)
         return TaskPipeline(
@@ -454,7 +474,7 @@ class Runtime:
     ) -> ModelClient:
         return ModelClient(
             pool=self._models,
-            ledger=self._parts.ledger,
+            ledger=self._ledger_of(request),
             pricing=self._pricing,
             log=log,
             system_prompt=config.system_prompt,

@@ -253,6 +253,7 @@ class TaskApprovals:
             "because": stands.because,
             "changes": stands.changes,
             "made_before": stands.made_before,
+            "worker": self._order.worker,
         }
         return ApprovalRequest(**{**common, **fields})
 
@@ -364,6 +365,7 @@ class TaskApprovals:
             code=request.code,
             actions=request.actions,
             unsettled=request.unsettled,
+            worker=request.worker,
         )
 
     async def _ask(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from delf import events as ev
 from delf.engine.secrets.redaction import REDACTED
+from delf.messages import ModelReply
 from delf.protocols.sandbox import CallAnswer, Raised, Returned, Told
 
 CUT_OFF: Final = "SandboxDied"
@@ -29,6 +30,7 @@ _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
     ev.RetryScheduled: ("attempt",),
     ev.FileWritten: ("label",),
     ev.Warned: ("message",),
+    ev.Noted: ("topic", "text"),
 }
 """What makes an event of a kind the one that is in the journal."""
 
@@ -152,7 +154,9 @@ class Past:
     """
 
     def __init__(self, events: Sequence[ev.Event] = ()) -> None:
-        self.replies: defaultdict[str, deque[ev.ModelReplied]] = defaultdict(deque)
+        self.replies: defaultdict[str, deque[ModelReply]] = defaultdict(deque)
+        self.notes: defaultdict[str, deque[str]] = defaultdict(deque)
+        self._drafts: dict[str, list[ev.ModelWrote]] = {}
         self.known: Counter[tuple[Any, ...]] = Counter()
         self.scripts: dict[int, PastScript] = {}
         self.last_call = 0
@@ -175,6 +179,8 @@ class Past:
             if names is not None:
                 key = (type(event), *(getattr(event, name) for name in names))
                 self.known[key] += 1
+        for purpose in list(self._drafts):
+            self._end_draft(purpose)
         for script in self.scripts.values():
             ended = script.finished is not None and script.finished.status != "crashed"
             for call in script.calls:
@@ -205,8 +211,23 @@ class Past:
                 script.turns += event.turns
             case ev.Printed():
                 script.printed += len(event.text)
+            case ev.ModelCalled() | ev.ModelFailed():
+                self._end_draft(event.purpose)
+            case ev.ModelWrote():
+                self._drafts.setdefault(event.purpose, []).append(event)
             case ev.ModelReplied():
-                self.replies[event.purpose].append(event)
+                self._drafts.pop(event.purpose, None)
+                self.replies[event.purpose].append(
+                    ModelReply(
+                        text=event.text,
+                        calls=event.calls,
+                        usage=event.usage,
+                        model=event.model,
+                        cost_usd=event.cost_usd,
+                    )
+                )
+            case ev.Noted():
+                self.notes[event.topic].append(event.text)
             case ev.ApprovalRequested() if event.code is not None:
                 script.request, self._plans[event.request_id] = event, script
             case ev.ApprovalDecided() if event.request_id in self._plans:
@@ -223,6 +244,15 @@ class Past:
                 self._take_given_up(event)
             case _:
                 pass
+
+    def _end_draft(self, purpose: str) -> None:
+        """An answer of which no more is recorded than what had been written of it."""
+        written = self._drafts.pop(purpose, ())
+        if written:
+            text = "".join(event.text for event in written)
+            calls = tuple(call for event in written for call in event.calls)
+            reply = ModelReply(text=text, calls=calls, model="", finish_reason="cut")
+            self.replies[purpose].append(reply)
 
     def _call(
         self,

@@ -204,6 +204,7 @@ class Replay:
         before, self._past = self._past, Past(events)
         self._course = None
         self._past.replies = before.replies
+        self._past.notes = before.notes
         for key in {*self._past.known, *before.known}:
             if key[0] not in _OF_SCRIPTS:
                 self._past.known[key] = before.known[key]
@@ -227,14 +228,12 @@ class Replay:
         """The next recorded answer of a model, if there is one left."""
         if not self.has_reply(purpose):
             return None
-        past = self._past.replies[purpose].popleft()
-        return ModelReply(
-            text=past.text,
-            calls=past.calls,
-            usage=past.usage,
-            model=past.model,
-            cost_usd=past.cost_usd,
-        )
+        return self._past.replies[purpose].popleft()
+
+    def note(self, topic: str) -> str | None:
+        """The next recorded note on a topic, if there is one left."""
+        notes = self._past.notes.get(topic)
+        return notes.popleft() if notes else None
 
     @property
     def last_call(self) -> int:

@@ -49,6 +49,7 @@ class Trace:
         self.reruns: list[RerunTrace] = []
         self.retries: list[str] = []
         self.warnings: list[str] = []
+        self.notes: list[tuple[str, str]] = []
         self.approvals: list[ApprovalTrace] = []
         self.tools_shown: list[str] = []
         self.tools_chosen_by: str | None = None
@@ -147,6 +148,8 @@ class Trace:
                 asked.edited = event.arguments
             case ev.ToolsSelected():
                 self.tools_shown, self.tools_chosen_by = list(event.actions), event.by
+            case ev.Noted():
+                self.notes.append((event.topic, event.text))
             case ev.FactsLearned():
                 self.learned += event.facts
             case _:
