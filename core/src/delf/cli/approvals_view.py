@@ -5,17 +5,19 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from delf.cli.errors import visible
 from delf.cli.runs_view import short_ids
 from delf.cli.runs_view import table as runs_table
-from delf.engine.views.changes import Situation
 from delf.events import ApprovalDecided
 from delf.protocols.journal import RequestRecord
 from delf.values import to_jsonable_or_repr
+
+if TYPE_CHECKING:
+    from delf.engine.views.changes import Situation
 
 _LONGEST: Final = 60
 _COLOURS: Final = {"waiting": "yellow", "approved": "green", "edited": "green", "rejected": "red"}
