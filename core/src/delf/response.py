@@ -58,9 +58,10 @@ class Response:
             ConfigurationError: What the task failed with.
             BudgetExceededError: The same.
         """
-        never_begun = isinstance(self.exception, (ConfigurationError, BudgetExceededError))
+        error = self.exception
+        never_begun = isinstance(error, (ConfigurationError, BudgetExceededError))
         if never_begun and not self.trace.model_calls:
-            raise self.exception
+            raise error
 
     @property
     def state(self) -> str:
