@@ -123,7 +123,9 @@ def work_session(state: State, do: Work, options: Options) -> int:
             click.echo(output.failure_json(state.clean(error.message)))
         return errors.report(error, debug=state.debug, clean=state.clean)
     status = _write(response, options, screen, state)
-    if not options.as_json and not options.events and not response.status and setup.keeps:
+    advised = response.state == "failed" and getattr(response.exception, "hint", None)
+    told = options.as_json or options.events or response.status or advised
+    if not told and setup.keeps:
         name = response.trace.task_id.removeprefix("task_")[:7]
         then = "resume" if response.state == "interrupted" else "runs show"
         errors.say("hint", f"delf {then} {name}")
