@@ -103,7 +103,7 @@ class TaskHost:
         if rules is None:
             stubs = render_stubs(self._task.tools.shown)
             rules = script_rules(stubs, self.scripts.libraries, in_tool=self.code_in == "tool")
-        return first_messages(self.task, self._task.context, rules)
+        return first_messages(self._task.request.task, self._task.context, rules)
 
     # -- the model ----------------------------------------------------------------------
 
