@@ -552,10 +552,8 @@ class Agent:
 
     def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
         """The agent's tools as data; with ``verbose`` their descriptions and parameters."""
-        described: list[dict[str, Any]] = []
-        for item in self.tools:
-            look = getattr(item, "inspect", None)
-            described.append(look(verbose=verbose) if look is not None else {"tool": item.name})
+        looks = [(item.name, getattr(item, "inspect", None)) for item in self.tools]
+        described = [look(verbose=verbose) if look else {"tool": name} for name, look in looks]
         return {"agent": self.agent_id, "tools": described, "total": len(described)}
 
     def __repr__(self) -> str:
@@ -570,25 +568,25 @@ class Agent:
         self._host = around.host
         if self.chat is not None:
             self.chat.attach(around)
-        runtime = Runtime(
-            RuntimeParts(
-                agent_id=self.agent_id,
-                config=self.config,
-                host=around.host,
-                connections=self.tools,
-                plugin_options=around.plugin_options,
-                environ=around.environ,
-                ledger=self._ledger,
-                pending=self._pending,
-                memory=self._store,
-                strategy=self._strategy,
-                on_confirm=self._on_confirm,
-                pricing_files=around.pricing_files,
-                attached=() if self.chat is None else (self.chat,),
-                folder=around.folder,
-                configured=around.connections,
-            )
+        parts = RuntimeParts(
+            agent_id=self.agent_id,
+            config=self.config,
+            host=around.host,
+            connections=self.tools,
+            plugin_options=around.plugin_options,
+            environ=around.environ,
+            ledger=self._ledger,
+            conversations=around.open_conversations,
+            pending=self._pending,
+            memory=self._store,
+            strategy=self._strategy,
+            on_confirm=self._on_confirm,
+            pricing_files=around.pricing_files,
+            attached=() if self.chat is None else (self.chat,),
+            folder=around.folder,
+            configured=around.connections,
         )
+        runtime = Runtime(parts)
         try:
             await runtime.start()
         except BaseException:
