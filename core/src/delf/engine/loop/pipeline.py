@@ -100,7 +100,7 @@ class TaskPipeline:
                 conversation=None if continued is None else continued.conversation_id,
                 attended=request.attended,
                 parent=None if request.child is None else request.child.parent,
-                worker=request.worker,
+                worker=None if request.child is None else request.worker,
             )
         for message in self._warnings:
             await self._log.record(Warned, message=message)
