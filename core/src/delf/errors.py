@@ -359,6 +359,7 @@ class TaskStoppedError(DelfError):
     """A task was cancelled: by Ctrl-C, ``agent.cancel()``, or the end of its agent."""
 
     code = "ERR-AGENT-005"
+    default_hint = "delf runs show says what it had changed by then"
     default_can_retry = False
 
 
