@@ -129,7 +129,7 @@ class Fleet:
     async def all_over(self, seconds: float) -> None:
         """Wait until every task is over; answer what is asked about interrupted calls by the truth."""
         async with asyncio.timeout(seconds):
-            while set(await self.states()) - {"done", "error"}:
+            while set(await self.states()) - {"done", "failed", "stopped"}:
                 await self.answer()
                 await asyncio.sleep(0.2)
 

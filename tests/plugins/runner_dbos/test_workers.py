@@ -41,7 +41,7 @@ async def chaos(one: Fleet, seconds: float) -> None:
     """Kill and stop workers at random moments, and replace them, until all tasks are over."""
     chance = random.Random(7)
     until = time.monotonic() + seconds
-    while set(await one.states()) - {"done", "error"}:
+    while set(await one.states()) - {"done", "failed", "stopped"}:
         assert time.monotonic() < until, one.logs()
         await one.answer()
         await asyncio.sleep(chance.uniform(0.2, 1.0))

@@ -18,7 +18,7 @@ class TaskRecord:
         task: What was asked.
         started_at: Unix time in seconds.
         state: ``queued`` (a worker will take it), ``running``, ``interrupted`` (its process is
-            gone), ``done`` or ``error``.
+            gone), ``done``, ``failed``, or ``stopped`` (somebody cancelled it).
         origin: The agent's id.
         finished_at: Unix time in seconds.
         duration_ms: From acceptance to the end.

@@ -79,6 +79,11 @@ def _version_4(execute: Execute) -> None:
 
 
 def _version_5(execute: Execute) -> None:
+    """The state of a task that failed is called so."""
+    execute("UPDATE delf_tasks SET state = 'failed' WHERE state = 'error'")
+
+
+def _version_6(execute: Execute) -> None:
     """Leases, and tasks that wait in a queue: ``state`` is ``queued`` then."""
     execute("ALTER TABLE delf_owners ADD COLUMN lease {real}")
     for column in ("queue TEXT", "priority INTEGER", "not_before {real}"):
@@ -92,6 +97,7 @@ MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (
     _version_3,
     _version_4,
     _version_5,
+    _version_6,
 )
 """The step to each version from the one before, from version 1 on."""
 
@@ -138,5 +144,5 @@ def _refuse_newer(found: int, known: int, database: Database) -> None:
     if found > known:
         raise JournalSetupError(
             f"the journal {database.name} is of version {found}, and this delf knows {known}",
-            hint="upgrade: pip install -U delf-plugin-journal-sql",
+            hint="upgrade: delf plugins install journal-sql",
         )

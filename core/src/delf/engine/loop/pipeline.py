@@ -19,7 +19,13 @@ from delf.engine.loop.select import select
 from delf.engine.loop.setup import SetUp
 from delf.engine.task import STOPPED, HandedOnError, TaskOutcome, TaskState
 from delf.engine.waiting import TaskClock, to_its_end
-from delf.errors import DelfError, ReplayMismatch, TaskTimeoutError, UnrecordedCallError
+from delf.errors import (
+    DelfError,
+    ReplayMismatch,
+    TaskStoppedError,
+    TaskTimeoutError,
+    UnrecordedCallError,
+)
 from delf.events import ChildFinished, ModelReplied, TaskFinished, TaskResumed, TaskStarted, Warned
 from delf.protocols.connection import SupportsContext
 from delf.protocols.strategy import Strategy
@@ -81,7 +87,7 @@ class TaskPipeline:
             if error is None and self._task.config.learn:
                 await learn(self._task, self._host.approvals, text)
         except asyncio.CancelledError as cancelled:
-            why = DelfError("the task was cancelled")
+            why: DelfError = TaskStoppedError("the task was stopped")
             if self._task.request.queue is not None and cancelled.args == (STOPPED,):
                 why = HandedOnError(STOPPED)
             await to_its_end(self._cancel(work, why))
