@@ -428,6 +428,8 @@ class Runtime:
             folder=self._parts.folder,
             input_files={file.name: Path(file.path) for file in inputs},
             output_files=lambda: {name: Path(path) for name, path in output.files.items()},
+            models=models,
+            approvals=approvals,
         )
         gate = Gate(tools, approvals, log, self._threads, most, redactor, replay, children)
         files = tuple(file.path for file in inputs)
