@@ -56,7 +56,7 @@ class TaskStarted(_Event):
     ``seed`` is what its scripts draw chance from; ``setup`` is what the program that runs it
     needs to set up the same agent again. ``conversation`` is the one that it continues.
     ``attended``: whoever ordered it waits for it; else its requests wait for an answer.
-    ``parent`` is the task of which it is a child.
+    ``parent`` is the task of which it is a child, and ``worker`` the name of who does that.
     """
 
     task: str
@@ -66,6 +66,7 @@ class TaskStarted(_Event):
     conversation: str | None = None
     attended: bool = True
     parent: str | None = None
+    worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +138,19 @@ class ModelFailed(_Event):
     purpose: Purpose
     error: str
     duration_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelWrote(_Event):
+    """What a model has written of its answer since the last such event, before the whole came.
+
+    A call of the answer is about to be made, or the answer broke off. Where no whole answer
+    follows, this is the answer.
+    """
+
+    purpose: Purpose
+    text: str
+    calls: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,12 +228,33 @@ class CallGivenUp(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallPrinted(_Event):
+    """What a call had to say while it was made, such as the output of a command."""
+
+    call_id: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeKept(_Event):
+    """A call is about to change something, and whoever undoes it finds here what was before.
+
+    ``what`` says who understands ``data``: ``file`` is the plugin ``filesystem``.
+    """
+
+    call_id: int
+    what: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildStarted(_Event):
     """A call has a child task done, which has events of its own."""
 
     call_id: int
     child_id: str
     task: str
+    worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +276,7 @@ class ApprovalRequested(_Event):
     ``unsettled``: it was begun before its process died, and the question is whether to make
     it again. Of a script, ``call_id`` is 0, and ``actions`` are what it names of the actions
     that a person is asked about. ``reason`` and ``preview`` are what its connection says.
+    ``worker`` is who asks, if the task is a child that somebody does by name.
     """
 
     request_id: str
@@ -255,6 +291,7 @@ class ApprovalRequested(_Event):
     unsettled: bool = False
     code: str | None = None
     actions: tuple[str, ...] = ()
+    worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,6 +371,17 @@ class Warned(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Noted(_Event):
+    """Something that a strategy took from elsewhere, or did, and that people see.
+
+    ``topic`` is the strategy's own word for it. A resumed task is given the same again.
+    """
+
+    topic: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FactsLearned(_Event):
     """Facts of this task went into the memory store."""
 
@@ -363,12 +411,15 @@ Event = (
     | ModelCalled
     | ModelReplied
     | ModelFailed
+    | ModelWrote
     | ScriptGenerated
     | SandboxOpened
     | ScriptFinished
     | CallStarted
     | CallFinished
     | CallGivenUp
+    | CallPrinted
+    | ChangeKept
     | ChildStarted
     | ChildFinished
     | ApprovalRequested
@@ -379,6 +430,7 @@ Event = (
     | RerunRequested
     | RetryScheduled
     | Warned
+    | Noted
     | FactsLearned
     | TaskFinished
 )

@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from delf import CallContext
+from delf import CallContext, LLMConfig
 from delf.errors import DelfError
 from delf.tools.action import Action
 from delf_mcp import MCP
@@ -79,6 +79,13 @@ async def main(url: str, folder: str) -> None:
         folder=Path(folder),
         depth=0,
         input_files={},
+        llm=LLMConfig(model="nobody"),
+        strategy="codegen",
+        tools={},
+        connect=nobody,
+        _say=print,
+        _keep=nobody,
+        _loop=asyncio.get_running_loop(),
         _output_files=dict,
         _delegate=nobody,
         _ask=nobody,

@@ -11,13 +11,14 @@ from delf.errors import ConfigurationError, DelfError, ReplayMismatch, Unrecorde
 
 if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.config.schema import AgentConfig
-    from delf.engine.clock import TaskClock
     from delf.engine.journal.log import TaskLog
     from delf.engine.journal.replay import Replay
     from delf.engine.loop.memory import AgentMemory
     from delf.engine.loop.prefilters import Prefilters
     from delf.engine.models.client import ModelClient
+    from delf.engine.models.money import Ledger
     from delf.engine.toolset import Toolset
+    from delf.engine.waiting import TaskClock
     from delf.events import Event
     from delf.messages import Message
     from delf.protocols.connection import ConnectionLike
@@ -54,6 +55,9 @@ class ChildOptions:
         clock: The parent's time.
         tools: Its connections; the agent's when None.
         files: Its input files; the agent's when None.
+        worker: Who does it, by name.
+        ledger: Holds its budget; that of the agent when None.
+        check: Says what is wrong with an answer.
     """
 
     parent: str
@@ -62,6 +66,9 @@ class ChildOptions:
     clock: TaskClock
     tools: Sequence[ConnectionLike] | None = None
     files: Sequence[str] | None = None
+    worker: str | None = None
+    ledger: Ledger | None = None
+    check: Callable[[str], str | None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +103,11 @@ class TaskRequest:
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     past: Sequence[Event] = ()
     child: ChildOptions | None = None
+
+    @property
+    def worker(self) -> str | None:
+        """Who does it, if it is a child task that somebody does by name."""
+        return None if self.child is None else self.child.worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

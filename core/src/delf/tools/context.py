@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
+from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from delf.llm import LLMConfig
     from delf.messages import Message, ModelReply
+
+
+Check = Callable[[str], "str | None"]
+
+
+class Connect(Protocol):
+    """Makes a connection that neither ``delf.toml`` nor code has made."""
+
+    def __call__(
+        self,
+        name: str,
+        *,
+        kind: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        where: str | None = None,
+    ) -> Any:
+        """The connection, a :class:`delf.protocols.connection.ConnectionLike`.
+
+        Args:
+            name: What scripts call it; without a kind, one that ``delf.toml`` names, or a type.
+            kind: The name of a type, or the path of a class, as ``mycompany.tools.Database``.
+            settings: As in ``[connections.NAME]``, ``allow`` and ``confirm`` included. Relative
+                paths count from the project's folder.
+            where: Where it is configured, for messages.
+
+        Raises:
+            ConfigurationError: When there is no such type, or the settings do not fit.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +54,13 @@ class ChildTask:
         system_prompt: Instructions for the model.
         files: Paths of input files.
         timeout: Seconds. The parent's own time ends the child, too.
+        worker: Who does it, by name: people who are asked are told.
+        budget_usd: The most that it and its own children may cost, within the agent's budget.
+        retry_count: How often a failed script is mended.
+        rerun_count: How many further passes a script may ask for.
+        strategy: How it becomes tool calls.
+        check: Says what is wrong with an answer, which then goes back to the model; None if
+            nothing is. It is given the answer's text, and must be quick.
     """
 
     task: str
@@ -31,6 +69,12 @@ class ChildTask:
     system_prompt: str | None = None
     files: Sequence[str | Path] | None = None
     timeout: float | None = None
+    worker: str | None = None
+    budget_usd: float | None = None
+    retry_count: int | None = None
+    rerun_count: int | None = None
+    strategy: str | None = None
+    check: Check | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +112,10 @@ class CallContext:
         folder: The folder of the agent's project, or the working folder.
         depth: 0 in a task of the user, 1 in a child of it.
         input_files: Where the task's input files are, by name.
+        llm: The model of the task.
+        strategy: How the task becomes tool calls.
+        tools: The task's connections, by name.
+        connect: Makes further connections.
     """
 
     task_id: str
@@ -77,6 +125,13 @@ class CallContext:
     folder: Path
     depth: int
     input_files: Mapping[str, Path]
+    llm: LLMConfig
+    strategy: str
+    tools: Mapping[str, Any] = field(repr=False)
+    connect: Connect = field(repr=False)
+    _say: Callable[[str], None] = field(repr=False)
+    _keep: Callable[[str, Mapping[str, Any]], Awaitable[None]] = field(repr=False)
+    _loop: AbstractEventLoop = field(repr=False)
     _output_files: Callable[[], Mapping[str, Path]] = field(repr=False)
     _delegate: Callable[[ChildTask], Awaitable[ChildResult]] = field(repr=False)
     _ask: Callable[..., Awaitable[ModelReply]] = field(repr=False)
@@ -87,6 +142,32 @@ class CallContext:
         """Where the files are that the task has written so far, by name."""
         return self._output_files()
 
+    def say(self, text: str) -> None:
+        """Let people see at once how a long call goes, as the output of a command.
+
+        It is in the journal and in the trace, without secrets; the script does not see it. May be
+        called in any thread.
+
+        Args:
+            text: What there is to say, or the next piece of it.
+        """
+        if _running_loop() is self._loop:
+            self._say(text)
+        else:
+            self._loop.call_soon_threadsafe(self._say, text)
+
+    def keep_change(self, what: str, data: Mapping[str, Any]) -> None:
+        """Write into the journal what is about to be changed, so that it can be undone.
+
+        For plain actions, which run in a thread: it returns when that is written.
+
+        Args:
+            what: Says who understands the data, when it is undone.
+            data: Plain data.
+        """
+        writing = self._keep(what, data)
+        asyncio.run_coroutine_threadsafe(_wait(writing), self._loop).result()
+
     async def delegate(
         self,
         task: str,
@@ -96,6 +177,7 @@ class CallContext:
         system_prompt: str | None = None,
         files: Sequence[str | Path] | None = None,
         timeout: float | None = None,
+        **more: Any,
     ) -> ChildResult:
         """Have a child task done, and wait for it.
 
@@ -112,6 +194,7 @@ class CallContext:
             system_prompt: Instructions for the model; the agent's when omitted.
             files: Paths of input files; those of the agent when omitted.
             timeout: Seconds; as many as the parent has in all when omitted.
+            more: Further fields of :class:`ChildTask`.
 
         Raises:
             ToolExecutionError: When the task is nested too deeply (``max_depth``).
@@ -124,6 +207,7 @@ class CallContext:
                 system_prompt=system_prompt,
                 files=files,
                 timeout=timeout,
+                **more,
             )
         )
 
@@ -168,3 +252,13 @@ class CallContext:
             The arguments as they were approved; None where nobody approved them.
         """
         return await self._consent(question, dict(arguments or {}), name, fit or dict)
+
+def _running_loop() -> AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+async def _wait(work: Awaitable[None]) -> None:
+    await work

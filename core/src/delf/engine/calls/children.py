@@ -6,7 +6,7 @@ import asyncio
 import functools
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,20 +14,20 @@ from delf.config.schema import AgentConfig
 from delf.engine.approvals.identity import call_digest
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.records import Call
-from delf.engine.clock import TaskClock
 from delf.engine.journal.log import TaskLog
 from delf.engine.models.client import ModelClient
-from delf.engine.slots import Slot
+from delf.engine.models.money import Ledger
 from delf.engine.task import ChildOptions, TaskRequest
 from delf.engine.toolset import BoundAction
+from delf.engine.waiting import Slot, TaskClock
 from delf.errors import ToolExecutionError, UnknownTaskError
-from delf.events import ChildFinished, ChildStarted, Event
+from delf.events import CallPrinted, ChangeKept, ChildFinished, ChildStarted, Event
 from delf.llm import LLMConfig, as_llm_config
 from delf.messages import Message, ModelReply, ModelRequest
 from delf.protocols.approval import Approved, Edited
-from delf.protocols.connection import Asks
+from delf.protocols.connection import Asks, ConnectionLike
 from delf.tools.action import Action
-from delf.tools.context import CallContext, ChildResult, ChildTask
+from delf.tools.context import CallContext, ChildResult, ChildTask, Connect
 from delf.tools.function import as_connection
 
 
@@ -54,6 +54,9 @@ class ChildTasks:
         log: The parent's log.
         slot: The parent's place among the tasks that run, given up while a child works.
         clock: The parent's time.
+        ledger: Counts what the parent costs.
+        connections: The parent's.
+        connect: Makes further ones.
         folder: The project's folder.
         input_files: The parent's input files, by name.
         output_files: Gives the parent's output files, by name.
@@ -67,16 +70,30 @@ class ChildTasks:
     log: TaskLog
     slot: Slot
     clock: TaskClock
+    ledger: Ledger
+    connections: Sequence[ConnectionLike]
+    connect: Connect
     folder: Path
     input_files: Mapping[str, Path]
     output_files: Callable[[], Mapping[str, Path]]
     models: ModelClient
     approvals: TaskApprovals
+    held_back: dict[int, Callable[[], str]] = field(default_factory=dict[int, "Callable[[], str]"])
 
     @property
     def depth(self) -> int:
         """How many tasks are above the parent."""
         return 0 if self.request.child is None else self.request.child.depth
+
+    def _tell(self, call_id: int, text: str) -> None:
+        if text:
+            self.log.record_soon(CallPrinted, call_id=call_id, text=text)
+
+    def said_all(self, call: Call) -> None:
+        """Tell what a call said last, which could have been the beginning of a secret."""
+        end = self.held_back.pop(call.number, None)
+        if end is not None:
+            self._tell(call.number, end())
 
     def begun(self, call_id: int) -> list[ChildStarted]:
         """The children that a call has begun, as the journal tells."""
@@ -93,7 +110,19 @@ class ChildTasks:
         begun = self.begun(call.number) if again else []
 
         def delegate(child: ChildTask) -> Awaitable[ChildResult]:
+            if child.tools is not None and child.worker is None:
+                # What was approved for tools of the same name is not approved for these.
+                child = replace(child, worker=call.bound.connection.name)
             return self._delegate(call.number, child, begun)
+
+        printing = self.log.redactor.stream()
+
+        def say(text: str) -> None:
+            self._tell(call.number, printing.feed(text))
+            self.held_back[call.number] = printing.end
+
+        def keep(what: str, data: Mapping[str, Any]) -> Awaitable[None]:
+            return self.log.record(ChangeKept, call_id=call.number, what=what, data=dict(data))
 
         return CallContext(
             task_id=self.log.task_id,
@@ -103,6 +132,13 @@ class ChildTasks:
             folder=self.folder,
             depth=self.depth,
             input_files=self.input_files,
+            llm=self.config.main_llm,
+            strategy=self.config.strategy,
+            tools={connection.name: connection for connection in self.connections},
+            connect=self.connect,
+            _say=say,
+            _keep=keep,
+            _loop=asyncio.get_running_loop(),
             _output_files=self.output_files,
             _delegate=delegate,
             _ask=self._ask,
@@ -161,8 +197,13 @@ class ChildTasks:
         request = self._request(child)
         again = next((event for event in begun if event.task == child.task), None)
         if again is None:
+            self._check_number()
             await self.log.record(
-                ChildStarted, call_id=call_id, child_id=request.task_id, task=child.task
+                ChildStarted,
+                call_id=call_id,
+                child_id=request.task_id,
+                task=child.task,
+                worker=child.worker,
             )
         else:
             begun.remove(again)
@@ -187,12 +228,29 @@ class ChildTasks:
             await self.log.record(ChildFinished, **end)
         return result
 
+    def _check_number(self) -> None:
+        """Refuse one child more than a task may have.
+
+        Raises:
+            ToolExecutionError: When there are as many.
+        """
+        had = sum(isinstance(event, ChildStarted) for event in self.log.events)
+        if had >= self.config.max_children:
+            raise ToolExecutionError(
+                f"the task has had {had} child tasks, and can have no more",
+                hint="max_children allows more",
+            )
+
     def _request(self, child: ChildTask) -> TaskRequest:
         changes: dict[str, Any] = {}
         if child.llm is not None:
             changes |= {"llm": as_llm_config(child.llm), "light_llm": None, "heavy_llm": None}
-        if child.system_prompt is not None:
-            changes["system_prompt"] = child.system_prompt
+        for name in ("system_prompt", "retry_count", "rerun_count", "strategy"):
+            if getattr(child, name) is not None:
+                changes[name] = getattr(child, name)
+        ledger = self.ledger
+        if child.budget_usd is not None:
+            ledger = Ledger(child.budget_usd, within=ledger)
         return TaskRequest(
             task=child.task,
             timeout=self.request.timeout if child.timeout is None else child.timeout,
@@ -203,6 +261,9 @@ class ChildTasks:
                 depth=self.depth + 1,
                 config=self.config.model_copy(update=changes),
                 clock=self.clock,
+                worker=child.worker,
+                ledger=ledger,
+                check=child.check,
                 tools=None if child.tools is None else [as_connection(t) for t in child.tools],
                 files=None if child.files is None else [str(path) for path in child.files],
             ),

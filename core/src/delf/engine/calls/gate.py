@@ -28,7 +28,7 @@ from delf.engine.calls.records import Call, CallRecords
 from delf.engine.calls.results import Results
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.journal.log import SAFE, TaskLog
-from delf.engine.journal.recording import CUT_OFF, PastCall
+from delf.engine.journal.recording import CUT_OFF, RecordedCall
 from delf.engine.journal.replay import Replay
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.toolset import BoundAction, Toolset
@@ -193,9 +193,10 @@ class Gate:
             raise self._records.lost
         return Raised("ToolError", "the task is over; no call is made any more")
 
-    async def _ask_and_make(self, call: Call, past: PastCall | None = None) -> CallAnswer:
+    async def _ask_and_make(self, call: Call, past: RecordedCall | None = None) -> CallAnswer:
         try:
-            await self._approvals.place_regained()
+            if self._approvals.slot.returning is not None:
+                await self._approvals.slot.regained()
         except asyncio.CancelledError:
             await self._records.never_made(call)
             raise
@@ -221,6 +222,7 @@ class Gate:
                 action=call.bound.action.name,
                 arguments=copy.deepcopy(call.arguments),
                 description=call.description,
+                context=None if self._children is None else self._children.context(call),
             )
             if inspect.iscoroutinefunction(judge):
                 judged = await judge(asked)
@@ -245,7 +247,7 @@ class Gate:
         await self._records.end(call, "refused", error=message, raised=kind, digest=digest)
         return Raised(kind, message)
 
-    async def _settle(self, call: Call, past: PastCall) -> CallAnswer:
+    async def _settle(self, call: Call, past: RecordedCall) -> CallAnswer:
         """A call was begun, and its end is not recorded: a person says whether to make it again."""
         unfit = None
         if past.decision is not None and past.decision.arguments is not None:
@@ -256,8 +258,8 @@ class Gate:
             except ToolRefusedError as error:  # it was made with others, or a check has changed
                 unfit = f"its recorded arguments do not fit: {error.message}"
                 call = _as_recorded(call, past, edited)
-        if unfit is None and self._children is not None and self._children.begun(call.number):
-            return await self._make(call)  # it goes on with its child task
+        if unfit is None and self._goes_on(call):
+            return await self._make(call)
         decision = await self._decide(call, past, unsettled=True)
         match decision:
             case Settled(result=result):
@@ -273,6 +275,12 @@ class Gate:
             case _:
                 reason = why_not(decision)
         return await self._reject(call, reason)
+
+    def _goes_on(self, call: Call) -> bool:
+        """Whether a call that was begun is made again without a question."""
+        if call.bound.action.resumes:
+            return True
+        return self._children is not None and bool(self._children.begun(call.number))
 
     async def _take_as_made(self, call: Call, result: Any) -> CallAnswer:
         result = self._redactor.value(result)
@@ -309,7 +317,7 @@ class Gate:
         return Raised(kind, message)
 
     async def _approve(
-        self, call: Call, past: PastCall | None, judged: Asks | Allowed | None
+        self, call: Call, past: RecordedCall | None, judged: Asks | Allowed | None
     ) -> Call | Raised:
         """The call as it may be made, or the answer to a script that may not make it."""
         decision = await self._decide(call, past, judged=judged)
@@ -336,7 +344,7 @@ class Gate:
     async def _decide(
         self,
         call: Call,
-        past: PastCall | None,
+        past: RecordedCall | None,
         *,
         unsettled: bool = False,
         judged: Asks | Allowed | None = None,
@@ -371,7 +379,11 @@ class Gate:
         await self._records.begin(call)
         started = time.perf_counter()
         try:
-            result = await self._invoke(action, arguments)
+            try:
+                result = await self._invoke(action, arguments)
+            finally:
+                if self._children is not None:
+                    self._children.said_all(call)
             result, encoded, note = await self._results.take(result)
         except asyncio.CancelledError as error:
             if _is_cancelled():
@@ -439,7 +451,7 @@ class Gate:
         return await result if asyncio.iscoroutine(result) else result
 
 
-def _as_recorded(call: Call, past: PastCall, arguments: Mapping[str, Any]) -> Call:
+def _as_recorded(call: Call, past: RecordedCall, arguments: Mapping[str, Any]) -> Call:
     """A call as the journal tells of it, to be asked about and not to be made."""
     digest = call.digest if past.started is None else past.started.digest
     return replace(call, arguments=dict(arguments), digest=digest)

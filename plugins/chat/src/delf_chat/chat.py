@@ -1,0 +1,511 @@
+"""``Chat``: a conversation that an agent's tasks continue."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
+
+from delf.errors import (
+    ConfigurationError,
+    ConversationCompressionError,
+    DelfError,
+    PluginError,
+    did_you_mean,
+)
+from delf.llm import LLMConfig, as_llm_config
+from delf.protocols.conversation import (
+    ChatMessage,
+    ConversationRecord,
+    ConversationState,
+    ConversationStore,
+    History,
+    Summarise,
+    SupportsRetention,
+    Warn,
+)
+from delf.surroundings import Surroundings
+from delf.sync import LoopThread, call, finish
+from delf_chat.checks import check_count, check_name
+from delf_chat.history import Transform, for_model, make_message, transformed
+from delf_chat.memory import MemoryConversations
+from delf_chat.summary import Ask, fold
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from delf import Agent
+    from delf.protocols.conversation import SupportsConversations
+
+T = TypeVar("T")
+
+_DEFAULT: Final = "default"
+
+
+class Chat:
+    """A conversation that an agent's tasks continue.
+
+    ``len(chat)``, ``chat[0]``, ``chat[-5:]`` and ``for message in chat`` see the messages that
+    the summary does not cover, the newest ``history_window`` of them.
+
+    Every method has an asynchronous twin whose name begins with ``a``. With ``persist`` the
+    plain ones wait for the database; in memory they never wait.
+
+    Args:
+        keep: Messages that stay as they are; more than these, and the next task has the older
+            ones summarised first. 0 summarises everything.
+        summarize: Whether older messages become a summary. Without it they stay.
+        persist: Keep it in the journal's database (the plugin ``journal-sql``), with all its
+            messages. Otherwise it lives in memory, and summarised messages are dropped.
+        path: With ``persist``: a SQLite file or a PostgreSQL URL instead of the journal's own.
+        namespace: Keeps the conversations of programs that share a database apart.
+        summarizer_llm: The model that summarises; else the agent's ``light_llm``, else its
+            main model.
+        history_window: How many messages a task is shown at the most, and how many are loaded.
+            One that is smaller than ``keep`` takes its place.
+        history_transform: Given the messages (a list of ``ChatMessage``) that a task would be
+            shown, returns those that it is shown. Plain functions are called in a thread.
+        conversation_id: Which conversation of the namespace this is.
+
+    Raises:
+        ConfigurationError: For a value that does not fit.
+    """
+
+    def __init__(
+        self,
+        keep: int = 10,
+        summarize: bool = True,
+        persist: bool = False,
+        path: str | Path | None = None,
+        namespace: str = _DEFAULT,
+        summarizer_llm: str | LLMConfig | None = None,
+        *,
+        history_window: int | None = None,
+        history_transform: Transform | None = None,
+        conversation_id: str = _DEFAULT,
+    ) -> None:
+        self.keep = check_count("keep", keep, 0)
+        self.history_window = (
+            None if history_window is None else check_count("history_window", history_window, 1)
+        )
+        if path is not None and not persist:
+            raise ConfigurationError(
+                "a chat has a path only if it persists", hint="Chat(persist=True, path=…)"
+            )
+        if history_transform is not None and not callable(history_transform):
+            raise ConfigurationError("history_transform must be a function")
+        self.summarize = summarize
+        self.persist = persist
+        self.path = None if path is None else str(path)
+        self.namespace = check_name("namespace", namespace)
+        self.summarizer_llm = None if summarizer_llm is None else as_llm_config(summarizer_llm)
+        self.history_transform = history_transform
+        self._conversation = check_name("conversation_id", conversation_id)
+        self._lock = threading.Lock()
+        self._around: Surroundings | None = None
+        self._journal: SupportsConversations | None = None
+        self._store: ConversationStore | None = None if persist else MemoryConversations()
+        self._thread: LoopThread | None = None
+        self._end: weakref.finalize[..., Chat] | None = None
+        self._seen: ConversationState | None = None
+        self._changes = 0
+        self._summarising: set[str] = set()
+
+    @classmethod
+    def of(cls, given: Any) -> Self:
+        """A chat as ``Agent(chat=…)`` and ``delf.toml`` may give it.
+
+        Args:
+            given: A chat itself, True for one in memory, or its options.
+
+        Raises:
+            ConfigurationError: For anything else, and for an option that there is not.
+        """
+        if isinstance(given, cls):
+            return given
+        if given is not True and not isinstance(given, Mapping):
+            raise ConfigurationError(f"chat is a {type(given).__name__}", hint="give a Chat")
+        options: dict[str, Any] = {} if given is True else dict(cast("Mapping[str, Any]", given))
+        known = list(inspect.signature(cls).parameters)
+        for name in options:
+            if name not in known:
+                raise ConfigurationError(
+                    f"chat: unknown option {name!r}{did_you_mean(name, known)}",
+                    hint=f"its options: {', '.join(known)}",
+                )
+        return cls(**options)
+
+    def in_memory(self) -> Chat:
+        """The conversation's name in memory: itself, if it is kept nowhere."""
+        return Chat(conversation_id=self._conversation) if self.persist else self
+
+    # -- conversations ------------------------------------------------------------------
+
+    @property
+    def conversation_id(self) -> str:
+        """Which conversation this is."""
+        return self._conversation
+
+    def switch(self, conversation_id: str) -> None:
+        """Go on with another conversation, which is made by its first message.
+
+        Tasks that were handed in before stay with theirs.
+        """
+        self._conversation = check_name("conversation_id", conversation_id)
+        self.changed()
+
+    def conversations(self, limit: int = 100) -> Sequence[ConversationRecord]:
+        """The conversations of the namespace that have messages, the newest first."""
+        return self._wait(self.aconversations(limit))
+
+    async def aconversations(self, limit: int = 100) -> Sequence[ConversationRecord]:
+        """The conversations of the namespace that have messages, the newest first."""
+        return await self.store().find(limit)
+
+    # -- messages -----------------------------------------------------------------------
+
+    def append(self, role: str, content: str) -> None:
+        """Add a message.
+
+        Args:
+            role: ``user``, ``assistant`` or ``system``.
+            content: What was said.
+
+        Raises:
+            ConfigurationError: For another role, or a content that is no text.
+        """
+        self._wait(self.aappend(role, content))
+
+    async def aappend(self, role: str, content: str) -> None:
+        """Add a message."""
+        message = make_message(role, content, at=time.time())
+        await self.store().append(self._conversation, [message])
+        self.changed()
+
+    def clear(self, conversation_id: str | None = None) -> None:
+        """Forget all messages of this conversation, or of another one, and its summary."""
+        self._wait(self.aclear(conversation_id))
+
+    async def aclear(self, conversation_id: str | None = None) -> None:
+        """Forget all messages of this conversation, or of another one, and its summary."""
+        await self.store().clear(self.here(conversation_id).conversation_id)
+        self.changed()
+
+    def prune(
+        self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False
+    ) -> Sequence[ConversationRecord]:
+        """Forget old conversations of the namespace.
+
+        Args:
+            older_than: Only those in which nothing was said for so many seconds.
+            keep: How many of the newest stay in any case.
+            dry_run: Only say which.
+
+        Returns:
+            Those that were forgotten, the oldest first.
+
+        Raises:
+            PluginError: When the journal that keeps them cannot do that.
+        """
+        return self._wait(self.aprune(older_than, keep, dry_run=dry_run))
+
+    async def aprune(
+        self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False
+    ) -> Sequence[ConversationRecord]:
+        """Forget old conversations of the namespace."""
+        store = self.store()
+        if not isinstance(store, SupportsRetention):
+            raise PluginError(f"{type(store).__name__} cannot forget old conversations; upgrade it")
+        before = None if older_than is None else time.time() - older_than
+        try:
+            return await store.prune(before, check_count("keep", keep, 0), dry_run=dry_run)
+        finally:
+            self.changed()
+
+    def by_role(self, role: str) -> list[ChatMessage]:
+        """The messages of a role."""
+        return [message for message in self if message.role == role]
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The messages as ``{"role": …, "content": …}``."""
+        return [{"role": message.role, "content": message.content} for message in self]
+
+    @property
+    def summary(self) -> str | None:
+        """What was said before the messages, if it was summarised."""
+        return self._state().summary
+
+    def __len__(self) -> int:
+        return len(self._state().messages)
+
+    def __bool__(self) -> bool:
+        return True  # also while it is empty
+
+    @overload
+    def __getitem__(self, index: int) -> ChatMessage: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[ChatMessage]: ...
+
+    def __getitem__(self, index: int | slice) -> ChatMessage | list[ChatMessage]:
+        messages = self._state().messages
+        return list(messages[index]) if isinstance(index, slice) else messages[index]
+
+    def __iter__(self) -> Iterator[ChatMessage]:
+        return iter(self._state().messages)
+
+    def __repr__(self) -> str:
+        kind = "kept" if self.persist else "in memory"
+        return f"<Chat {self.namespace}/{self._conversation}, {kind}>"
+
+    def reload(self) -> ConversationState:
+        """Look again at what is kept: other processes may have added to it."""
+        self.changed()
+        return self._state()
+
+    async def areload(self) -> ConversationState:
+        """Look again at what is kept: other processes may have added to it."""
+        self.changed()
+        return await self._load()
+
+    # -- the summary --------------------------------------------------------------------
+
+    def needs_compression(self) -> bool:
+        """Whether there are more messages than stay as they are that no summary covers."""
+        return self._state().uncovered > self.kept
+
+    @property
+    def kept(self) -> int:
+        """How many messages stay as they are: what no task is shown has to be in the summary."""
+        return self.keep if self.history_window is None else min(self.keep, self.history_window)
+
+    def compress(self) -> bool:
+        """Summarise all but the newest ``keep`` messages now, whatever ``summarize`` says.
+
+        Returns:
+            Whether there was anything to summarise.
+
+        Raises:
+            ConversationCompressionError: When it failed; no message was dropped.
+        """
+        thread = LoopThread("delf-chat-summary")
+        try:
+            return call(self.acompress(), thread.loop)
+        finally:
+            thread.stop()
+
+    async def acompress(self) -> bool:
+        """Summarise all but the newest ``keep`` messages now."""
+
+        async def ask(question: str) -> str:
+            return await self._surroundings().ask(self.summarizer_llm, question)
+
+        try:
+            return await self.fold(self._conversation, ask)
+        except ConversationCompressionError:
+            raise
+        except DelfError as error:
+            raise ConversationCompressionError(
+                f"the conversation was not summarised: {error.message}",
+                hint=error.hint or "no message was dropped; try again",
+            ) from error
+
+    async def fold(self, conversation: str, ask: Ask) -> bool:
+        """Summarise what is over ``keep`` in a conversation, asking a given model."""
+        try:
+            return await fold(self.store(), conversation, self.kept, ask)
+        finally:
+            self.changed()
+
+    # -- for the agent ------------------------------------------------------------------
+
+    def attach(self, surroundings: Surroundings) -> None:
+        """Use an agent's plugins, options, environment, models and budget."""
+        with self._lock:
+            self._around = surroundings
+
+    def _surroundings(self) -> Surroundings:
+        if self._around is None:
+            self._around = Surroundings.of()
+        return self._around
+
+    def here(self, conversation_id: str | None = None) -> ChatTurns:
+        """A conversation as a task continues it; the present one when no id is given."""
+        if conversation_id is None:
+            return ChatTurns(self, self._conversation)
+        return ChatTurns(self, check_name("conversation_id", conversation_id))
+
+    def store(self) -> ConversationStore:
+        """Where the conversations are.
+
+        Raises:
+            OptionalDependencyError: When a plugin is missing that is needed to keep them.
+            PluginError: When it cannot be used.
+        """
+        with self._lock:
+            if self._store is None:
+                self._journal = self._surroundings().open_conversations(self.path)
+                self._store = self._journal.conversations(self.namespace)
+            return self._store
+
+    def changed(self) -> None:
+        """What was seen of the conversation does not hold any more."""
+        with self._lock:
+            self._changes += 1
+            self._seen = None
+
+    def begin_summary(self, conversation: str) -> bool:
+        """Take the right to summarise a conversation; False when another task has it."""
+        with self._lock:
+            free = conversation not in self._summarising
+            self._summarising.add(conversation)
+            return free
+
+    def end_summary(self, conversation: str) -> None:
+        """Give that right back."""
+        with self._lock:
+            self._summarising.discard(conversation)
+
+    # -- closing ------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Free the database. Safe to call twice; the chat can be used again."""
+        self._wait(self.aclose())
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None and self._end is not None:
+            self._end()
+
+    async def aclose(self) -> None:
+        """Free the database. Safe to call twice; the chat can be used again."""
+        journal = self._journal
+        if journal is not None:
+            await journal.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    # -- waiting ------------------------------------------------------------------------
+
+    def _state(self) -> ConversationState:
+        seen = self._seen
+        return seen if seen is not None else self._wait(self._load())
+
+    async def _load(self) -> ConversationState:
+        changes = self._changes
+        state = await self.store().load(self._conversation, self.history_window)
+        with self._lock:
+            if changes == self._changes:
+                self._seen = state
+        return state
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something to its end from synchronous code."""
+        if not self.persist:
+            return finish(work)
+        with self._lock:
+            if self._thread is None:
+                self._thread = LoopThread("delf-chat")
+                self._end = weakref.finalize(self, self._thread.stop)
+            loop = self._thread.loop
+        return call(work, loop)
+
+
+def chat_of(agent: Agent) -> Chat | None:
+    """An agent's chat, if it is one of these."""
+    return agent.chat if isinstance(agent.chat, Chat) else None
+
+
+_LOOKED_AT: Final = 200
+"""Messages among which a resumed task looks for its own."""
+
+
+class ChatTurns:
+    """Implements :class:`delf.protocols.conversation.Conversation`.
+
+    Args:
+        chat: How much of it is shown, and what is summarised.
+        conversation: Which of its conversations.
+    """
+
+    def __init__(self, chat: Chat, conversation: str) -> None:
+        self._chat = chat
+        self._conversation = conversation
+
+    @property
+    def conversation_id(self) -> str:
+        """Which conversation it is."""
+        return self._conversation
+
+    async def begin(self, summarise: Summarise, warn: Warn) -> History:
+        """Load what a task is shown; what is over ``keep`` is summarised first.
+
+        Raises:
+            DelfError: When it cannot be read, or the user's transform fails.
+        """
+        chat = self._chat
+        state = await self._load()
+        if (
+            chat.summarize
+            and state.uncovered > chat.kept
+            and await self._summarise(summarise, warn)
+        ):
+            state = await self._load()
+        shown = await transformed(state.messages, chat.history_transform)
+        return History(messages=for_model(shown), summary=state.summary)
+
+    async def keep(self, task: str, answer: str, task_id: str, *, again: bool) -> None:
+        """Add what was asked and what came of it, next to each other.
+
+        Args:
+            task: What was asked.
+            answer: What came of it.
+            task_id: The task.
+            again: Whether the task was resumed: added already, it is not added once more.
+        """
+        if again and await self._has(task_id):
+            return
+        now = time.time()
+        pair = [
+            make_message("user", task, at=now, task_id=task_id),
+            make_message("assistant", answer, at=now, task_id=task_id),
+        ]
+        await self._chat.store().append(self._conversation, pair)
+        self._chat.changed()
+
+    async def _has(self, task_id: str) -> bool:
+        store = self._chat.store()
+        last = (await store.load(self._conversation, 0)).last
+        # Not only what is loaded: others may have summarised it since.
+        newest = await store.read(self._conversation, max(0, last - _LOOKED_AT), _LOOKED_AT)
+        return any(message.task_id == task_id for message in newest)
+
+    async def _load(self) -> ConversationState:
+        chat = self._chat
+        return await chat.store().load(self._conversation, chat.history_window)
+
+    async def _summarise(self, summarise: Summarise, warn: Warn) -> bool:
+        """Whether anything became a part of the summary. A failure is a warning."""
+        chat, conversation = self._chat, self._conversation
+        if not chat.begin_summary(conversation):
+            return False  # another task of this process is at it
+
+        async def ask(question: str) -> str:
+            return await summarise(chat.summarizer_llm, question)
+
+        try:
+            return await chat.fold(conversation, ask)
+        except Exception as error:
+            why = error.message if isinstance(error, DelfError) else repr(error)
+            await warn(f"the conversation was not summarised, and nothing of it is lost: {why}")
+            return True  # a part of it may have been
+        finally:
+            chat.end_summary(conversation)

@@ -1,0 +1,128 @@
+"""From kept messages to what a model is shown of them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, cast, get_args
+
+from delf.errors import ConfigurationError, DelfError
+from delf.messages import Message, Role, TextPart, user
+from delf.protocols.conversation import ChatMessage
+from delf.threads import in_own_thread
+
+Transform = Callable[[list[ChatMessage]], Any]
+"""Given the messages that a task would see, returns those that it shall see; plain or async."""
+
+ROLES: Final[tuple[str, ...]] = get_args(Role)
+_LONGEST: Final = 8_000
+_GAP: Final = "(What was said before is left out.)"
+_EMPTY: Final = "(nothing)"
+"""Stands for a message without text, which some providers refuse."""
+
+
+def make_message(role: Any, content: Any, **more: Any) -> ChatMessage:
+    """A message from what a user gave; halves of characters, which nobody can send, are replaced.
+
+    Raises:
+        ConfigurationError: For a role that there is not, or a content that is no text.
+    """
+    if role not in ROLES:
+        raise ConfigurationError(
+            f"a chat has no role {role!r}", hint=f"one of: {', '.join(sorted(ROLES))}"
+        )
+    if not isinstance(content, str):
+        raise ConfigurationError(
+            f"a message's content is text, not {type(content).__name__}", hint="convert it first"
+        )
+    return ChatMessage(role=role, content=_whole(content), **more)
+
+
+def _whole(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
+async def transformed(
+    messages: Sequence[ChatMessage], transform: Transform | None
+) -> Sequence[ChatMessage]:
+    """The messages that a task shall see.
+
+    Raises:
+        DelfError: When the user's function fails: what it was to hide must not be shown.
+    """
+    if transform is None:
+        return messages
+    name = getattr(transform, "__name__", type(transform).__name__)
+    given = list(messages)
+
+    def call() -> Any:
+        result = transform(given)
+        return result if inspect.isawaitable(result) else _listed(result)
+
+    try:
+        if inspect.iscoroutinefunction(transform):
+            result = await transform(given)
+        else:
+            result = await in_own_thread(call, "delf-transform")
+            result = await result if inspect.isawaitable(result) else result
+        return [_given(item) for item in _listed(result)]
+    except ConfigurationError as error:
+        raise DelfError(
+            f"history_transform {name} failed: {error.message}", hint=error.hint
+        ) from error
+    except DelfError:
+        raise
+    except (Exception, asyncio.CancelledError) as error:
+        own = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and own is not None and own.cancelling():
+            raise
+        raise DelfError(
+            f"history_transform {name} failed: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _listed(result: Any) -> list[Any]:
+    kind = type(result).__name__
+    if not isinstance(result, Iterable) or isinstance(result, (str, bytes, Mapping)):
+        raise ConfigurationError(f"it returned {kind}, not a list of messages")
+    return list(cast("Iterable[Any]", result))
+
+
+def _given(item: Any) -> ChatMessage:
+    if isinstance(item, ChatMessage):
+        return make_message(item.role, item.content)
+    if isinstance(item, Mapping):
+        fields = cast("Mapping[str, Any]", item)
+        return make_message(fields.get("role"), fields.get("content"))
+    raise ConfigurationError(f"it returned a {type(item).__name__}, not a message")
+
+
+def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
+    """Messages as a model takes them.
+
+    A user speaks before the assistant does, nobody twice in a row, and nobody says nothing.
+    """
+    merged: list[Message] = []
+    asked = False
+    for message in messages:
+        asked = asked or message.role == "user"
+        if not asked and message.role == "assistant":
+            asked = True
+            merged.append(user(_GAP))
+        part = TextPart(_cut(message.content))
+        if merged and merged[-1].role == message.role:
+            merged[-1] = Message(message.role, (*merged[-1].parts, TextPart("\n\n"), part))
+        else:
+            merged.append(Message(message.role, (part,)))
+    return tuple(merged)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return text if text.strip() else _EMPTY
+    return f"{text[:_LONGEST]}… (cut, {len(text):,} characters)"

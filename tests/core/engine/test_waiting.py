@@ -1,0 +1,92 @@
+"""Places among the tasks that run: given up while a person decides, and taken again."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from delf.engine.waiting import Slot
+
+
+async def turns():
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def ask(slot, answer):
+    async with slot.given_up():
+        await answer.wait()
+
+
+@pytest.fixture
+async def places():
+    """One place."""
+    return asyncio.Semaphore(1)
+
+
+async def other(places, entered, go_on):
+    async with Slot(places).taken():
+        entered.set()
+        await go_on.wait()
+
+
+async def give_up(call):
+    call.cancel()
+    with suppress(asyncio.CancelledError):
+        await call
+
+
+async def test_a_task_whose_call_was_given_up_waits_for_its_place(places):
+    slot, entered, go_on = Slot(places), asyncio.Event(), asyncio.Event()
+    async with slot.taken():
+        call = asyncio.create_task(ask(slot, asyncio.Event()))
+        beside = asyncio.create_task(other(places, entered, go_on))
+        await entered.wait()
+        await give_up(call)
+        back = asyncio.create_task(slot.regained())
+        await turns()
+        assert not back.done()
+        go_on.set()
+        await asyncio.gather(back, beside)
+        assert places.locked()
+    assert not places.locked()
+
+
+async def test_nothing_waits_for_a_place_that_was_never_given_up(places):
+    slot = Slot(places)
+    async with slot.taken():
+        await asyncio.wait_for(slot.regained(), 10)
+
+
+async def test_a_task_that_ends_meanwhile_takes_no_place(places):
+    slot, entered, go_on = Slot(places), asyncio.Event(), asyncio.Event()
+    async with slot.taken():
+        late = asyncio.create_task(ask(slot, asyncio.Event()))
+        call = asyncio.create_task(ask(slot, asyncio.Event()))
+        beside = asyncio.create_task(other(places, entered, go_on))
+        await entered.wait()
+        await give_up(call)
+    go_on.set()
+    await beside
+    await give_up(late)
+    await turns()
+    assert not places.locked()
+
+
+async def test_a_place_that_is_not_back_yet_is_given_up_again(places):
+    slot, entered, go_on = Slot(places), asyncio.Event(), asyncio.Event()
+    answer = asyncio.Event()
+    async with slot.taken():
+        first = asyncio.create_task(ask(slot, asyncio.Event()))
+        beside = asyncio.create_task(other(places, entered, go_on))
+        await entered.wait()
+        await give_up(first)
+        second = asyncio.create_task(ask(slot, answer))
+        await turns()
+        go_on.set()
+        await beside
+        await turns()
+        assert not places.locked(), "a person decides"
+        answer.set()
+        await second
+        assert places.locked()

@@ -1,0 +1,308 @@
+"""``Chat`` by itself: a list of messages with a summary."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from delf import (
+    Chat,
+    ChatMessage,
+    ConfigurationError,
+    ConversationCompressionError,
+    LLMExecutionError,
+    OptionalDependencyError,
+    PluginError,
+)
+from delf.surroundings import Surroundings
+from delf_devkit.testing.hosts import TestHost
+
+
+def filled(*texts, **options):
+    chat = Chat(**options)
+    for number, text in enumerate(texts):
+        chat.append("assistant" if number % 2 else "user", text)
+    return chat
+
+
+@pytest.fixture
+def summarised(delf_host):
+    """Makes chats whose model is the scripted one."""
+
+    def make(*texts, **options):
+        chat = filled(*texts, summarizer_llm="scripted", **options)
+        chat.attach(Surroundings.of(host=delf_host))
+        return chat
+
+    return make
+
+
+class TestMessages:
+    def test_a_new_chat_is_empty_and_true(self):
+        chat = Chat()
+        assert (len(chat), chat.messages, chat.summary, bool(chat)) == (0, [], None, True)
+        assert not chat.needs_compression()
+
+    def test_it_is_indexed_sliced_and_iterated(self):
+        chat = filled("a", "b", "c")
+        assert (chat[0].content, chat[-1].content) == ("a", "c")
+        assert [message.content for message in chat[1:]] == ["b", "c"]
+        assert [message.position for message in chat] == [1, 2, 3]
+        assert isinstance(chat[0], ChatMessage)
+        with pytest.raises(IndexError):
+            chat[3]
+
+    def test_messages_are_plain_data(self):
+        chat = filled("a", "b")
+        assert chat.messages == [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "b"},
+        ]
+
+    def test_by_role(self):
+        chat = filled("a", "b", "c")
+        assert [message.content for message in chat.by_role("user")] == ["a", "c"]
+        assert chat.by_role("system") == []
+
+    def test_clear(self):
+        chat = filled("a", "b")
+        chat.clear()
+        assert (len(chat), chat.summary) == (0, None)
+        chat.append("user", "c")
+        assert len(chat) == 1
+
+    def test_only_what_a_model_can_take_is_appended(self):
+        chat = Chat()
+        with pytest.raises(ConfigurationError, match="no role 'bot'") as found:
+            chat.append("bot", "x")
+        assert found.value.hint == "one of: assistant, system, user"
+        with pytest.raises(ConfigurationError, match="is text, not int"):
+            chat.append("user", 3)
+        assert len(chat) == 0
+
+    def test_halves_of_characters_are_replaced(self):
+        assert filled("a\ud800b")[0].content == "a?b"
+
+    def test_the_window_is_what_is_seen(self):
+        chat = filled(*"abcdef", history_window=2)
+        assert [message.content for message in chat] == ["e", "f"]
+
+    async def test_inside_an_event_loop(self):
+        chat = Chat()
+        await chat.aappend("user", "a")
+        chat.append("user", "b")
+        assert len(chat) == 2
+        await chat.aclear()
+        assert len(chat) == 0
+
+    def test_from_many_threads(self):
+        chat = Chat(keep=10_000)
+
+        def write(number):
+            for turn in range(50):
+                chat.append("user", f"{number}.{turn}")
+                assert len(chat) > 0
+
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [message.position for message in chat] == list(range(1, 401))
+
+
+class TestConversations:
+    def test_each_id_has_its_own(self):
+        chat = filled("a")
+        chat.switch("other")
+        assert len(chat) == 0
+        chat.append("user", "b")
+        assert sorted(r.conversation for r in chat.conversations()) == ["default", "other"]
+        chat.switch("default")
+        assert chat.messages == [{"role": "user", "content": "a"}]
+        assert chat.conversation_id == "default"
+
+    def test_another_one_is_cleared_by_its_id(self):
+        chat = filled("a")
+        chat.switch("other")
+        chat.append("user", "b")
+        chat.clear("default")
+        assert [r.conversation for r in chat.conversations()] == ["other"]
+
+    def test_old_ones_are_forgotten(self):
+        chat = filled("a")
+        chat.switch("new")
+        chat.append("user", "b")
+        assert chat.prune(older_than=60) == []
+        assert [r.conversation for r in chat.prune(keep=1, dry_run=True)] == ["default"]
+        assert [r.conversation for r in chat.prune(keep=1)] == ["default"]
+        assert [r.conversation for r in chat.prune(older_than=0)] == ["new"]
+        assert len(chat) == 0
+
+    async def test_what_is_left_of_a_forgotten_one_goes_a_day_later(self, monkeypatch):
+        from delf_chat import memory
+
+        store = memory.MemoryConversations()
+        await store.append("a", [ChatMessage(role="user", content="x", at=1.0)])
+        await store.prune(2.0)
+        assert (await store.load("a")).last == 1
+        monkeypatch.setattr(memory, "_REMEMBERED_SECONDS", -1.0)
+        await store.prune(2.0)
+        assert (await store.load("a")).last == 0
+
+    @pytest.mark.parametrize("name", ["\ud800", "a\x00", "x" * 251, 3])
+    def test_a_name_that_no_database_takes(self, name):
+        chat = Chat()
+        for use in (chat.switch, chat.here, chat.clear):
+            with pytest.raises(ConfigurationError, match="conversation_id must"):
+                use(name)
+
+
+class TestOptions:
+    @pytest.mark.parametrize(
+        ("options", "says"),
+        [
+            ({"keep": -1}, "keep must be a whole number from 0, not -1"),
+            ({"keep": True}, "keep must be a whole number"),
+            ({"history_window": 0}, "history_window must be a whole number from 1"),
+            ({"namespace": " "}, "namespace must be a text"),
+            ({"conversation_id": ""}, "conversation_id must be a text"),
+            ({"path": "x.db"}, "only if it persists"),
+            ({"history_transform": 3}, "must be a function"),
+        ],
+    )
+    def test_values_that_do_not_fit(self, options, says):
+        with pytest.raises(ConfigurationError, match=says):
+            Chat(**options)
+
+    def test_the_package_that_keeps_conversations_is_named(self, monkeypatch):
+        found = TestHost.discover(environ={})
+        kept = [item for item in found._candidates if item.name != "journal-sql"]
+        chat = Chat(persist=True)
+        chat.attach(Surroundings.of(host=TestHost(kept)))
+        with pytest.raises(OptionalDependencyError) as error:
+            chat.append("user", "x")
+        assert error.value.package == "delf-plugin-journal-sql"
+        assert error.value.code == "ERR-REQ-001"
+        chat.close()
+
+    def test_a_plugin_that_is_off_says_so(self):
+        chat = Chat(persist=True)
+        chat.attach(Surroundings.of(host=TestHost.discover(no_plugins=True)))
+        with pytest.raises(PluginError, match="--no-plugins"):
+            len(chat)
+        chat.close()
+
+
+class TestCompression:
+    def test_it_is_needed_past_keep(self):
+        chat = filled("a", "b", keep=2)
+        assert not chat.needs_compression()
+        chat.append("user", "c")
+        assert chat.needs_compression()
+        assert filled("a", keep=0).needs_compression()
+
+    def test_the_window_hides_nothing_from_it(self):
+        assert filled("a", "b", "c", keep=2, history_window=1).needs_compression()
+
+    def test_what_the_window_does_not_show_is_summarised(self, summarised, scripted_model):
+        scripted_model.says("a to c")
+        chat = summarised("a", "b", "c", "d", keep=10, history_window=1)
+        assert chat.needs_compression()
+        assert chat.compress()
+        assert [message.content for message in chat] == ["d"]
+
+    def test_keep_messages_stay(self, summarised, scripted_model):
+        scripted_model.says("They greeted each other.")
+        chat = summarised("hello", "hi", "how much?", "42", keep=2)
+        assert chat.compress()
+        assert [message.content for message in chat] == ["how much?", "42"]
+        assert chat.summary == "They greeted each other."
+        assert not chat.needs_compression()
+        assert not chat.compress()
+        (asked,) = scripted_model.prompts
+        assert '{"user": "hello"}\n{"assistant": "hi"}' in asked
+        assert "how much" not in asked
+        assert scripted_model.requests[0].purpose == "summarize"
+
+    def test_the_next_summary_goes_on_from_the_last(self, summarised, scripted_model):
+        scripted_model.says("one", "two")
+        chat = summarised("a", "b", keep=1)
+        chat.compress()
+        chat.append("user", "c")
+        chat.compress()
+        assert "Summary so far:\none" in scripted_model.prompts[1]
+        assert '{"user": "a"}' not in scripted_model.prompts[1]
+        assert chat.summary == "two"
+
+    def test_keep_nothing(self, summarised, scripted_model):
+        scripted_model.says("all")
+        chat = summarised("a", "b", keep=0)
+        chat.compress()
+        assert (len(chat), chat.summary) == (0, "all")
+
+    def test_a_long_past_takes_several_questions(self, summarised, scripted_model):
+        scripted_model.says("one", "two", "three")
+        chat = summarised(*map(str, range(210)), keep=2)
+        chat.compress()
+        assert len(chat) == 2
+        assert len(scripted_model.requests) == 3
+
+    def test_huge_messages_are_cut_for_the_question_only(self, summarised, scripted_model):
+        scripted_model.says("one", "two")
+        chat = summarised("x" * 500_000, "y" * 500_000, "z", keep=1)
+        chat.compress()
+        assert all(len(prompt) < 70_000 for prompt in scripted_model.prompts)
+        assert len(chat.summary) < 10
+
+    @pytest.mark.parametrize("answer", [LLMExecutionError("down"), "  "])
+    def test_nothing_is_lost_when_it_fails(self, summarised, scripted_model, answer):
+        scripted_model.says(answer)
+        chat = summarised("a", "b", "c", keep=1)
+        with pytest.raises(ConversationCompressionError) as error:
+            chat.compress()
+        assert error.value.code == "ERR-LLM-004"
+        assert [message.content for message in chat] == ["a", "b", "c"]
+        assert chat.summary is None
+
+    def test_without_a_model(self):
+        chat = filled("a", "b", keep=1)
+        with pytest.raises(ConversationCompressionError, match="no model to summarise") as error:
+            chat.compress()
+        assert error.value.hint == "Chat(summarizer_llm=…)"
+        chat.close()
+
+    async def test_a_message_that_comes_meanwhile_stays(self, summarised, scripted_model):
+        began, go_on = asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        async def answer(_request):
+            loop.call_soon_threadsafe(began.set)
+            await go_on.wait()
+            return "summary"
+
+        scripted_model.says(answer)
+        chat = summarised("a", "b", keep=1)
+        work = asyncio.create_task(chat.acompress())
+        await began.wait()
+        chat.append("user", "c")
+        go_on.set()
+        scripted_model.says("again")
+        assert await work
+        assert [message.content for message in chat] == ["c"]
+        assert chat.summary == "again"
+
+    async def test_a_conversation_that_is_cleared_meanwhile_stays_cleared(
+        self, summarised, scripted_model
+    ):
+        chat = summarised("a", "b", keep=1)
+
+        async def answer(_request):
+            await chat.aclear()
+            return "what was"
+
+        scripted_model.says(answer)
+        assert not await chat.acompress()
+        assert (len(chat), chat.summary) == (0, None)

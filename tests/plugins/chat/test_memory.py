@@ -1,0 +1,14 @@
+"""Conversations in memory keep the contract of all stores."""
+
+import pytest
+
+from delf.testing import ConversationContract
+from delf_chat.memory import MemoryConversations
+
+
+class TestMemoryConversations(ConversationContract):
+    forgets = True
+
+    @pytest.fixture
+    def conversations(self):
+        return MemoryConversations()
