@@ -253,6 +253,7 @@ class CallContext:
         """
         return await self._consent(question, dict(arguments or {}), name, fit or dict)
 
+
 def _running_loop() -> AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()

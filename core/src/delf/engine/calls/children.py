@@ -54,7 +54,6 @@ class ChildTasks:
         log: The parent's log.
         slot: The parent's place among the tasks that run, given up while a child works.
         clock: The parent's time.
-        ledger: Counts what the parent costs.
         connections: The parent's.
         connect: Makes further ones.
         folder: The project's folder.
@@ -70,7 +69,6 @@ class ChildTasks:
     log: TaskLog
     slot: Slot
     clock: TaskClock
-    ledger: Ledger
     connections: Sequence[ConnectionLike]
     connect: Connect
     folder: Path
@@ -248,7 +246,7 @@ class ChildTasks:
         for name in ("system_prompt", "retry_count", "rerun_count", "strategy"):
             if getattr(child, name) is not None:
                 changes[name] = getattr(child, name)
-        ledger = self.ledger
+        ledger = self.models.ledger
         if child.budget_usd is not None:
             ledger = Ledger(child.budget_usd, within=ledger)
         return TaskRequest(
