@@ -194,6 +194,8 @@ class Runtime:
         check_output_folder(config.output_dir)
         inputs = find_inputs(config.files)
         self._sandbox = await choose_sandbox(parts.host, config, parts.plugin_options)
+        if self._sandbox.passed_over and self._sandbox.warning is not None:
+            _log.warning("%s", self._sandbox.warning, extra={"in_events": True})
         self._inputs = input_files(inputs, self._sandbox.backend.visible_path)
         self._formats = Formats(parts.host)
         tools = await load_toolset(parts.connections)
