@@ -121,7 +121,7 @@ def test_a_malformed_delf_toml(tmp_path: Path, content, words):
         (["--set", "agent.timout=3"], "did you mean 'timeout'?"),
         (["--set", "nothing"], "KEY=VALUE"),
         (["-c", "sqk"], "did you mean 'sql'?"),
-        (["-c", "workers"], "pip install delf-plugin-workers"),
+        (["-c", "mcp"], "pip install delf-plugin-mcp"),
         (["--no-plugins"], "pip install"),
     ],
 )
