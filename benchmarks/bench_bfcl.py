@@ -25,10 +25,14 @@ from collections import Counter
 from importlib import resources
 from typing import Any
 
-from bfcl_eval.constants.executable_backend_config import (
-    CLASS_FILE_PATH_MAPPING,
-    STATELESS_CLASSES,
-)
+try:
+    from bfcl_eval.constants.executable_backend_config import (
+        CLASS_FILE_PATH_MAPPING,
+        STATELESS_CLASSES,
+    )
+except ImportError:
+    print("bfcl-eval is not installed here; the head of this file says how")
+    raise SystemExit from None
 
 from delf import Agent, tool
 from delf.messages import ModelReply, ToolCall
