@@ -84,7 +84,7 @@ def test_the_guest_needs_the_standard_library_only() -> None:
 def test_a_plugin_imports_contracts_only(plugin: Library) -> None:
     allowed = CONTRACTS
     allowed |= COMMANDS | {"delf.terminal"} if plugin.name == "chat" else frozenset()
-    allowed |= frozenset({"delf.cli"}) if plugin.name == "workers" else frozenset()
+    allowed |= frozenset({"delf.cli"}) if plugin.name in ("filesystem", "workers") else frozenset()
     allowed |= KIT if plugin.name == "devkit" else frozenset()
     found = [
         f"{place(path, node)} imports {name}"

@@ -228,6 +228,26 @@ class CallGivenUp(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallPrinted(_Event):
+    """What a call had to say while it was made, such as the output of a command."""
+
+    call_id: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeKept(_Event):
+    """A call is about to change something, and whoever undoes it finds here what was before.
+
+    ``what`` says who understands ``data``: ``file`` is the plugin ``filesystem``.
+    """
+
+    call_id: int
+    what: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildStarted(_Event):
     """A call has a child task done, which has events of its own."""
 
@@ -398,6 +418,8 @@ Event = (
     | CallStarted
     | CallFinished
     | CallGivenUp
+    | CallPrinted
+    | ChangeKept
     | ChildStarted
     | ChildFinished
     | ApprovalRequested

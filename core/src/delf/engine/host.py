@@ -228,7 +228,7 @@ class TaskHost:
             variables_alive=self.scripts.alive,
             changes=() if self._last_counts else [*map(str, changes_of(log.events, attempt))],
             refused=self._refusal_behind(outcome),
-            can_retry=not self._is_hopeless(outcome),
+            can_retry=not self._is_hopeless(outcome) and self.scripts.may_go_on,
         )
 
     async def _ask_about(

@@ -47,6 +47,7 @@ from delf.engine.secrets.redaction import Redactor
 from delf.engine.slots import Slot
 from delf.engine.task import ChildOptions, TaskContext, TaskOutcome, TaskRequest, TaskState
 from delf.engine.toolset import load_toolset
+from delf.engine.turns import Turns
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished, TaskQueued
@@ -150,6 +151,7 @@ class Runtime:
         self._running: set[asyncio.Task[TaskOutcome]] = set()
         self._claims = Claims()
         self._places = asyncio.Semaphore(parts.config.max_tasks)
+        self._turns = Turns()
         self._background: set[asyncio.Future[None]] = set()
         self._feeds: list[ObserverFeed] = []
         self._stopped = False
@@ -313,6 +315,7 @@ class Runtime:
         await self._claims.leave(self._journal, task_id, over=over)
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
+        await self._turns.mine()
         slot = Slot(self._places)
         ledger = self._ledger_of(request)
         ledger.begin(request.task_id, request.past)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
+from delf.engine.allowance import Allowance
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
 from delf.engine.codegen.extract import parse_script
@@ -88,6 +89,7 @@ class ScriptRunner:
         self._announced: SandboxSession | None = None
         self._in_session: list[tuple[int, str]] = []
         self._stopped: asyncio.Future[Exception] | None = None
+        self._allowance = Allowance(spec.limits)
         self.output = output
         self.script_start = ScriptStart()
         """Clock and chance of the script that runs; read by the session."""
@@ -118,6 +120,11 @@ class ScriptRunner:
         if opening is None or not opening.done() or opening.cancelled():
             return False
         return opening.exception() is None and opening.result().alive
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the task's limits leave something for another script."""
+        return self._allowance.spent is None
 
     async def close(self) -> None:
         """Kill the sandbox, whatever runs in it, and wait until it is gone."""
@@ -154,6 +161,7 @@ class ScriptRunner:
             session = await self.open()
         if session is not self._announced:
             self._announced = session
+            self._allowance.opened()
             spec = self._sandbox.spec
             await self._log.record(SandboxOpened, backend=spec.name, isolation=spec.isolation)
         return session
@@ -180,6 +188,7 @@ class ScriptRunner:
             status, error = describe_outcome(outcome)
             if not self.alive:
                 self._in_session.clear()
+                await self._end_session()
             await self._log.record(
                 ScriptFinished,
                 status=status,
@@ -194,6 +203,15 @@ class ScriptRunner:
             await self._approvals.place_regained()
         return outcome
 
+    async def _end_session(self) -> None:
+        """A script ended its sandbox: what that took is missing in the next."""
+        session = self._announced
+        await self.close()
+        if session is not None:
+            self._allowance.ended(session)
+            self._spec = replace(self._spec, limits=self._allowance.left)
+            self._announced = None
+
     async def _run_or_recall(self, code: str, attempt: int) -> Outcome:
         """Run a script; one whose sandbox died is run once more, from the journal."""
         past = self._begin(attempt)
@@ -207,6 +225,8 @@ class ScriptRunner:
         self._in_session.append((attempt, code))
         if died_before:  # with the variables that the script was promised
             outcome: Outcome = Crashed(message="the sandbox died between two scripts")
+        elif (spent := self._allowance.spent) is not None:
+            outcome = spent
         else:
             outcome = await self._run_once(code)
         lives = _MORE_LIVES
@@ -297,6 +317,7 @@ class ScriptRunner:
 
     async def call(self, request: CallRequest) -> CallAnswer:
         """A call of the script takes the gate."""
+        self._allowance.called()
         try:
             return await self._gate.call(request)
         except (UnrecordedCallError, ReplayMismatch, RecordedLimit) as error:
@@ -334,10 +355,12 @@ class ScriptRunner:
 
     def wrote_file(self, name: str, data: bytes) -> None:
         """The script handed a file over."""
+        self._allowance.handed_over(len(data))
         self.output.take(name, data)
 
     def wrote_rows(self, name: str, data: bytes) -> None:
         """The script handed over the rows of a file that is made here."""
+        self._allowance.handed_over(len(data))
         self.output.take(name, data, is_rows=True)
 
 

@@ -378,7 +378,11 @@ class Gate:
         await self._records.begin(call)
         started = time.perf_counter()
         try:
-            result = await self._invoke(action, arguments)
+            try:
+                result = await self._invoke(action, arguments)
+            finally:
+                if self._children is not None:
+                    self._children.said_all(call)
             result, encoded, note = await self._results.take(result)
         except asyncio.CancelledError as error:
             if _is_cancelled():

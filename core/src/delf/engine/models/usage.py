@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from delf.engine.models.forecast import Estimate, Forecast
 from delf.errors import BudgetExceededError
-from delf.events import Event, ModelReplied
+from delf.events import ChildFinished, Event, ModelReplied
 from delf.messages import Usage
 
 _UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=True"
@@ -50,6 +50,7 @@ class Ledger:
         self.unpriced_calls = 0
         self.forecast: Forecast = Forecast() if within is None else within.forecast
         self._tasks: set[str] = set()
+        self._ended: set[str] = set()
         self._lock = threading.Lock()
         self._waiting: deque[_Turn] = deque()
 
@@ -228,11 +229,15 @@ class Ledger:
             past: What its journal tells of it, when it is resumed.
         """
         with self._lock:
-            known = task_id in self._tasks
+            known = task_id in self._tasks or task_id in self._ended
             self._tasks.add(task_id)
         for event in () if known else past:
             if isinstance(event, ModelReplied):
                 self._count(event.usage, event.cost_usd)
+            elif isinstance(event, ChildFinished) and event.cost_usd is not None:
+                # Its call may be answered from the journal, and then nobody begins it again.
+                self._ended.add(event.child_id)
+                self._count(Usage(), event.cost_usd)
         if self.within is not None:
             self.within.begin(task_id, past)
 

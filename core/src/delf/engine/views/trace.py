@@ -87,6 +87,10 @@ class Trace:
                 self._start_call(event)
             case ev.CallFinished():
                 self._finish_call(event)
+            case ev.CallPrinted():
+                self._add_output(event)
+            case ev.ChangeKept():
+                pass
             case ev.ChildStarted():
                 self._start_child(event)
             case ev.ChildFinished():
@@ -224,6 +228,11 @@ class Trace:
         line = self._running.pop(event.call_id, None)
         if line is not None:
             line.finish(event.duration_ms, ok=event.status == "ok")
+
+    def _add_output(self, event: ev.CallPrinted) -> None:
+        call = self._calls.get(event.call_id)
+        if call is not None:
+            call.output += event.text[: MAX_LETTERS - len(call.output)]
 
     def _start_child(self, event: ev.ChildStarted) -> None:
         call = self._calls.get(event.call_id)
