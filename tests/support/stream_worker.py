@@ -116,7 +116,10 @@ def fork(
     if pid:
         if seconds is not None:
             while not (folder / "task").exists():
-                time.sleep(0.001)
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    return os.waitstatus_to_exitcode(status)
+                time.sleep(0.002)
             time.sleep(seconds)
             os.kill(pid, signal.SIGKILL)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -149,7 +152,8 @@ def main(kind: str, root: Path, rounds: int, seed: int) -> None:
             if is_killed:
                 status = fork(config, way, folder, (folder / "task").read_text())
             answer = (folder / "answer").read_text() if status == 0 else f"status {status}"
-            written = (folder / "notes").read_text().split()
+            notes = folder / "notes"
+            written = notes.read_text().split() if notes.exists() else []
             print(json.dumps([round(seconds, 3), is_killed, answer, written]), flush=True)
     finally:
         os.kill(server, signal.SIGKILL)
