@@ -26,13 +26,14 @@ CONTRACTS = frozenset(
         "delf.ranking",
         "delf.settings",
         "delf.specs",
+        "delf.threads",
         "delf.tools",
         "delf.types",
         "delf.values",
     }
 )
 # What a command uses that runs tasks as the core's own commands do.
-COMMANDS = frozenset({"delf.chat", "delf.cli", "delf.plugins", "delf.surroundings", "delf.sync"})
+COMMANDS = frozenset({"delf.cli", "delf.plugins", "delf.surroundings", "delf.sync"})
 VIEWS = "delf.engine.views"
 # What the author's kit is there for: it runs plugins and tasks of tests.
 KIT = frozenset({"delf.cli", "delf.plugins", "delf.response"})

@@ -23,7 +23,6 @@ from delf.tools.function import as_connection
 from delf.types import ApprovalMode, CodeIn, ConfirmMode, Isolation
 
 if TYPE_CHECKING:
-    from delf.chat import Chat
     from delf.config.project import Project
     from delf.engine.journal.log import Listener
     from delf.engine.runtime import Runtime
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
     from delf.protocols.memory import MemoryStore, SupportsStore
     from delf.protocols.strategy import Strategy
+    from delf.surroundings import AgentChat
 
 
 class Agent:
@@ -47,7 +47,8 @@ class Agent:
 
     Args:
         tools: Connections, ``@tool`` functions, or plain functions.
-        chat: A conversation to continue; True for one in memory, or the options of a ``Chat``.
+        chat: A conversation to continue: a ``Chat`` (the plugin ``chat``), its options, or True
+            for one in memory.
         memory: Facts from before, recalled for each task: a store, or the name of one.
         strategy: How a task becomes tool calls: a name, or what a plugin's class makes.
         on_confirm: Asked about calls that need approval; returns True, False, or None to
@@ -70,7 +71,7 @@ class Agent:
         light_llm: str | LLMConfig | None = None,
         heavy_llm: str | LLMConfig | None = None,
         vision_llm: str | LLMConfig | None = None,
-        chat: Chat | Mapping[str, Any] | bool | None = None,
+        chat: AgentChat | Mapping[str, Any] | bool | None = None,
         memory: MemoryStore | SupportsStore | str | None = None,
         system_prompt: str | None = None,
         on_confirm: Callable[[Any], Any] | None = None,
@@ -114,7 +115,8 @@ class Agent:
     ) -> None:
         from delf.config.schema import AgentConfig, make_config
         from delf.engine.approvals.pending import PendingRequests
-        from delf.engine.models.usage import Ledger
+        from delf.engine.models.money import Ledger
+        from delf.surroundings import as_chat
 
         store = None if isinstance(memory, str) else memory
         memory = memory if isinstance(memory, str) else None
@@ -133,11 +135,9 @@ class Agent:
                 f"on_confirm is a {type(on_confirm).__name__}", hint="give a function"
             )
         self.agent_id = f"agent_{secrets.token_hex(6)}"
-        self.chat: Chat | None = None
+        self.chat: AgentChat | None = None
         if chat is not None and chat is not False:
-            from delf.chat import Chat
-
-            self.chat = Chat.of(chat)
+            self.chat = as_chat(chat, host)
         self.memory = store
         self._store = cast("MemoryStore | None", getattr(store, "store", store))
         self.tools = tuple(as_connection(item) for item in tools or ())
@@ -240,8 +240,8 @@ class Agent:
                 conversation cannot be opened.
             AgentStateError: When called from the event loop that the agent works on.
         """
-        order = self._order(task, timeout, conversation_id)
-        return self._home.call(lambda runtime: self._run(runtime, order))
+        request = self._request(task, timeout, conversation_id)
+        return self._home.call(lambda runtime: self._run(runtime, request))
 
     async def arun(
         self,
@@ -263,9 +263,9 @@ class Agent:
             setup: Kept in the journal for whoever resumes the task; plain data, no secrets.
             conversation_id: As for :meth:`run`.
         """
-        order = self._order(task, timeout, conversation_id)
-        order = replace(order, listeners=listeners, on_delta=on_delta, setup=dict(setup or {}))
-        return await self._home.call_async(lambda runtime: self._run(runtime, order))
+        request = self._request(task, timeout, conversation_id)
+        request = replace(request, listeners=listeners, on_delta=on_delta, setup=dict(setup or {}))
+        return await self._home.call_async(lambda runtime: self._run(runtime, request))
 
     def resume(self, task_id: str, timeout: float | None = None) -> Response:
         """Go on with a task whose process was killed, and wait for it.
@@ -320,10 +320,12 @@ class Agent:
             return past_response(past, end)
         begun = next((e for e in past if isinstance(e, (TaskStarted, TaskQueued))), None)
         kept = None if begun is None or self.chat is None else begun.conversation
-        order = replace(self._order("resumed", timeout, kept), task_id=task_id, past=past, **seen)
+        request = replace(
+            self._request("resumed", timeout, kept), task_id=task_id, past=past, **seen
+        )
         if begun is not None:
-            order = replace(order, task=begun.task, patient=not begun.attended)
-        return await self._run(runtime, order)
+            request = replace(request, task=begun.task, patient=not begun.attended)
+        return await self._run(runtime, request)
 
     def submit(
         self, task: str, timeout: float | None = None, *, conversation_id: str | None = None
@@ -341,9 +343,9 @@ class Agent:
         Returns:
             The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
         """
-        order = self._order(task, timeout, conversation_id, attended=False)
+        request = self._request(task, timeout, conversation_id, attended=False)
         return self._tasks.add(
-            order, lambda o: self._home.post_after(lambda r: r.enqueue(o), self._run)
+            request, lambda o: self._home.post_after(lambda r: r.enqueue(o), self._run)
         )
 
     async def stream(
@@ -364,14 +366,14 @@ class Agent:
         """
         tokens = wants_tokens(granularity)
         flow = EventStream()
-        order = replace(
-            self._order(task, timeout, conversation_id),
+        request = replace(
+            self._request(task, timeout, conversation_id),
             listeners=(flow.put,),
             on_delta=flow.put_text if tokens else None,
             stream=tokens or None,
         )
         work = asyncio.ensure_future(
-            self._home.call_async(lambda runtime: self._run(runtime, order))
+            self._home.call_async(lambda runtime: self._run(runtime, request))
         )
         work.add_done_callback(lambda _: flow.put(None))
         try:
@@ -381,7 +383,7 @@ class Agent:
         finally:
             work.cancel()
 
-    def _order(
+    def _request(
         self,
         task: str,
         timeout: float | None,
@@ -402,12 +404,12 @@ class Agent:
             patient=not attended,
         )
 
-    async def _run(self, runtime: Runtime, order: TaskRequest) -> Response:
+    async def _run(self, runtime: Runtime, request: TaskRequest) -> Response:
         from delf.engine.views.story import tell
 
         if self.config.verbose:
-            order = replace(order, listeners=(tell, *order.listeners))
-        response = response_of(await runtime.run(order))
+            request = replace(request, listeners=(tell, *request.listeners))
+        response = response_of(await runtime.run(request))
         response.raise_if_never_begun()
         if self.config.verbose:
             sys.stderr.write(visible(response.trace.summary()) + "\n")

@@ -28,7 +28,7 @@ from delf import (
 from delf import events as ev
 from delf.engine.approvals import policy
 from delf.engine.journal.memory import MemoryJournal
-from delf.engine.journal.recording import PastCall
+from delf.engine.journal.recording import RecordedCall
 from delf.errors import DelfError, SandboxLimitError
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
@@ -464,15 +464,15 @@ async def test_a_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None
         events = await bench.journal.read(task)
         place = next(i for i, e in enumerate(events) if getattr(e, "action", "") == "write")
         await bench.journal.ended_after(events[: place + 2])
-        answer = PastCall.answer
+        answer = RecordedCall.answer
 
-        def dying(past: PastCall) -> Any:
+        def dying(past: RecordedCall) -> Any:
             if not deaths:
                 deaths.extend(kill_guests())
             return answer(past)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(PastCall, "answer", dying)
+            patch.setattr(RecordedCall, "answer", dying)
             response = (await agent.aresume(task)).raise_for_status()
     assert deaths
     assert (response.text, world.writes) == (whole.text, ["two 10"])

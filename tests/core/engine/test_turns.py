@@ -10,7 +10,7 @@ import pytest
 
 from delf import Agent
 from delf import events as ev
-from delf.engine.turns import Turns
+from delf.engine.waiting import Turns
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 

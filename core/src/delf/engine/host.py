@@ -277,7 +277,7 @@ class TaskHost:
     @property
     def said(self) -> str:
         """The answer so far, without secrets."""
-        return self._task.log.redactor.text("".join(self._answer)) + self._printed()
+        return self._clean("".join(self._answer)) + self._printed()
 
     def say(self, text: str) -> None:
         """Add to the answer."""
@@ -287,7 +287,11 @@ class TaskHost:
         self._task.log.end_prints()
 
     def _printed(self) -> str:
-        return self._task.log.redactor.text("".join(self.scripts.printed_text))
+        return self._clean("".join(self.scripts.printed_text))
+
+    def _clean(self, text: str) -> str:
+        redactor = self._task.log.redactor
+        return redactor.text(text) if redactor.knows_any else text
 
     def _take_printed(self) -> None:
         """What the last script printed is a part of the answer, unless it failed."""

@@ -18,15 +18,13 @@ from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.inbox import Inbox, open_journal
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.policy import Approvals
-from delf.engine.builtins.llm import LLM
+from delf.engine.builtins.llm import LLM, TaskLLM
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
-from delf.engine.clock import TaskClock
-from delf.engine.endings import to_its_end
 from delf.engine.files.connection import Files
 from delf.engine.files.formats import Formats
-from delf.engine.files.inputs import InputFile, find_inputs, input_files, paths_by_name
+from delf.engine.files.inputs import InputFile, find_inputs, input_files
 from delf.engine.host import TaskHost
 from delf.engine.journal.claims import Claims
 from delf.engine.journal.log import TaskLog
@@ -37,17 +35,15 @@ from delf.engine.loop.pipeline import TaskPipeline
 from delf.engine.loop.prefilters import Prefilters
 from delf.engine.loop.setup import SetUp
 from delf.engine.models.client import ModelClient, ModelPool
-from delf.engine.models.pricing import Pricing, load_pricing
-from delf.engine.models.usage import Ledger
+from delf.engine.models.money import Ledger, Pricing, load_pricing
 from delf.engine.output import OutputFiles, OutputFolder, check_output_folder, written_before
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
 from delf.engine.scripts import ScriptRunner
 from delf.engine.secrets.known import secrets_of_agent, secrets_of_settings
 from delf.engine.secrets.redaction import Redactor
-from delf.engine.slots import Slot
 from delf.engine.task import ChildOptions, TaskContext, TaskOutcome, TaskRequest, TaskState
-from delf.engine.toolset import load_toolset
-from delf.engine.turns import Turns
+from delf.engine.toolset import Toolset, load_toolset
+from delf.engine.waiting import Slot, TaskClock, Turns, to_its_end
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished, TaskQueued
@@ -154,6 +150,7 @@ class Runtime:
         self._turns = Turns()
         self._background: set[asyncio.Future[None]] = set()
         self._feeds: list[ObserverFeed] = []
+        self._strategies: dict[str, Strategy] = {}
         self._stopped = False
         self._working = 0
         self._warming: asyncio.Future[None] | None = None
@@ -192,8 +189,7 @@ class Runtime:
         self._inputs = input_files(inputs, self._sandbox.backend.visible_path)
         self._formats = Formats(parts.host)
         tools = await load_toolset(parts.connections)
-        built_in = [Files(self._inputs, self._formats)] if inputs else []
-        self._set_up = SetUp(await tools.with_builtins(built_in), parts.connections)
+        self._set_up = await self._all_tools(tools, self._inputs, parts.connections)
         self._journal = await open_journal(self._make(JournalSpec, config.journal))
         self._approvals = Approvals(
             config.approval_mode,
@@ -207,9 +203,8 @@ class Runtime:
         unasked = [spec.name for spec in parts.host.specs(ObserverSpec) if not spec.opt_in]
         for name in dict.fromkeys((*unasked, *config.observers)):
             self._feeds.append(self._feed(name))
-        everything = await self._set_up.tools.with_builtins([LLM()])
         self._spec = SessionSpec(
-            tools=everything.names_for_sandbox(),
+            tools=self._set_up.tools.names_for_sandbox(),
             modules=allowed_modules(libraries),
             libraries=libraries,
             limits=self._limits,
@@ -297,7 +292,7 @@ class Runtime:
         work = asyncio.ensure_future(self._work(request))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
-        self._claims.begin(request.task_id)
+        self._claims.in_hand.add(request.task_id)
         try:
             return await work
         except asyncio.CancelledError:
@@ -312,7 +307,10 @@ class Runtime:
         """Give a task back once its work is over."""
         await asyncio.wait({work})
         over = not work.cancelled() and work.exception() is None and work.result().is_over
-        await self._claims.leave(self._journal, task_id, over=over)
+        if over:
+            self._claims.in_hand.discard(task_id)
+        else:
+            await self._claims.release(self._journal, task_id)
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
         await self._turns.mine()
@@ -420,8 +418,8 @@ class Runtime:
         listeners = [*self._feeds, *request.listeners]
         log = TaskLog(request.task_id, self._journal, listeners, redactor, replay)
         models = self._model_client(request, config, log, replay)
-        llm = LLM(models, config, paths_by_name(inputs))
-        tools = await set_up.tools.with_builtins([llm])
+        llm = TaskLLM(models, config, inputs)
+        tools = set_up.tools.with_call("llm", "call", llm.call)
         task = TaskState(
             request=request,
             config=config,
@@ -463,7 +461,10 @@ class Runtime:
             output,
             self._in_background,
         )
-        strategy = self._parts.strategy or self._make(StrategySpec, config.strategy)
+        strategy = self._parts.strategy or self._strategies.get(config.strategy)
+        if strategy is None:
+            strategy = self._make(StrategySpec, config.strategy)
+            self._strategies[config.strategy] = strategy
         warning = self._sandbox.warning
         host = TaskHost(task, gate, approvals, scripts)
         return TaskPipeline(
@@ -504,8 +505,17 @@ class Runtime:
             if isinstance(connection, SupportsSecrets):
                 connection.tell_secrets(self._redactor)
         tools = await load_toolset(connections)
-        built_in = [Files(inputs, self._formats)] if inputs else []
-        return child.config, SetUp(await tools.with_builtins(built_in), connections), inputs
+        return child.config, await self._all_tools(tools, inputs, connections), inputs
+
+    async def _all_tools(
+        self,
+        tools: Toolset,
+        inputs: Sequence[InputFile],
+        connections: Sequence[ConnectionLike],
+    ) -> SetUp:
+        """Tools with those that are built in, and what gets their connections ready."""
+        files = [Files(inputs, self._formats)] if inputs else []
+        return SetUp(await tools.with_builtins([*files, LLM()]), connections)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -14,7 +14,7 @@ from delf.engine.allowance import Allowance
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
 from delf.engine.codegen.extract import parse_script
-from delf.engine.journal.recording import PastScript
+from delf.engine.journal.recording import RecordedScript
 from delf.engine.journal.replay import RecordedLimit
 from delf.engine.output import OutputFiles
 from delf.engine.sandboxes import ChosenSandbox
@@ -91,15 +91,12 @@ class ScriptRunner:
         self._stopped: asyncio.Future[Exception] | None = None
         self._allowance = Allowance(spec.limits)
         self.output = output
+        self.libraries = spec.libraries
+        """The packages that scripts may import beside harmless standard modules."""
         self.script_start = ScriptStart()
         """Clock and chance of the script that runs; read by the session."""
         self.printed_text: list[str] = []
         """What the script that runs, or ran last, printed."""
-
-    @property
-    def libraries(self) -> Sequence[str]:
-        """The packages that scripts may import beside harmless standard modules."""
-        return self._spec.libraries
 
     # -- the session --------------------------------------------------------------------
 
@@ -200,7 +197,7 @@ class ScriptRunner:
                 lost=not self.alive,
             )
         if not isinstance(outcome, Done):
-            await self._approvals.place_regained()
+            await self._approvals.slot.regained()
         return outcome
 
     async def _end_session(self) -> None:
@@ -238,14 +235,15 @@ class ScriptRunner:
             outcome = await self._relive()
             lives = _MORE_LIVES if self._calls_made() > made else lives - 1
         outcome = _as_recorded(outcome, done)
-        self._replay.end_script(*_end_of(outcome))
+        if self._replay.recorded:
+            self._replay.end_script(*_end_of(outcome))
         return outcome
 
-    def _begin(self, attempt: int) -> PastScript | None:
+    def _begin(self, attempt: int) -> RecordedScript | None:
         """A script is about to run; what the journal of a resumed task tells of it."""
         self._gate.begin_script()
         self._approvals.begin_script(attempt)
-        past = self._replay.begin_script(attempt)
+        past = self._replay.begin_script(attempt) if self._replay.recorded else None
         clock, turns = ((), ()) if past is None else (tuple(past.clock), tuple(past.turns))
         seed = f"{self._task.seed}/{attempt}"
         self.script_start = ScriptStart(seed=seed, clock=clock, turns=turns)

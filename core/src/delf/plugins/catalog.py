@@ -61,7 +61,11 @@ _BROUGHT_BY: Final = {
     ("command", "runs undo"): "delf-plugin-filesystem",
     ("command", "sandbox"): "delf-plugin-sandbox-docker",
 }
-_EXPORTED: Final = {"APITool": ("connection", "openapi"), "Memory": ("memory", "semantic")}
+_EXPORTED: Final = {
+    "Chat": ("command", "chat"),
+    "APITool": ("connection", "openapi"),
+    "Memory": ("memory", "semantic"),
+}
 """Public names that are not those of their specs, for advice to install a package."""
 
 _CHOOSE: Final = (

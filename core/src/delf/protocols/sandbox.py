@@ -40,10 +40,6 @@ class Limits:
     scratch_bytes: int = 50 * 1024 * 1024
     calls: int = 100_000
 
-    def as_dict(self) -> dict[str, float]:
-        """All of them by name, as a guest is told; ``asdict`` takes ten times as long."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolNames:

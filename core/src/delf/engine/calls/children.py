@@ -11,11 +11,10 @@ from typing import Any, Protocol
 
 from delf.config.schema import AgentConfig
 from delf.engine.calls.records import Call
-from delf.engine.clock import TaskClock
 from delf.engine.journal.log import TaskLog
-from delf.engine.models.usage import Ledger
-from delf.engine.slots import Slot
+from delf.engine.models.money import Ledger
 from delf.engine.task import ChildOptions, TaskRequest
+from delf.engine.waiting import Slot, TaskClock
 from delf.errors import ToolExecutionError, UnknownTaskError
 from delf.events import CallPrinted, ChangeKept, ChildFinished, ChildStarted, Event
 from delf.llm import as_llm_config

@@ -36,7 +36,7 @@ _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
 
 
 @dataclass(kw_only=True)
-class PastCall:
+class RecordedCall:
     """A call as the journal knows it.
 
     Args:
@@ -114,7 +114,7 @@ class PastCall:
 
 
 @dataclass(kw_only=True)
-class PastScript:
+class RecordedScript:
     """What the journal tells of one script, or of what the strategy did between scripts.
 
     Args:
@@ -131,7 +131,7 @@ class PastScript:
     """
 
     attempt: int
-    calls: list[PastCall] = field(default_factory=list[PastCall])
+    calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
     steps: list[int] = field(default_factory=list[int])
     clock: list[int] = field(default_factory=list[int])
     turns: list[int] = field(default_factory=list[int])
@@ -141,12 +141,12 @@ class PastScript:
     decision: ev.ApprovalDecided | None = None
 
     @property
-    def expected(self) -> list[PastCall]:
+    def expected(self) -> list[RecordedCall]:
         """The calls that have not come again."""
         return [call for call in self.calls if not call.was_given_up]
 
 
-class Past:
+class Recording:
     """A task's events by what they belong to.
 
     Args:
@@ -158,20 +158,20 @@ class Past:
         self.notes: defaultdict[str, deque[str]] = defaultdict(deque)
         self._drafts: dict[str, list[ev.ModelWrote]] = {}
         self.known: Counter[tuple[Any, ...]] = Counter()
-        self.scripts: dict[int, PastScript] = {}
+        self.scripts: dict[int, RecordedScript] = {}
         self.last_call = 0
         self._given_up: set[int] = set()
-        self._calls: dict[int, PastCall] = {}
-        self._callers: dict[int, PastScript] = {}
-        self._asked: dict[str, PastCall] = {}
-        self._plans: dict[str, PastScript] = {}
+        self._calls: dict[int, RecordedCall] = {}
+        self._callers: dict[int, RecordedScript] = {}
+        self._asked: dict[str, RecordedCall] = {}
+        self._plans: dict[str, RecordedScript] = {}
         self._script_began = 0.0
-        own = script = self.scripts[0] = PastScript(attempt=0)
+        own = script = self.scripts[0] = RecordedScript(attempt=0)
         for event in events:
             if _begins_script(event):
                 self._script_began = event.at
             if isinstance(event, ev.ScriptGenerated):
-                script = self.scripts[event.attempt] = PastScript(attempt=event.attempt)
+                script = self.scripts[event.attempt] = RecordedScript(attempt=event.attempt)
             self._take(event, script)
             if isinstance(event, ev.ScriptFinished):
                 script = own
@@ -202,7 +202,7 @@ class Past:
         self.known[key] -= 1
         return True
 
-    def _take(self, event: ev.Event, script: PastScript) -> None:
+    def _take(self, event: ev.Event, script: RecordedScript) -> None:
         match event:
             case ev.ScriptFinished():
                 script.finished = event
@@ -258,11 +258,11 @@ class Past:
         self,
         event: ev.ApprovalRequested | ev.CallStarted | ev.CallFinished,
         digest: str,
-        script: PastScript,
-    ) -> PastCall:
+        script: RecordedScript,
+    ) -> RecordedCall:
         past = self._calls.get(event.call_id)
         if past is None:
-            past = PastCall(
+            past = RecordedCall(
                 call_id=event.call_id,
                 action=event.action,
                 digest=digest,
@@ -276,7 +276,7 @@ class Past:
             script.steps.append(-past.call_id)
         return past
 
-    def _take_request(self, event: ev.ApprovalRequested, past: PastCall) -> None:
+    def _take_request(self, event: ev.ApprovalRequested, past: RecordedCall) -> None:
         self._asked[event.request_id] = past
         past.lapsed = False
         if event.unsettled:
@@ -303,7 +303,7 @@ class Past:
             return
         past.unseen = True
 
-    def _take_end(self, event: ev.CallFinished, script: PastScript) -> None:
+    def _take_end(self, event: ev.CallFinished, script: RecordedScript) -> None:
         self.last_call = max(self.last_call, event.call_id)
         past = self._calls.get(event.call_id)
         if past is None and event.digest is not None:

@@ -11,8 +11,7 @@ from typing import Final
 
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.replay import Replay
-from delf.engine.models.pricing import Pricing
-from delf.engine.models.usage import Ledger
+from delf.engine.models.money import Ledger, Pricing
 from delf.engine.secrets.redaction import Redactor
 from delf.errors import BudgetExceededError, DelfError, PluginError
 from delf.events import ModelCalled, ModelFailed, ModelReplied, ModelWrote
@@ -70,6 +69,7 @@ class ModelPool:
         self._record = record
         self._open: dict[str, Model] = {}
         self._priced: dict[str, SupportsPrice] = {}
+        self._last: tuple[LLMConfig, Model] | None = None
 
     def get(self, config: LLMConfig) -> Model:
         """The model for a configuration.
@@ -78,6 +78,8 @@ class ModelPool:
             PluginError: When no plugin serves it.
             ModelConfigurationError: When its plugin refuses the configuration.
         """
+        if self._last is not None and self._last[0] is config:
+            return self._last[1]
         key = _key(config)
         model = self._open.get(key)
         if model is None:
@@ -86,6 +88,7 @@ class ModelPool:
             if isinstance(made, SupportsPrice):
                 self._priced[key] = made
             model = self._open[key] = self._recorded(made)
+        self._last = config, model
         return model
 
     def priced(self, config: LLMConfig) -> SupportsPrice | None:
@@ -116,6 +119,7 @@ class ModelPool:
 
     async def aclose(self) -> None:
         """Close every model."""
+        self._last = None
         models = list(self._open.values())
         self._open.clear()
         self._priced.clear()
@@ -278,7 +282,7 @@ class ModelClient:
             BudgetExceededError: Before anything is spent.
             DelfError: When the model failed for good.
         """
-        past = self.replay.reply(request.purpose)
+        past = self.replay.reply(request.purpose) if self.replay.resumed else None
         if past is not None:
             if on_delta is not None:
                 _show_again(past, on_delta)
@@ -299,7 +303,7 @@ class ModelClient:
         if self.system_prompt and instruct:
             place = 1 if messages[0].role == "system" else 0
             messages = (*messages[:place], system(self.system_prompt), *messages[place:])
-        if self.redactor:
+        if self.redactor.knows_any:
             messages = tuple(_without_secrets(message, self.redactor) for message in messages)
         return replace(request, messages=messages)
 
@@ -348,7 +352,8 @@ class ModelClient:
             if draft is not None and not draft.is_empty:
                 return draft.reply
             raise
-        reply = _clean_reply(reply, self.redactor)
+        if self.redactor.knows_any:
+            reply = _clean_reply(reply, self.redactor)
         cost = self.pricing.cost(reply)
         self.ledger.add(reply.usage, cost)
         self.ledger.forecast.learn(config, request, reply, cost)

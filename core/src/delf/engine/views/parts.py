@@ -151,8 +151,3 @@ class StreamEvent:
     status: str
     started_at: float
     duration_ms: int | None = None
-
-    def finish(self, duration_ms: float, *, ok: bool) -> None:
-        """Close the line; one that failed already stays failed."""
-        self.duration_ms = round(duration_ms)
-        self.status = "success" if ok and self.status != "error" else "error"
