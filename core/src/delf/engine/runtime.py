@@ -51,8 +51,14 @@ from delf.libraries import allowed_modules, applying
 from delf.plugins.embedders import Embedders
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
-from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsSecrets
+from delf.protocols.connection import (
+    ConnectionLike,
+    SupportsClose,
+    SupportsPluginContext,
+    SupportsSecrets,
+)
 from delf.protocols.context import PluginContext
+from delf.protocols.conversation import SupportsConversations
 from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
@@ -86,6 +92,7 @@ class RuntimeParts:
         strategy: How its tasks become tool calls, where that was given as an object.
         on_confirm: Asked first about calls that need approval.
         pricing_files: Where the user's own prices may be.
+        conversations: Opens the journal that keeps conversations.
         attached: What is closed with it.
         configured: Every connection that its project names.
         folder: The project's folder, which actions may ask for.
@@ -98,6 +105,7 @@ class RuntimeParts:
     plugin_options: Mapping[str, Mapping[str, Any]]
     environ: Mapping[str, str] = field(repr=False)
     ledger: Ledger
+    conversations: Callable[[str | None], SupportsConversations]
     pending: PendingRequests = field(default_factory=PendingRequests)
     memory: MemoryStore | None = None
     strategy: Strategy | None = None
@@ -198,6 +206,8 @@ class Runtime:
             parts.pending,
             Inbox(self._journal, parts.pending),
             wait=config.wait_approvals,
+            pre_approved=config.pre_approved,
+            must_ask="approval_mode" in config.model_fields_set,
         )
         self._open_hooks()
         unasked = [spec.name for spec in parts.host.specs(ObserverSpec) if not spec.opt_in]
@@ -227,7 +237,10 @@ class Runtime:
         )
         options = parts.plugin_options
         self._embedders = Embedders(parts.host, options, context, config.embedder)
-        context = replace(context, embedder=self._embedders.get)
+        context = replace(context, embedder=self._embedders.get, conversations=parts.conversations)
+        for connection in parts.connections:
+            if isinstance(connection, SupportsPluginContext):
+                connection.use_context(context)
         self._prefilters = Prefilters(parts.host, options, context, config.prefilter_mode)
         if parts.memory is None and config.memory is None:
             return
@@ -313,9 +326,9 @@ class Runtime:
             await self._claims.release(self._journal, task_id)
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
+        ledger = self._ledger_of(request)
         await self._turns.mine()
         slot = Slot(self._places)
-        ledger = self._ledger_of(request)
         ledger.begin(request.task_id, request.past)
         pipeline = await self._prepare(request, slot)
         async with slot.taken():

@@ -380,9 +380,9 @@ class Gate:
         started = time.perf_counter()
         try:
             try:
-                result = await self._invoke(action, arguments)
+                result = await self._invoke(action, arguments, alone=call.alone)
             finally:
-                if self._children is not None:
+                if self._children is not None and self._children.held_back:
                     self._children.said_all(call)
             result, encoded, note = await self._results.take(result)
         except asyncio.CancelledError as error:
@@ -442,12 +442,12 @@ class Gate:
         await self._records.end(call, "error", started, error=error.message, result=told)
         return Told(told)
 
-    async def _invoke(self, action: Action, arguments: dict[str, Any]) -> Any:
+    async def _invoke(self, action: Action, arguments: dict[str, Any], *, alone: bool) -> Any:
         if action.is_async:
             return await action.call(**arguments)
         context = contextvars.copy_context()
         call = functools.partial(context.run, action.call, **arguments)
-        result = await self._threads.run(call)
+        result = await self._threads.run(call, alone=alone)
         return await result if asyncio.iscoroutine(result) else result
 
 

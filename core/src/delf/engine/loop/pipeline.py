@@ -100,7 +100,7 @@ class TaskPipeline:
                 conversation=None if continued is None else continued.conversation_id,
                 attended=request.attended,
                 parent=None if request.child is None else request.child.parent,
-                worker=request.worker,
+                worker=None if request.child is None else request.worker,
             )
         for message in self._warnings:
             await self._log.record(Warned, message=message)
@@ -109,6 +109,7 @@ class TaskPipeline:
         task, tools = self._task, self._task.tools
         if not task.replay.resumed:
             task.models.ledger.check()
+            self._host.approvals.check_answerable(task.tools)
         seconds = self._clock.seconds * _SHARE
         if task.memory is not None or task.request.conversation is not None:
             await recall(task, seconds)
