@@ -56,9 +56,8 @@ from delf.types import ApprovalMode, Effect
 _log = logging.getLogger(__name__)
 
 NOBODY: Final = (
-    "it needs a person's approval and nobody could be asked; run it on a terminal, pass "
-    "on_confirm=…, let it wait for `delf approvals` with --wait-approvals, or allow it with "
-    "--approve all or confirm=False"
+    "it needs a person's approval and nobody could be asked; run it on a terminal, let it wait for "
+    "`delf approvals` (--wait-approvals), allow it (--approve all), or give a program on_confirm"
 )
 SCRIPT: Final = "script"
 """The action of a request for a whole script."""
@@ -165,6 +164,7 @@ class TaskApprovals:
             Why it must not run; None when it may.
         """
         request = self._request(
+            0,
             action=SCRIPT,
             permission=SCRIPT,
             effect=_EFFECTS[max(_EFFECTS.index(bound.action.effect) for bound in actions)],
@@ -224,6 +224,7 @@ class TaskApprovals:
             return Approved(reason="pre-approved")
         safe = self._log.redactor.text
         request = self._request(
+            call_id,
             action=bound.name,
             permission=bound.action.permission,
             effect=bound.action.effect,
@@ -272,8 +273,8 @@ class TaskApprovals:
             "choose approve_all or strict; pre_approved names actions that need no approval",
         )
 
-    def _request(self, **fields: Any) -> ApprovalRequest:
-        stands = situation(self._log.events, fields["digest"])
+    def _request(self, call_id: int, **fields: Any) -> ApprovalRequest:
+        stands = situation(self._log.events, fields["digest"], call_id)
         common: dict[str, Any] = {
             "request_id": f"req_{secrets.token_hex(8)}",
             "task_id": self._log.task_id,

@@ -19,7 +19,13 @@ from delf.engine.loop.select import select
 from delf.engine.loop.setup import SetUp
 from delf.engine.task import TaskOutcome, TaskState
 from delf.engine.waiting import TaskClock, to_its_end
-from delf.errors import DelfError, ReplayMismatch, TaskTimeoutError, UnrecordedCallError
+from delf.errors import (
+    DelfError,
+    ReplayMismatch,
+    TaskStoppedError,
+    TaskTimeoutError,
+    UnrecordedCallError,
+)
 from delf.events import ChildFinished, ModelReplied, TaskFinished, TaskResumed, TaskStarted, Warned
 from delf.protocols.connection import SupportsContext
 from delf.protocols.strategy import Strategy
@@ -162,7 +168,7 @@ class TaskPipeline:
             self._host.close()
             if work is not None:
                 await self._abandon(work)
-            await self._finish("", DelfError("the task was cancelled"))
+            await self._finish("", TaskStoppedError("the task was stopped"))
         except Exception as error:
             self._lost_end(error)
 
