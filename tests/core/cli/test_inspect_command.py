@@ -63,4 +63,4 @@ def test_an_unknown_connection(run):
     assert result.exit_code == 2
     assert "did you mean 'sql'?" in result.stderr
     result = run("inspect", "mcp")
-    assert "hint: pip install delf-plugin-mcp" in result.stderr
+    assert "hint: delf plugins install mcp" in result.stderr

@@ -185,7 +185,7 @@ def test_names_that_mean_nothing(host, project):
         make_connection(host, found, "tickts")
     with pytest.raises(PluginError, match="no connection 'mcp' is installed") as caught:
         make_connection(host, found, "mcp")
-    assert caught.value.hint == "pip install delf-plugin-mcp"
+    assert caught.value.hint == "delf plugins install mcp"
 
 
 def test_an_unknown_type_is_named_with_its_section(host, project):
