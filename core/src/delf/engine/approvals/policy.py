@@ -130,6 +130,7 @@ class TaskApprovals:
         self, shared: Approvals, task: TaskRequest, log: TaskLog, slot: Slot, clock: TaskClock
     ) -> None:
         self._shared = shared
+        self.must_ask = shared.must_ask
         self._task = task
         self._log = log
         self.slot = slot
@@ -260,7 +261,7 @@ class TaskApprovals:
             AgentConfirmationError: Naming what needs approval.
         """
         shared, task = self._shared, self._task
-        if not shared.must_ask or shared.mode != "interactive" or task.patient or shared.wait:
+        if not self.must_ask or shared.mode != "interactive" or task.patient or shared.wait:
             return
         asking = [bound.name for bound in tools if bound.asks and not self._is_pre_approved(bound)]
         if not asking or any(_can_ask(named) for named in shared.channels):

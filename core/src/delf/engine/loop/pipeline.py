@@ -118,7 +118,8 @@ class TaskPipeline:
         task, tools = self._task, self._task.tools
         if not task.replay.resumed:
             task.models.ledger.check()
-            self._host.approvals.check_answerable(task.tools)
+            if self._host.approvals.must_ask:
+                self._host.approvals.check_answerable(task.tools)
         seconds = self._clock.seconds * _SHARE
         if task.memory is not None or task.request.conversation is not None:
             await recall(task, seconds)
@@ -193,7 +194,7 @@ class TaskPipeline:
             events=log.events,
             files=self._host.scripts.output.files,
         )
-        if not outcome.is_over:
+        if error is not None and not outcome.is_over:
             await self._leave(outcome)
             return outcome
         if task.request.conversation is not None:
