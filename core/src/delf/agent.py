@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import sys
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Never, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar, cast
 
-from delf.background import BackgroundTasks, EventStream, Granularity, wants_tokens
+from delf.background import BackgroundTasks, Granularity, stream_of
 from delf.engine.task import TaskRequest, check_task
-from delf.errors import AgentConfirmationError, ConfigurationError, PluginError
+from delf.errors import AgentConfirmationError, AgentStateError, ConfigurationError
 from delf.llm import LLMConfig
 from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
-from delf.protocols.command import SupportsAgent
+from delf.protocols.command import SupportsAgent, SupportsServing
 from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
 from delf.terminal import visible
@@ -31,7 +30,10 @@ if TYPE_CHECKING:
     from delf.events import Event
     from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
+    from delf.protocols.journal import Journal
     from delf.protocols.memory import MemoryStore, SupportsStore
+
+T = TypeVar("T")
 
 
 class Agent:
@@ -291,14 +293,7 @@ class Agent:
         listeners: Sequence[Listener] = (),
         on_delta: Callable[[str], None] | None = None,
     ) -> Response:
-        """The same from asynchronous code; listeners see what is new.
-
-        Args:
-            task_id: The task.
-            timeout: Seconds from now; the configuration's when omitted.
-            listeners: Called with each event after it was journalled.
-            on_delta: Called with pieces of the model's answers, with ``stream=True``.
-        """
+        """The same from asynchronous code; ``listeners`` and ``on_delta`` see what is new."""
         return await self._home.call_async(
             lambda runtime: self._resume(
                 runtime, task_id, timeout, listeners=listeners, on_delta=on_delta
@@ -318,16 +313,20 @@ class Agent:
         kept = None if begun is None or self.chat is None else begun.conversation
         order = replace(self._order("resumed", timeout, kept), task_id=task_id, past=past, **seen)
         if begun is not None:
-            order = replace(order, task=begun.task, patient=not begun.attended)
+            order = replace(
+                order,
+                task=begun.task,
+                patient=not begun.attended,
+                files=begun.setup.get("input_files"),
+            )
         return await self._run(runtime, order)
 
     def submit(
         self, task: str, timeout: float | None = None, *, conversation_id: str | None = None
     ) -> str:
-        """Let a task be done in the background.
+        """Let a task be done in the background; a kill does not lose it once this returns.
 
-        It is in the journal before this returns, so a kill does not lose it. Requests for
-        approval go to ``on_confirm`` and :meth:`get_pending_approvals`, never to a terminal.
+        Requests for approval go to ``on_confirm`` and :meth:`get_pending_approvals`.
 
         Args:
             task: What to do, in plain words.
@@ -342,7 +341,24 @@ class Agent:
             order, lambda o: self._home.post_after(lambda r: r.enqueue(o), self._run)
         )
 
-    async def stream(
+    async def asubmit(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        listeners: Sequence[Listener] = (),
+        **more: Any,
+    ) -> str:
+        """The same from asynchronous code.
+
+        ``more`` is ``conversation_id``; ``files``, the task's input files in place of the agent's;
+        ``setup`` and ``listeners`` as for :meth:`arun`.
+        """
+        order = replace(self._order(task, timeout, attended=False, **more), listeners=listeners)
+        order = await self._home.call_async(lambda runtime: runtime.enqueue(order))
+        return self._tasks.add(order, lambda o: self._home.post(lambda r: self._run(r, o)))
+
+    def stream(
         self,
         task: str,
         granularity: Granularity = "event",
@@ -358,24 +374,11 @@ class Agent:
             timeout: Seconds; the configuration's when omitted.
             conversation_id: As for :meth:`run`.
         """
-        tokens = wants_tokens(granularity)
-        flow = EventStream()
-        order = replace(
+        return stream_of(
             self._order(task, timeout, conversation_id),
-            listeners=(flow.put,),
-            on_delta=flow.put_text if tokens else None,
-            stream=tokens or None,
+            lambda order: self._home.call_async(lambda runtime: self._run(runtime, order)),
+            granularity,
         )
-        work = asyncio.ensure_future(
-            self._home.call_async(lambda runtime: self._run(runtime, order))
-        )
-        work.add_done_callback(lambda _: flow.put(None))
-        try:
-            async for item in flow.read():
-                yield item
-            await work
-        finally:
-            work.cancel()
 
     def _order(
         self,
@@ -384,6 +387,8 @@ class Agent:
         conversation_id: str | None = None,
         *,
         attended: bool = True,
+        files: Sequence[str] | None = None,
+        setup: Mapping[str, Any] | None = None,
     ) -> TaskRequest:
         check_task(task)
         if self.chat is None and conversation_id is not None:
@@ -396,6 +401,8 @@ class Agent:
             conversation=conversation,
             attended=attended,
             patient=not attended,
+            files=files,
+            setup={**(setup or {}), **({} if files is None else {"input_files": list(files)})},
         )
 
     async def _run(self, runtime: Runtime, order: TaskRequest) -> Response:
@@ -416,22 +423,27 @@ class Agent:
             timeout: Seconds for one task; when omitted the agent's, or 300 if it was not set.
             options: ``show_code=True`` writes scripts, ``verbose=True`` calls.
         """
-        self._terminal().run_agent(self, timeout=timeout, **options)
+        self._command("chat", SupportsAgent).run_agent(self, timeout=timeout, **options)
 
     async def arun_chat(self, timeout: float | None = None, **options: Any) -> None:
         """The same from asynchronous code."""
-        await self._terminal().arun_agent(self, timeout=timeout, **options)
+        await self._command("chat", SupportsAgent).arun_agent(self, timeout=timeout, **options)
 
-    def _terminal(self) -> SupportsAgent:
-        """The command ``chat``, which can be given an agent as well as be typed."""
-        from delf.plugins.host import PluginHost
-        from delf.specs import CommandSpec
+    def _command(self, name: str, protocol: type[T]) -> T:
+        from delf.plugins.commands import need_command
 
-        host = self._host or PluginHost.discover()
-        command = host.resolve(host.spec(CommandSpec, "chat"))
-        if not isinstance(command, SupportsAgent):
-            raise PluginError("the command 'chat' takes no agent; upgrade its package")
-        return command
+        return need_command(self._host, name, protocol)
+
+    def serve(self, host: str = "127.0.0.1", port: int = 8765, **options: Any) -> None:
+        """Serve its tasks over HTTP, with a page, until the process ends (the plugin ``serve``).
+
+        ``options`` are ``api_key``, ``allow_origins`` and the plugin's other settings.
+        """
+        self._command("serve", SupportsServing).serve_agent(self, host=host, port=port, **options)
+
+    def asgi_app(self, **options: Any) -> Any:
+        """The same as an ASGI application; its lifespan starts and stops the agent."""
+        return self._command("serve", SupportsServing).asgi_app(self, **options)
 
     # -- tasks in the background ---------------------------------------------------------
 
@@ -477,27 +489,25 @@ class Agent:
     def edit(self, request_id: str, arguments: Mapping[str, Any]) -> bool:
         """Let a call be made with other arguments, which are checked again.
 
-        Raises:
-            UnknownRequestError: When the request does not wait (any more).
-            DelfError: When it is for a script or a call that was begun; it goes on waiting.
+        A script, or a call that was begun, cannot be edited (``DelfError``); it goes on waiting.
         """
         return self._pending.decide(request_id, Edited(arguments=dict(arguments)))
 
     def settle(self, request_id: str, result: Any = None, note: str | None = None) -> bool:
-        """Say that an interrupted call did happen, so that it is not made again.
+        """Say that an interrupted call did happen, and what it returned: it is not made again.
 
-        Args:
-            request_id: A request that is ``unsettled``, of a resumed task.
-            result: What the call returned, which the script gets.
-            note: For the journal.
-
-        Raises:
-            UnknownRequestError: When the request does not wait (any more).
-            DelfError: When it is for a new call, which goes on waiting.
+        To a request for a new call that is no answer (``DelfError``); it goes on waiting.
         """
         return self._pending.decide(request_id, Settled(result=result, reason=note))
 
     # -- what it says of itself ----------------------------------------------------------
+
+    @property
+    def journal(self) -> Journal:
+        """Where all that its tasks do is kept; an ``AgentStateError`` before it was started."""
+        if (runtime := self._home.runtime) is None:
+            raise AgentStateError("the agent has no journal yet", hint="await agent.astart()")
+        return runtime.journal
 
     @property
     def retry_count(self) -> int:
@@ -524,11 +534,7 @@ class Agent:
         self._ledger.reset(limit)
 
     def status(self) -> dict[str, Any]:
-        """How the agent stands now, as JSON-ready data.
-
-        ``state`` is ``new``, ``starting``, ``running`` or ``stopped``; ``tasks`` counts those
-        that run and those that wait for a place; ``budget`` is None where there is no limit.
-        """
+        """How it stands now, as JSON-ready data; ``budget`` is None where there is no limit."""
         runtime = self._home.runtime
         running, queued = (0, 0) if runtime is None else runtime.counts
         return {
@@ -542,8 +548,7 @@ class Agent:
 
     def info(self) -> dict[str, Any]:
         """What the agent is made of, with its :meth:`status`, as JSON-ready data."""
-        tools = [item.name for item in self.tools]
-        return {**self.status(), **self.config.facts(), "tools": tools}
+        return {**self.status(), **self.config.facts(), "tools": [i.name for i in self.tools]}
 
     def get_llm_config_string(self) -> str:
         """The models in words: ``gpt-5.5``, or ``heavy gpt-5.5, light gpt-5.5-mini``."""

@@ -175,7 +175,10 @@ class ScriptFinished(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallStarted(_Event):
-    """A call passed the gate and is about to be made."""
+    """A call passed the gate and is about to be made.
+
+    ``line`` is the line of the script that it is written on, where the sandbox can tell.
+    """
 
     call_id: int
     action: str
@@ -183,6 +186,7 @@ class CallStarted(_Event):
     effect: Effect
     digest: str
     description: str | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

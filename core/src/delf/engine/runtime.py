@@ -45,7 +45,7 @@ from delf.engine.scripts import ScriptRunner
 from delf.engine.secrets.known import secrets_of_agent, secrets_of_settings
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.slots import Slot
-from delf.engine.task import ChildOptions, TaskContext, TaskOutcome, TaskRequest, TaskState
+from delf.engine.task import TaskContext, TaskOutcome, TaskRequest, TaskState
 from delf.engine.toolset import load_toolset
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
@@ -271,8 +271,12 @@ class Runtime:
             channels.append(_callback_channel(self._parts.on_confirm))
         installed = {spec.name for spec in self._host.specs(ApprovalSpec)}
         chosen = "approvals" in self._config.model_fields_set
-        names = [name for name in self._config.approvals if chosen or name in installed]
-        return channels + [NamedChannel(name, self._make(ApprovalSpec, name)) for name in names]
+        for name in self._config.approvals:
+            if chosen or name in installed:
+                spec = self._host.spec(ApprovalSpec, name)
+                channel = self._make(ApprovalSpec, name)
+                channels.append(NamedChannel(name, channel, needs_presence=spec.needs_presence))
+        return channels
 
     async def run(self, request: TaskRequest) -> TaskOutcome:
         """Work one task to its end; many may be worked at once.
@@ -305,8 +309,8 @@ class Runtime:
     async def _work(self, request: TaskRequest) -> TaskOutcome:
         slot = Slot(self._places)
         self._parts.ledger.begin(request.task_id, request.past)
-        pipeline = await self._prepare(request, slot)
-        async with slot.taken():
+        async with slot.taken():  # a task that waits for its place is not more than its order
+            pipeline = await self._prepare(request, slot)
             self._working += 1
             try:
                 outcome = await pipeline.run(self._parts.agent_id)
@@ -393,7 +397,7 @@ class Runtime:
 
     async def _prepare(self, request: TaskRequest, slot: Slot) -> TaskPipeline:
         """Put together what works a task."""
-        config, set_up, inputs = await self._surroundings(request.child)
+        config, set_up, inputs = await self._surroundings(request)
         redactor = self._redactor
         replay = Replay(request.past, PATIENCE_SECONDS)
         clock = TaskClock(request.timeout, None if request.child is None else request.child.clock)
@@ -463,16 +467,19 @@ class Runtime:
         )
 
     async def _surroundings(
-        self, child: ChildOptions | None
+        self, request: TaskRequest
     ) -> tuple[AgentConfig, SetUp, Sequence[InputFile]]:
-        """What a task is worked with: the agent's, but for what a child has of its own."""
-        if child is None or (child.tools is None and child.files is None):
-            return self._config if child is None else child.config, self._set_up, self._inputs
+        """What a task is worked with: the agent's, but for what it has of its own."""
+        child = request.child
+        config = self._config if child is None else child.config
+        if request.files is None and (child is None or child.tools is None):
+            return config, self._set_up, self._inputs
         inputs: Sequence[InputFile] = self._inputs
-        if child.files is not None:
-            found = find_inputs(child.files)
+        if request.files is not None:
+            found = find_inputs(request.files)
             inputs = input_files(found, self._sandbox.backend.visible_path)
-        connections = self._parts.connections if child.tools is None else child.tools
+        own = None if child is None else child.tools
+        connections = self._parts.connections if own is None else own
         for connection in connections:
             self._redactor.learn(
                 f"child tasks: {connection.name}",
@@ -482,7 +489,12 @@ class Runtime:
                 connection.tell_secrets(self._redactor)
         tools = await load_toolset(connections)
         built_in = [Files(inputs, self._formats)] if inputs else []
-        return child.config, SetUp(await tools.with_builtins(built_in), connections), inputs
+        return config, SetUp(await tools.with_builtins(built_in), connections), inputs
+
+    @property
+    def journal(self) -> Journal:
+        """Where all that happens is kept."""
+        return self._journal
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

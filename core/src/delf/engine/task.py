@@ -53,7 +53,6 @@ class ChildOptions:
         config: Its configuration.
         clock: The parent's time.
         tools: Its connections; the agent's when None.
-        files: Its input files; the agent's when None.
     """
 
     parent: str
@@ -61,7 +60,6 @@ class ChildOptions:
     config: AgentConfig
     clock: TaskClock
     tools: Sequence[ConnectionLike] | None = None
-    files: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +80,7 @@ class TaskRequest:
         setup: What the caller needs to set up the same agent again; kept in the journal.
         past: The journal of the task, when it is resumed.
         child: What it has of its own, if it is the child of another task.
+        files: Its input files; the agent's when None.
     """
 
     task: str
@@ -96,6 +95,7 @@ class TaskRequest:
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     past: Sequence[Event] = ()
     child: ChildOptions | None = None
+    files: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

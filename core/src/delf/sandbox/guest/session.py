@@ -11,7 +11,13 @@ import types
 import warnings
 from typing import Any, NoReturn
 
-from delf.sandbox.guest.calls import EXCEPTIONS, Caller, ToolNamespace, tool_function
+from delf.sandbox.guest.calls import (
+    EXCEPTIONS,
+    SCRIPT_NAME,
+    Caller,
+    ToolNamespace,
+    tool_function,
+)
 from delf.sandbox.guest.channel import Channel
 from delf.sandbox.guest.failure import (
     Place,
@@ -186,7 +192,7 @@ class GuestSession:
         self._rerun = None
         self._caller.forget()
         self._loop.begin(self._turns)
-        filename = f"<script {number}>"
+        filename = f"{SCRIPT_NAME}{number}>"
         self._sources[filename] = source
         task = asyncio.ensure_future(self._run(source, filename))
         while not task.done():
