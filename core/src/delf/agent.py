@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar, cast
 
 from delf.background import BackgroundTasks, Granularity, stream_of
-from delf.engine.task import TaskRequest, check_task
+from delf.engine.task import TaskRequest, check_task, new_task_id
 from delf.errors import AgentConfirmationError, AgentStateError, ConfigurationError
 from delf.llm import LLMConfig
 from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
@@ -199,9 +199,9 @@ class Agent:
         """Cancel what runs; free sandboxes, connections and threads. Safe to call twice."""
         self._home.stop()
 
-    async def astop(self) -> None:
-        """The same from asynchronous code."""
-        await self._home.astop()
+    async def astop(self, *, leave: bool = False) -> None:
+        """The same; with ``leave``, what runs is not ended: it can be resumed, also elsewhere."""
+        await self._home.astop(leave=leave)
 
     @property
     def started(self) -> bool:
@@ -349,11 +349,7 @@ class Agent:
         listeners: Sequence[Listener] = (),
         **more: Any,
     ) -> str:
-        """The same from asynchronous code.
-
-        ``more`` is ``conversation_id``; ``files``, the task's input files in place of the agent's;
-        ``setup`` and ``listeners`` as for :meth:`arun`.
-        """
+        """The same from asynchronous code; ``more``: conversation_id, task_id, files, setup."""
         order = replace(self._order(task, timeout, attended=False, **more), listeners=listeners)
         order = await self._home.call_async(lambda runtime: runtime.enqueue(order))
         return self._tasks.add(order, lambda o: self._home.post(lambda r: self._run(r, o)))
@@ -389,6 +385,7 @@ class Agent:
         attended: bool = True,
         files: Sequence[str] | None = None,
         setup: Mapping[str, Any] | None = None,
+        task_id: str | None = None,
     ) -> TaskRequest:
         check_task(task)
         if self.chat is None and conversation_id is not None:
@@ -397,6 +394,7 @@ class Agent:
         seconds = self.config.timeout if timeout is None else timeout
         return TaskRequest(
             task=task,
+            task_id=task_id or new_task_id(),
             timeout=seconds,
             conversation=conversation,
             attended=attended,

@@ -27,13 +27,13 @@ from delf.engine.files.connection import Files
 from delf.engine.files.formats import Formats
 from delf.engine.files.inputs import InputFile, find_inputs, input_files, paths_by_name
 from delf.engine.host import TaskHost
-from delf.engine.journal.claims import Claims
+from delf.engine.journal.claims import Claims, is_over
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
 from delf.engine.libraries import applying
 from delf.engine.loop.memory import AgentMemory
-from delf.engine.loop.pipeline import TaskPipeline
+from delf.engine.loop.pipeline import LEFT, TaskPipeline
 from delf.engine.loop.prefilters import Prefilters
 from delf.engine.loop.setup import SetUp
 from delf.engine.models.client import ModelClient, ModelPool
@@ -307,17 +307,39 @@ class Runtime:
         await self._claims.leave(self._journal, task_id, over=over)
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
-        slot = Slot(self._places)
+        slot, pipeline = Slot(self._places), None
         self._parts.ledger.begin(request.task_id, request.past)
-        async with slot.taken():  # a task that waits for its place is not more than its order
-            pipeline = await self._prepare(request, slot)
-            self._working += 1
-            try:
-                outcome = await pipeline.run(self._parts.agent_id)
-            finally:
-                self._working -= 1
+        try:
+            async with slot.taken():  # a task that waits for its place is no more than its order
+                pipeline = await self._prepare(request, slot)
+                self._working += 1
+                try:
+                    outcome = await pipeline.run(self._parts.agent_id)
+                finally:
+                    self._working -= 1
+        except asyncio.CancelledError:
+            if pipeline is None and not self._stopped:
+                await to_its_end(self._never_begun(request))
+            raise
         self._parts.ledger.end(request.task_id)
         return outcome
+
+    async def _never_begun(self, request: TaskRequest) -> None:
+        """A task of the journal that was cancelled while it waited for a place is over."""
+        if request.past and not is_over(request.past):
+            end = TaskFinished(
+                task_id=request.task_id,
+                seq=request.past[-1].seq + 1,
+                at=time.time(),
+                status=False,
+                text="",
+                duration_ms=0.0,
+                error="the task was cancelled",
+                code=DelfError.code,
+            )
+            await self._journal.append(end)
+            for listener in (*self._feeds, *request.listeners):
+                listener(end)
 
     async def enqueue(self, request: TaskRequest) -> TaskRequest:
         """Write a task into the journal that is to be worked on later, here or elsewhere.
@@ -501,8 +523,12 @@ class Runtime:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    async def stop(self) -> None:
-        """Cancel what runs and free everything. Safe to call twice."""
+    async def stop(self, *, leave: bool = False) -> None:
+        """Cancel what runs and free everything. Safe to call twice.
+
+        Args:
+            leave: Tasks get no end in the journal: somebody may resume them.
+        """
         if self._stopped:
             return
         self._stopped = True
@@ -510,7 +536,7 @@ class Runtime:
         if self._warming is not None:
             running.append(self._warming)
         for work in running:
-            work.cancel()
+            work.cancel(LEFT if leave else None)
         if running or self._background:
             await asyncio.wait({*running, *self._background})
         closing: list[Any] = [feed.aclose() for feed in self._feeds]

@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 1.0
 _SHARE = 0.25
 """How much of a task's time its memory and its prefilter may take, each."""
+LEFT = "left"
+"""What a task is cancelled with that somebody may resume."""
 
 
 class TaskPipeline:
@@ -82,8 +84,8 @@ class TaskPipeline:
             text, error = await self._result(work)
             if error is None:
                 await learn(self._task, self._host.approvals, text)
-        except asyncio.CancelledError:
-            await to_its_end(self._cancel(work))
+        except asyncio.CancelledError as error:
+            await to_its_end(self._cancel(work, is_left=LEFT in error.args))
             raise
         return await to_its_end(self._finish(text, error), failed=self._lost_end)
 
@@ -151,13 +153,21 @@ class TaskPipeline:
         await self._host.scripts.close()
         await asyncio.wait({work}, timeout=_GRACE_SECONDS)
 
-    async def _cancel(self, work: asyncio.Future[str] | None) -> None:
-        """End a task that was cancelled, at whatever point; that is raised, whatever fails here."""
+    async def _cancel(self, work: asyncio.Future[str] | None, *, is_left: bool) -> None:
+        """End a task that was cancelled, at whatever point; that is raised, whatever fails here.
+
+        Args:
+            work: What it does.
+            is_left: Keep nothing of the end, so that the task can be resumed.
+        """
         try:
+            if is_left:
+                await self._log.end()
             self._host.close()
             if work is not None:
                 await self._abandon(work)
-            await self._finish("", DelfError("the task was cancelled"))
+            if not is_left:
+                await self._finish("", DelfError("the task was cancelled"))
         except Exception as error:
             self._lost_end(error)
 
