@@ -244,7 +244,8 @@ class ApprovalRequested(_Event):
 
     ``unsettled``: it was begun before its process died, and the question is whether to make
     it again. Of a script, ``call_id`` is 0, and ``actions`` are what it names of the actions
-    that a person is asked about. ``reason`` and ``preview`` are what its connection says.
+    that a person is asked about. ``reason`` and ``preview`` are what its connection says, ``line``
+    is that of the script that the call is written on.
     """
 
     request_id: str
@@ -259,6 +260,7 @@ class ApprovalRequested(_Event):
     unsettled: bool = False
     code: str | None = None
     actions: tuple[str, ...] = ()
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

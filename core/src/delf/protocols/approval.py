@@ -42,6 +42,7 @@ class ApprovalRequest:
         because: Why there is another script than the first.
         changes: What the task has changed so far, a line each.
         made_before: The number of a call of this task that did the very same, if there is one.
+        line: The line of the script that the call is written on, where that is known.
         fit: Checks other arguments, so that a channel can ask again: gives them as they would
             be used, or raises :class:`delf.errors.ToolRefusedError`. None for a script.
     """
@@ -64,6 +65,7 @@ class ApprovalRequest:
     because: str | None = None
     changes: tuple[str, ...] = ()
     made_before: int | None = None
+    line: int | None = None
     fit: Fit | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -352,6 +352,7 @@ class Gate:
                 unsettled=unsettled,
                 judged=judged,
                 alone=call.alone,
+                line=call.line,
             )
         except asyncio.CancelledError as error:
             await self._records.cancel(call, "cancelled before it was decided", error)
