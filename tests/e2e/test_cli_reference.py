@@ -153,7 +153,7 @@ OF_THE_REST = {
 
 OF_PLUGINS = {
     *(f"delf memory {name}" for name in ("list", "search", "show", "stats")),
-    "delf google status",
+    *("delf google status", "delf audit show", "delf audit verify"),
 }
 
 
@@ -310,6 +310,14 @@ def test_json_of_what_is_remembered(here):
     checked("delf memory search", written(here, "memory", "search", "office", "--json"))
     checked("delf memory show", written(here, "memory", "show", "1", "--json"))
     checked("delf memory stats", [written(here, "memory", "stats", "--json")])
+
+
+def test_json_of_the_audit_file(here):
+    llm = write_recording(here / "hello.jsonl", "print('hello')")
+    written(here, "run", "x", "--llm", llm, "--audit", "--json")
+    checked("delf audit verify", [written(here, "audit", "verify", "--json")])
+    lines = delf("audit", "show", "--json", cwd=here).stdout.splitlines()
+    checked("delf audit show", map(json.loads, lines))
 
 
 def test_json_of_logins(here):

@@ -18,11 +18,11 @@ import pytest
 from delf import Agent, Chat, LLMConfig, errors, events, tool
 from delf.engine.journal.memory import MemoryJournal
 from delf.errors import DelfError
-from delf.sandbox import wire
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from delf_memory_semantic import Memory
+from delf_sandbox import wire
 from delf_sql import SQL
 from support.model_fixtures import LITELLM_WARNING
 from support.openai_server import OpenAIServer, Reply

@@ -33,6 +33,12 @@ def test_the_walks_go_through_every_room_of_the_engine() -> None:
 
 def test_every_module_that_the_page_names_exists() -> None:
     named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", PAGE))
-    homes = (SOURCE, SOURCE / "engine", ROOT, ROOT / "plugins/sandbox-local/src/delf_sandbox_local")
+    homes = (
+        SOURCE,
+        SOURCE / "engine",
+        ROOT,
+        ROOT / "plugins/sandbox-local/src/delf_sandbox_local",
+        ROOT / "libs/sandbox/src/delf_sandbox",
+    )
     missing = [name for name in named if not any((home / name).is_file() for home in homes)]
     assert not missing

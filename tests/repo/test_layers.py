@@ -17,7 +17,9 @@ CONTRACTS = frozenset(
         "delf.commands",
         "delf.errors",
         "delf.events",
+        "delf.filenames",
         "delf.hookspecs",
+        "delf.libraries",
         "delf.llm",
         "delf.messages",
         "delf.protocols",
@@ -29,12 +31,11 @@ CONTRACTS = frozenset(
         "delf.values",
     }
 )
-BACKENDS = frozenset({"delf.sandbox"})
 # What a command uses that runs tasks as the core's own commands do.
 COMMANDS = frozenset({"delf.chat", "delf.cli", "delf.plugins", "delf.surroundings", "delf.sync"})
 VIEWS = "delf.engine.views"
 # What the author's kit is there for: it runs plugins and tasks of tests.
-KIT = frozenset({"delf.cli", "delf.plugins", "delf.response", "delf.sandbox"})
+KIT = frozenset({"delf.cli", "delf.plugins", "delf.response"})
 
 
 def test_the_contracts_of_import_linter_hold() -> None:
@@ -67,12 +68,13 @@ def test_the_core_imports_no_plugin() -> None:
 
 
 def test_the_guest_needs_the_standard_library_only() -> None:
-    guest = CORE / "src/delf/sandbox/guest"
+    guest = ROOT / "libs/sandbox/src/delf_sandbox/guest"
+    shared = [CORE / f"src/delf/{name}.py" for name in ("filenames", "values")]
     found = [
         f"{place(path, node)} imports {name}"
-        for path in [CORE / "src/delf/values.py", *sorted(guest.glob("*.py"))]
+        for path in [*shared, *sorted(guest.glob("*.py"))]
         for node, name in imports_of(path, late=False)
-        if not name.startswith(("delf.values", "delf.sandbox.guest"))
+        if not name.startswith(("delf.filenames", "delf.values", "delf_sandbox.guest"))
         and name.partition(".")[0] not in sys.stdlib_module_names
     ]
     assert not found, "\n".join(found)
@@ -80,7 +82,7 @@ def test_the_guest_needs_the_standard_library_only() -> None:
 
 @pytest.mark.parametrize("plugin", [*LIBRARIES, *PLUGINS], ids=lambda plugin: plugin.name)
 def test_a_plugin_imports_contracts_only(plugin: Library) -> None:
-    allowed = CONTRACTS | (BACKENDS if plugin.name.startswith("sandbox-") else frozenset())
+    allowed = CONTRACTS
     allowed |= COMMANDS | {"delf.terminal"} if plugin.name == "chat" else frozenset()
     allowed |= KIT if plugin.name == "devkit" else frozenset()
     found = [

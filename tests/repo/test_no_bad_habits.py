@@ -9,7 +9,7 @@ import pytest
 
 from support.workspace import CORE, ROOT, modules, place, tree_of
 
-PRINTERS = (CORE / "src/delf/cli", CORE / "src/delf/sandbox/guest")
+PRINTERS = (CORE / "src/delf/cli", ROOT / "libs/sandbox/src/delf_sandbox/guest")
 
 
 def _swallows(node: ast.AST) -> bool:

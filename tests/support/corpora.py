@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from delf.libraries import allowed_modules
 from delf.protocols.sandbox import (
     Crashed,
     Done,
@@ -28,7 +29,6 @@ from delf.protocols.sandbox import (
     SessionSpec,
     ToolNames,
 )
-from delf.sandbox.policy import allowed_modules
 from support.scripting import NotingHost
 from support.workspace import ROOT
 

@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from delf.libraries import allowed_modules
 from delf.protocols.sandbox import CallRequest, Crashed, Limits, Returned, SessionSpec, ToolNames
-from delf.sandbox.policy import allowed_modules
 from delf_sandbox_local.backend import LocalBackend
 
 ATTEMPTS = Path(__file__).parents[1] / "plugins" / "sandbox_local" / "escapes"

@@ -8,16 +8,16 @@ import struct
 from typing import Any
 
 from delf.protocols.sandbox import Crashed, Limits, Outcome
-from delf.sandbox.guest.frames import FrameReader, encode
-from delf.sandbox.session import WireSession
 from delf.values import loads
+from delf_sandbox.guest.frames import FrameReader, encode
+from delf_sandbox.session import WireSession
 from support.scripting import NotingHost
 
 LIMITS = Limits(frame_bytes=100_000, output_bytes=10_000, file_bytes=5_000, total_file_bytes=8_000)
 
 
 class FakeProcess:
-    """Implements :class:`delf.sandbox.process.GuestProcess` without a process."""
+    """Implements :class:`delf_sandbox.process.GuestProcess` without a process."""
 
     def __init__(self) -> None:
         self.kills = 0

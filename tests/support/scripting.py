@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from delf.libraries import allowed_modules
 from delf.protocols.sandbox import (
     CallAnswer,
     CallRequest,
@@ -18,8 +19,7 @@ from delf.protocols.sandbox import (
     SessionSpec,
     ToolNames,
 )
-from delf.sandbox.policy import allowed_modules
-from delf.sandbox.session import WireSession
+from delf_sandbox.session import WireSession
 from delf_sandbox_local.backend import LocalBackend
 
 Tool = Callable[..., Awaitable[Any]]

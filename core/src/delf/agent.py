@@ -97,6 +97,7 @@ class Agent:
         confirm_mode: ConfirmMode | None = None,
         wait_approvals: bool | None = None,
         approvals: Sequence[str] | None = None,
+        observers: Sequence[str] | None = None,
         approval_timeout: float | None = None,
         timeout: float | None = None,
         stream: bool | None = None,

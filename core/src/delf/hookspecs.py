@@ -251,9 +251,9 @@ def delf_observers() -> Iterable[ObserverSpec]:  # pyright: ignore[reportReturnT
         @hookimpl
         def delf_observers():
             yield ObserverSpec(
-                name="audit",
-                summary="Writes every call to the audit log.",
-                factory="delf_audit.observer:AuditObserver",
+                name="call-log",
+                summary="Writes every call to the log.",
+                factory="delf_call_log.observer:CallLog",
             )
 
     The factory makes a :class:`delf.protocols.observer.Observer`.

@@ -174,9 +174,15 @@ class StrategySpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class ObserverSpec(Spec):
-    """An observer; the factory is called with its options as keywords."""
+    """An observer; the factory is called with its options as keywords.
+
+    Args:
+        opt_in: It is used only where the setting ``observers`` names it; else always.
+    """
 
     kind: ClassVar[str] = "observer"
+
+    opt_in: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

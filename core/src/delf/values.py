@@ -429,3 +429,34 @@ def _make_writer() -> Callable[[Any], str]:
 _write = _make_writer()
 _read_plain = json.JSONDecoder().decode
 _read_tagged = json.JSONDecoder(object_hook=_decode_tag).decode
+
+
+MAX_VALUES = 5_000_000
+"""Values in one frame of a guest. Two bytes on the wire can become seventy in memory."""
+_WEIGHTS = {b",": 1, b":": 1, b"[": 2, b"{": 6}
+"""What each costs, in values: an empty list takes as much as two numbers, a dict as six."""
+_FEW_BYTES = 4 * 1024 * 1024
+_PIECE = 1024 * 1024
+
+
+def has_too_many_values(payload: bytes) -> bool:
+    """Whether a guest's frame holds more than the host takes into its memory."""
+    if len(payload) <= _FEW_BYTES or cost(payload) <= MAX_VALUES:
+        return False
+    return cost_of_values(payload) > MAX_VALUES
+
+
+def cost(payload: bytes) -> int:
+    """About how many values are in a payload, weighted by what they take in memory."""
+    return sum(payload.count(sign) * weight for sign, weight in _WEIGHTS.items())
+
+
+def cost_of_values(payload: bytes) -> int:
+    """The same without the signs that stand in texts, which takes longer."""
+    plain = payload.replace(b"\\\\", b"").replace(b'\\"', b"")
+    total, in_text = 0, 0
+    for start in range(0, len(plain), _PIECE):
+        parts = plain[start : start + _PIECE].split(b'"')
+        total += cost(b"".join(parts[in_text::2]))
+        in_text ^= (len(parts) - 1) % 2
+    return total

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from delf.libraries import allowed_modules
 from delf.protocols.sandbox import Done, Limits, SessionSpec
-from delf.sandbox.policy import allowed_modules
 from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_sandbox_docker import container
 from delf_sandbox_docker.boot import LIBRARIES

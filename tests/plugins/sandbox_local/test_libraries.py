@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from delf.libraries import allowed_modules
 from delf.protocols.sandbox import Done
-from delf.sandbox.policy import allowed_modules
 from support.data_libraries import ANSWERS, USES, installed
 from support.scripting import NotingHost, local_session, session_spec
 

@@ -168,9 +168,7 @@ async def test_no_object_in_reach_holds_a_secret_of_the_host(monkeypatch):
         n for n in names if n.startswith(("pydantic", "pluggy", "rich", "litellm", "pytest"))
     }
     assert not {
-        n
-        for n in names
-        if n.startswith("delf.") and not n.startswith(("delf.sandbox", "delf.values"))
+        n for n in names if n.startswith("delf.") and n not in ("delf.filenames", "delf.values")
     }
     assert SECRET not in repr(outcome.value)
     assert host_object
@@ -624,7 +622,7 @@ def test_it_follows_a_new_event_loop():
 
 
 async def test_libraries_are_seen_when_they_are_allowed():
-    from delf.sandbox.policy import allowed_modules
+    from delf.libraries import allowed_modules
 
     spec = SessionSpec(
         tools=(), modules=allowed_modules(["platformdirs"]), libraries=("platformdirs",)

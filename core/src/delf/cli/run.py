@@ -12,8 +12,26 @@ from delf.cli.state import state_of
 _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
 
 
+class _RunCommand(click.Command):
+    """Takes the name of an observer that is not used unasked as a flag: ``--otel``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, list(args))
+        except click.NoSuchOption as error:
+            from delf.specs import ObserverSpec
+
+            specs = state_of(ctx).discover().specs(ObserverSpec)
+            if error.option_name not in {f"--{spec.name}" for spec in specs if spec.opt_in}:
+                raise
+            observe = f"--observe={error.option_name.removeprefix('--')}"
+            known = [observe if arg == error.option_name else arg for arg in args]
+            return self.parse_args(ctx, known)
+
+
 @click.command(
     "run",
+    cls=_RunCommand,
     epilog="Exit status: 0 done, 1 the task failed, 2 usage or configuration, 130 interrupted.",
 )
 @click.argument("task")
@@ -86,6 +104,14 @@ _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
     type=click.Path(),
     help="Write what the model answers to a file that --llm recorded:FILE replays.",
 )
+@click.option(
+    "--observe",
+    "observers",
+    metavar="NAME",
+    multiple=True,
+    help="Let an observer see the task that is not used unasked; --NAME is short for it. "
+    "May be repeated.",
+)
 @click.option("--stream", is_flag=True, help="Take the model's answers in pieces.")
 @click.option("--show-code", is_flag=True, help="Show each script.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each step and call, and a summary.")
@@ -127,6 +153,7 @@ def flags_of(given: dict[str, Any]) -> dict[str, Any]:
         "timeout": given["timeout"],
         "output_dir": given["out"],
         "files": list(given["files"]) or None,
+        "observers": list(given["observers"]) or None,
         "record": given["record"],
         "stream": given["stream"] or None,
     }

@@ -140,6 +140,9 @@ class AgentConfig(BaseModel):
     approvals: list[str] = Field(
         default_factory=lambda: ["terminal"], description="Approval channels, in order."
     )
+    observers: list[str] = Field(
+        default_factory=list, description="Observers to use that are not used unasked, as otel."
+    )
     approval_timeout: float = Field(
         default=300.0, gt=0, description="Seconds until a request expires, which means no."
     )
@@ -159,7 +162,7 @@ class AgentConfig(BaseModel):
     )
     output_dir: str | None = Field(default=None, description="Where output files go.")
 
-    @field_validator("allowed_libs", "files", "approvals", mode="before")
+    @field_validator("allowed_libs", "files", "approvals", "observers", mode="before")
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value

@@ -18,9 +18,8 @@ from delf.engine.files.formats import Formats
 from delf.engine.journal.log import TaskLog
 from delf.errors import ConfigurationError, DelfError
 from delf.events import Event, FileWritten
-from delf.sandbox.guest.filenames import check_file_name
-from delf.sandbox.guest.frames import MAX_VALUES, has_too_many_values
-from delf.values import loads
+from delf.filenames import check_file_name
+from delf.values import MAX_VALUES, has_too_many_values, loads
 
 _log = logging.getLogger(__name__)
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})

@@ -31,7 +31,6 @@ from delf.engine.journal.claims import Claims, is_over
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
-from delf.engine.libraries import applying
 from delf.engine.loop.memory import AgentMemory
 from delf.engine.loop.pipeline import LEFT, TaskPipeline
 from delf.engine.loop.prefilters import Prefilters
@@ -50,6 +49,7 @@ from delf.engine.toolset import load_toolset
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished, TaskQueued
+from delf.libraries import allowed_modules, applying
 from delf.plugins.embedders import Embedders
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
@@ -59,7 +59,6 @@ from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
-from delf.sandbox.policy import allowed_modules
 from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult
 
@@ -193,8 +192,9 @@ class Runtime:
             wait=config.wait_approvals,
         )
         self._open_hooks()
-        for spec in parts.host.specs(ObserverSpec):
-            self._feeds.append(self._feed(spec.name))
+        unasked = [spec.name for spec in parts.host.specs(ObserverSpec) if not spec.opt_in]
+        for name in dict.fromkeys((*unasked, *config.observers)):
+            self._feeds.append(self._feed(name))
         everything = await self._set_up.tools.with_builtins([LLM()])
         self._spec = SessionSpec(
             tools=everything.names_for_sandbox(),

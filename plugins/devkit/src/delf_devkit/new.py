@@ -23,6 +23,7 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _TAKEN: Final = ("core", "delf", "testing")
 
 
+_LIBRARIES: Final = {"sandbox": ("delf-sandbox",)}
 _FACTORIES: Final = {"command": "{variable}_command", "memory": "open_store"}
 """Kinds whose factory is a function rather than the class."""
 
@@ -182,7 +183,10 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
         "capability": what.capability,
         "extra": what.extra.format(name=short),
         "api": str(PLUGIN_API),
-        "requirement": f"delf>={major}.{minor},<{int(major) + 1}",
+        "requirements": ", ".join(
+            f'"{name}>={major}.{minor},<{int(major) + 1}"'
+            for name in ("delf", *_LIBRARIES.get(kind, ()))
+        ),
     }
 
 

@@ -15,9 +15,9 @@ from typing import Any, Literal, get_args
 
 from delf.errors import ConfigurationError, SandboxUnavailableError
 from delf.protocols.sandbox import Availability, Available, Limits, SessionSpec, Unavailable
-from delf.sandbox.folders import remove_folder
-from delf.sandbox.inputs import WORKSPACE, InputNames
 from delf.types import Isolation
+from delf_sandbox.folders import remove_folder
+from delf_sandbox.inputs import WORKSPACE, InputNames
 from delf_sandbox_docker.container import (
     SCRATCH,
     WIRE,

@@ -137,7 +137,7 @@ def _filter_calls() -> None:
 
 def _load_guest() -> None:
     sys.path.append(GUEST)
-    from delf.sandbox.guest.preload import preload
+    from delf_sandbox.guest.preload import preload
 
     preload()
 
@@ -163,7 +163,7 @@ def _be_guest(memory: int, path: str | None) -> NoReturn:
     _load_guest()
     if os.access(LIBRARIES, os.R_OK):
         sys.path.append(LIBRARIES)
-    from delf.sandbox.guest.serve import Server
+    from delf_sandbox.guest.serve import Server
 
     Server().serve(read_fd, write_fd)
 

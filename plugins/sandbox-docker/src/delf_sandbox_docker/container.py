@@ -16,9 +16,9 @@ from typing import Any, cast
 
 from delf.errors import DelfError
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
-from delf.sandbox.folders import remove_folder
-from delf.sandbox.inputs import WORKSPACE
-from delf.sandbox.session import WireSession
+from delf_sandbox.folders import remove_folder
+from delf_sandbox.inputs import WORKSPACE
+from delf_sandbox.session import WireSession
 from delf_sandbox_docker.engine import LABEL, LABEL_HOST, LABEL_OWNER, Engine, machine, owner
 from delf_sandbox_docker.image import PROGRAM
 
@@ -154,7 +154,7 @@ def _some_user(engine: Engine) -> str:
 
 
 class ContainerProcess:
-    """Implements :class:`delf.sandbox.process.GuestProcess`.
+    """Implements :class:`delf_sandbox.process.GuestProcess`.
 
     Args:
         engine: Where it runs.

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from delf.errors import ConfigurationError, SandboxUnavailableError
-from delf.sandbox.zipapp import guest_digest, guest_zipapp
+from delf_sandbox.zipapp import guest_digest, guest_zipapp
 from delf_sandbox_docker.engine import LABEL, Engine
 
 REPOSITORY = "delf-sandbox"

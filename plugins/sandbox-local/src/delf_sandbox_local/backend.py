@@ -22,9 +22,9 @@ from delf.protocols.sandbox import (
     SessionSpec,
     Unavailable,
 )
-from delf.sandbox.session import WireSession
-from delf.sandbox.zipapp import guest_digest, guest_zipapp
 from delf.types import Isolation
+from delf_sandbox.session import WireSession
+from delf_sandbox.zipapp import guest_digest, guest_zipapp
 from delf_sandbox_local import landlock, seccomp
 from delf_sandbox_local.forkserver import ForkServer
 from delf_sandbox_local.process import LocalProcess

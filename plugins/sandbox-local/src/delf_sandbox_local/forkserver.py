@@ -17,7 +17,7 @@ from typing import Any
 
 from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import Limits
-from delf.sandbox.folders import remove_folder
+from delf_sandbox.folders import remove_folder
 from delf_sandbox_local.cgroup import Group, Groups
 from delf_sandbox_local.process import LocalProcess
 from delf_sandbox_local.scratch import ScratchFolders

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
-from delf.sandbox.folders import remove_folder, used_space
+from delf_sandbox.folders import remove_folder, used_space
 from delf_sandbox_local.cgroup import Group
 from delf_sandbox_local.priority import Priority
 
@@ -18,7 +18,7 @@ _LOOK_SECONDS = 0.05
 
 
 class LocalProcess:
-    """Implements :class:`delf.sandbox.process.GuestProcess`.
+    """Implements :class:`delf_sandbox.process.GuestProcess`.
 
     Args:
         pid: The process, leader of a group; a child of the template, not of ours.

@@ -8,7 +8,7 @@ import tempfile
 import weakref
 from pathlib import Path
 
-from delf.sandbox.folders import remove_folders
+from delf_sandbox.folders import remove_folders
 
 _NAME = re.compile(r"delf-scratch-(\d+)-\w+")
 

@@ -24,7 +24,7 @@ from delf_sandbox_local import landlock, namespaces, seccomp
 from delf_sandbox_local.launcher import confine, die_with_parent, prepare
 
 if TYPE_CHECKING:
-    from delf.sandbox.guest.serve import Server
+    from delf_sandbox.guest.serve import Server
 
 _HEADER = struct.Struct(">I")
 _EX_OSERR = 71
@@ -47,10 +47,10 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
         namespaces.drop_capabilities()
     die_with_parent(parent)  # after the others: a change of credentials would forget it
     sys.path.insert(0, zipapp)
-    from delf.sandbox.guest.preload import preload
+    from delf_sandbox.guest.preload import preload
 
     preload()
-    from delf.sandbox.guest.serve import Server
+    from delf_sandbox.guest.serve import Server
 
     server = Server()
     landlock.prepare()

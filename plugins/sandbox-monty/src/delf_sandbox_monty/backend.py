@@ -9,9 +9,9 @@ from typing import Any
 
 from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import Availability, Available, SessionSpec, Unavailable
-from delf.sandbox.folders import remove_folder
-from delf.sandbox.inputs import WORKSPACE, InputNames
 from delf.types import Isolation
+from delf_sandbox.folders import remove_folder
+from delf_sandbox.inputs import WORKSPACE, InputNames
 from delf_sandbox_monty.session import MontySession
 
 SCRATCH = "/scratch"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from delf.protocols.sandbox import Failed
-from delf.sandbox.guest.script import bound_names, forgotten_main
+from delf_sandbox.guest.script import bound_names, forgotten_main
 
 _NO_AWAIT = ("add_to_output_files", "rerun")
 """Names that scripts may await or not; Monty's are plain functions."""

@@ -24,11 +24,11 @@ from delf.protocols.sandbox import (
     SessionSpec,
     Told,
 )
-from delf.sandbox.budget import Budget
-from delf.sandbox.folders import remove_folder, used_space
-from delf.sandbox.guest.output import FileSender, LimitReachedError
-from delf.sandbox.wire import size_in_memory
 from delf.values import UnsupportedValueError, dumps, loads
+from delf_sandbox.budget import Budget
+from delf_sandbox.folders import remove_folder, used_space
+from delf_sandbox.guest.output import FileSender, LimitReachedError
+from delf_sandbox.wire import size_in_memory
 from delf_sandbox_monty.script import prepare
 from delf_sandbox_monty.values import for_monty, plain, shown
 from delf_sandbox_monty.words import ALIASES, PREAMBLE, describe

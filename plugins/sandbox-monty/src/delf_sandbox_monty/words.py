@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from delf.protocols.sandbox import Failed, LimitReached, Limits
-from delf.sandbox.guest.policy import refusal
+from delf_sandbox.guest.policy import refusal
 from delf_sandbox_monty.script import line_of
 
 MODULES: Final = frozenset(

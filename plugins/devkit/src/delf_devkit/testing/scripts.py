@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from delf.libraries import DEFAULT_MODULES
 from delf.protocols.sandbox import (
     CallAnswer,
     CallRequest,
@@ -17,7 +18,6 @@ from delf.protocols.sandbox import (
     Told,
     ToolNames,
 )
-from delf.sandbox.policy import DEFAULT_MODULES
 
 
 @dataclass

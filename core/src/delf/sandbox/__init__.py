@@ -1,1 +1,0 @@
-"""Sandboxes from the host's side: the wire, the session, the policy. Public for backends."""

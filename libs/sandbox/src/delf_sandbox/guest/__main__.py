@@ -1,0 +1,30 @@
+"""The zipapp's entry: ``python -I -S guest.pyz [READ_FD WRITE_FD]``, else standard streams."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from delf_sandbox.guest.serve import Server
+
+
+def main(arguments: list[str]) -> None:
+    """Serve a session on the given descriptors.
+
+    Args:
+        arguments: Two descriptor numbers, or nothing for standard input and output, which
+            are then moved out of the script's way.
+    """
+    if arguments:
+        read_fd, write_fd = (int(number) for number in arguments[:2])
+    else:
+        read_fd, write_fd = os.dup(0), os.dup(1)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1):
+            os.dup2(nothing, descriptor)
+        os.close(nothing)
+    Server().serve(read_fd, write_fd)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

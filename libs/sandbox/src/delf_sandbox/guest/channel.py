@@ -1,0 +1,105 @@
+"""The guest's end of the wire: two descriptors, read by the event loop, written at once."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable
+from threading import RLock
+from time import perf_counter  # before scripts get another
+from typing import Any
+
+from delf.values import MAX_VALUES, has_too_many_values, loads
+from delf_sandbox.guest.frames import FrameReader, FrameTooLargeError, encode
+from delf_sandbox.guest.spin import SPIN_SECONDS, Spin
+
+_READ_SIZE = 64 * 1024
+"""Below the size from which the C library maps fresh pages for every buffer."""
+_MAX_PENDING = 1024 * 1024
+"""What waits for the end of the loop's turn takes of the script's memory."""
+
+
+class Channel:
+    """Sends and receives frames.
+
+    What is sent goes out together with :meth:`flush`, before the event loop waits. The host
+    always reads, so writing may block without a deadlock. Threads of a script print, too: who
+    sends or flushes holds :attr:`lock`.
+
+    Args:
+        receive: Called with each frame.
+    """
+
+    def __init__(self, receive: Callable[[list[Any]], None]) -> None:
+        self.limit = 64 * 1024 * 1024
+        self.lock = RLock()
+        self._read_fd = self._write_fd = -1
+        self._receive = receive
+        self._reader = FrameReader(2**32 - 1)
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._spin = Spin()
+        self._wait = select.poll()
+
+    def open(self, read_fd: int, write_fd: int) -> None:
+        """Take the wire.
+
+        Args:
+            read_fd: Where the host's frames arrive.
+            write_fd: Where frames go.
+        """
+        self._read_fd, self._write_fd = read_fd, write_fd
+        self._wait.register(read_fd, select.POLLIN)
+        os.set_blocking(read_fd, False)
+
+    def send(self, frame: list[Any], at_once: bool = False) -> None:
+        """Send a frame, or queue it for the next flush."""
+        payload = encode(frame, self.limit)
+        if has_too_many_values(payload):
+            raise FrameTooLargeError(f"more than {MAX_VALUES:,} values")
+        self._pending.append(payload)
+        self._pending_bytes += len(payload)
+        if at_once or self._pending_bytes > _MAX_PENDING:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is queued now."""
+        if not self._pending:
+            return
+        data = memoryview(b"".join(self._pending))
+        self._pending.clear()
+        self._pending_bytes = 0
+        while data:
+            try:
+                data = data[os.write(self._write_fd, data) :]
+            except BlockingIOError:
+                select.select((), (self._write_fd,), ())
+            except OSError:
+                os._exit(0)
+
+    def receive(self) -> None:
+        """Read what is there, or wait until something is, and hand over its frames."""
+        data = self._read()
+        if not data:
+            os._exit(0)
+        for payload in self._reader.feed(data):
+            self._receive(loads(payload))
+
+    def _read(self) -> bytes:
+        until = perf_counter() + SPIN_SECONDS if self._spin.pays() else 0.0
+        while True:
+            try:
+                data = os.read(self._read_fd, _READ_SIZE)
+            except BlockingIOError:
+                if perf_counter() < until:
+                    continue
+                if until:
+                    self._spin.was_in_vain()
+                    until = 0.0
+                self._wait.poll()
+            except OSError:
+                return b""
+            else:
+                if until:
+                    self._spin.paid()
+                return data

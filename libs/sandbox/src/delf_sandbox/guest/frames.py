@@ -1,0 +1,105 @@
+"""Frames on the wire: a four-byte big-endian length, then a value in tagged JSON.
+
+Every frame is a list whose first item names it.
+
+Host to guest::
+
+    ["init", {tools, modules, libraries, limits, scratch, readable, row_files}]
+    ["exec", number, code, start]
+    ["return", call, value]   ["raise", call, kind, message]   ["told", call, message]
+
+Guest to host::
+
+    ["ready"]
+    ["call", call, connection, method, args, kwargs]           ["cancel", call]
+    ["print", text]           ["file", name, last, bytes]        ["clock", readings]
+    ["rows", name, last, bytes]
+    ["done", value, variables]
+    ["failed", kind, message, line, source, variables]
+    ["limit", name, message, line, source, variables]
+    ["rerun", context, remaining, carry, variables]
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from delf.values import dumps
+
+_LENGTH = struct.Struct(">I")
+HEADER = _LENGTH.size
+
+
+class FrameTooLargeError(ValueError):
+    """A frame is larger than the session allows."""
+
+
+def encode(frame: list[Any], limit: int) -> bytes:
+    """A frame as bytes, with its length ahead.
+
+    Args:
+        frame: Its name and fields.
+        limit: The most bytes that the payload may have.
+
+    Raises:
+        UnsupportedValueError: When a field cannot be passed.
+        FrameTooLargeError: When it is over the limit.
+    """
+    payload = dumps(frame)
+    return _header(len(payload), limit) + payload
+
+
+def frame_around(head: bytes, value: bytes, limit: int) -> tuple[bytes, bytes, bytes]:
+    """The parts of a frame whose last field is encoded already, which is not copied.
+
+    Args:
+        head: The frame up to that field, as ``["return",7,``.
+        value: The field in tagged JSON.
+        limit: The most bytes that the payload may have.
+
+    Raises:
+        FrameTooLargeError: When it is over the limit.
+    """
+    return _header(len(head) + len(value) + 1, limit) + head, value, b"]"
+
+
+def _header(size: int, limit: int) -> bytes:
+    if size > limit:
+        raise FrameTooLargeError(f"{size:,} bytes, and at most {limit:,} can be passed")
+    return _LENGTH.pack(size)
+
+
+class FrameReader:
+    """Cuts a stream of bytes into payloads.
+
+    Args:
+        limit: The most bytes that a payload may have.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The payloads that are complete with this data, in order.
+
+        Raises:
+            FrameTooLargeError: As soon as a header announces too much.
+        """
+        buffer = self._buffer
+        buffer += data
+        payloads: list[bytes] = []
+        start, end = 0, len(buffer)
+        while end - start >= HEADER:
+            (size,) = _LENGTH.unpack_from(buffer, start)
+            if size > self._limit:
+                raise FrameTooLargeError(f"a frame of {size:,} bytes, over {self._limit:,}")
+            if end - start - HEADER < size:
+                break
+            start += HEADER
+            payloads.append(bytes(buffer[start : start + size]))
+            start += size
+        if start:
+            del buffer[:start]
+        return payloads

@@ -1,0 +1,152 @@
+"""What a script prints and the files that it hands over."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Collection, Generator
+from contextlib import AbstractContextManager
+from time import monotonic  # before scripts get another
+from typing import Any
+
+from delf.filenames import check_file_name
+from delf_sandbox.guest.content import make_content
+
+_FLUSH_CHARS = 32 * 1024
+_PIECE_CHARS = 64 * 1024
+"""The most that is sent in one frame, so that the host can look after others in between."""
+
+_FLUSH_SECONDS = 0.05
+_CHUNK = 1024 * 1024
+MAX_FILES = 1000
+
+
+class LimitReachedError(BaseException):
+    """Ends a script that went over a limit; no ``except Exception`` stops it."""
+
+    def __init__(self, limit: str, message: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.message = message
+
+
+class Printer(io.TextIOBase):
+    """Standard output of scripts: gathers text and sends it in pieces.
+
+    Args:
+        send: Passes a piece on, at once if told so.
+        lock: Held meanwhile, so that pieces of several threads keep apart.
+    """
+
+    def __init__(
+        self, send: Callable[[str, bool], None], lock: AbstractContextManager[Any]
+    ) -> None:
+        super().__init__()
+        self._lock = lock
+        self.limit = 10 * 1024 * 1024
+        self._send = send
+        self._parts: list[str] = []
+        self._waiting = 0
+        self._total = 0
+        self._sent_at = 0.0
+        self._is_over = False
+
+    def start(self) -> None:
+        """A new script begins; its output counts from zero."""
+        self._total = 0
+        self._sent_at = monotonic()
+        self._is_over = False
+
+    def end(self) -> None:
+        """The script is over: send the rest, and nothing that a thread of its prints later."""
+        self._is_over = True
+        self.pass_on()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str, /) -> int:
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"write() takes text, not {type(text).__name__}")
+        size = len(text)
+        if self._is_over:
+            return size
+        if self._total + size > self.limit:
+            self.pass_on()
+            raise LimitReachedError(
+                "output", f"the script printed more than {self.limit:,} characters"
+            )
+        self._parts.append(text)
+        self._total += size
+        self._waiting += size
+        if self._waiting >= _FLUSH_CHARS or monotonic() - self._sent_at > _FLUSH_SECONDS:
+            self._pass_on(at_once=True)
+        return size
+
+    def flush(self) -> None:
+        """As scripts ask for it, after every line at times: a frame for each would be many."""
+        if monotonic() - self._sent_at > _FLUSH_SECONDS:
+            self._pass_on(at_once=True)
+
+    def pass_on(self) -> None:
+        """Send what was gathered, ahead of whatever is sent next."""
+        self._pass_on(at_once=False)
+
+    def _pass_on(self, *, at_once: bool) -> None:
+        if not self._parts:
+            return
+        with self._lock:
+            count = len(self._parts)  # other threads go on writing
+            text = "".join(self._parts[:count])
+            del self._parts[:count]
+            self._waiting = 0
+            self._sent_at = monotonic()
+            for start in range(0, len(text), _PIECE_CHARS):
+                self._send(text[start : start + _PIECE_CHARS], at_once)
+
+
+class FileSender:
+    """``add_to_output_files`` as scripts see it.
+
+    Args:
+        send: Passes a chunk on: ``file`` or ``rows``, name, whether it is the last, bytes.
+    """
+
+    def __init__(self, send: Callable[[str, str, bool, bytes], None]) -> None:
+        self.file_limit = 50 * 1024 * 1024
+        self.total_limit = 200 * 1024 * 1024
+        self.row_files: Collection[str] = ()
+        self._total = 0
+        self._count = 0
+        self._send = send
+
+    def __call__(self, name: str, content: Any) -> Nothing:
+        """Hand a file over; it may be awaited or not."""
+        made = make_content(check_file_name(name), content, self.row_files)
+        data, kind = made.data, "rows" if made.is_rows else "file"
+        if len(data) > self.file_limit:
+            raise LimitReachedError(
+                "file", f"{name!r} has {len(data):,} bytes; at most {self.file_limit:,} are allowed"
+            )
+        self._total += len(data)
+        self._count += 1
+        if self._total > self.total_limit:
+            raise LimitReachedError(
+                "file", f"the output files together pass {self.total_limit:,} bytes"
+            )
+        if self._count > MAX_FILES:
+            raise LimitReachedError("file", f"a task can hand over {MAX_FILES:,} files")
+        for start in range(0, max(len(data), 1), _CHUNK):
+            chunk = data[start : start + _CHUNK]
+            self._send(kind, name, start + _CHUNK >= len(data), chunk)
+        return Nothing()
+
+
+class Nothing:
+    """Lets a script await what needs no waiting."""
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return
+        yield
+
+    def __repr__(self) -> str:
+        return "None"

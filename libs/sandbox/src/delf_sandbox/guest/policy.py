@@ -1,0 +1,144 @@
+"""What scripts may import and which builtins they see.
+
+This is for clear messages, not for security: a script can reach any object in its own
+interpreter. What it must not reach is kept out of the process by its confinement.
+"""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, cast
+
+from delf_sandbox.guest.classes import build_class
+
+_REFUSED = {
+    "breakpoint": "there is no debugger here",
+    "compile": "write the code directly",
+    "eval": "write the expression directly, or use json.loads or ast.literal_eval for data",
+    "exec": "write the code directly",
+    "exit": "let the script reach its end",
+    "help": "the tools are described in the task",
+    "input": "nobody can answer; put what is missing into the output",
+    "quit": "let the script reach its end",
+}
+_REMOVED = ("copyright", "credits", "license", "__loader__", "__spec__")
+
+_INSTEAD = {
+    "os": "use pathlib for paths",
+    "sys": "print for output; let the script reach its end",
+    "subprocess": "programs cannot be started; call the tools",
+    "requests": "there is no network; call the tools",
+    "httpx": "there is no network; call the tools",
+    "urllib": "urllib.parse is allowed; there is no network, call the tools",
+    "socket": "there is no network; call the tools",
+    "threading": "use asyncio.gather",
+    "multiprocessing": "use asyncio.gather",
+    "pickle": "use json",
+}
+
+
+def make_builtins(modules: Sequence[str], open_file: Callable[..., Any]) -> dict[str, Any]:
+    """The builtins that scripts see.
+
+    Args:
+        modules: What may be imported: top-level names, or dotted names of single modules.
+        open_file: The ``open`` to give them.
+    """
+    names = {name: value for name, value in vars(builtins).items() if name not in _REMOVED}
+    for name, instead in _REFUSED.items():
+        names[name] = _refused(name, instead)
+    names["open"] = open_file
+    names["__import__"] = _importer(modules)
+    names["__build_class__"] = build_class
+    return names
+
+
+def _refused(name: str, instead: str) -> Callable[..., Any]:
+    def refuse(*_args: Any, **_kwargs: Any) -> NoReturn:
+        raise RuntimeError(f"{name}() is not available in scripts: {instead}")
+
+    refuse.__name__ = name
+    return refuse
+
+
+def _importer(modules: Sequence[str]) -> Callable[..., Any]:
+    roots = frozenset(modules)
+    real = builtins.__import__
+
+    def import_module(
+        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
+        if level:
+            raise ImportError("scripts cannot use relative imports")
+        if isinstance(fromlist, list):
+            # Not a statement of the script: C code imports for itself, as strptime does.
+            return real(name, globals, locals, (), 0)
+        wanted = [name, *(f"{name}.{item}" for item in fromlist or ())]
+        if not (_covered(name, roots) or (fromlist and all(w in roots for w in wanted[1:]))):
+            raise ImportError(refusal(name, modules))
+        return real(name, globals, locals, fromlist, 0)
+
+    return import_module
+
+
+def _covered(name: str, roots: frozenset[str]) -> bool:
+    parts = name.split(".")
+    return any(".".join(parts[:count]) in roots for count in range(1, len(parts) + 1))
+
+
+def refusal(name: str, modules: Sequence[str]) -> str:
+    """What a script is told about an import that is not allowed."""
+    instead = _INSTEAD.get(name.split(".", maxsplit=1)[0])
+    hint = f" ({instead})" if instead else ""
+    return f"import of {name!r} is not allowed{hint}; allowed: {', '.join(sorted(modules))}"
+
+
+def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[..., Any]:
+    """An ``open`` for files below the given folders, or being exactly one of them.
+
+    A bare name that is no scratch file means the input file of that name.
+
+    Args:
+        readable: What may be read.
+        writable: Where files may be written (and read).
+    """
+    inputs = [os.path.realpath(path) for path in readable]
+    writing = [os.path.realpath(path) for path in writable]
+    reading = [*inputs, *writing]
+
+    def open_file(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        if isinstance(file, int):
+            raise PermissionError("open() takes a path, not a descriptor")
+        name = cast("str | bytes", os.fspath(file))
+        if isinstance(name, bytes):
+            raise TypeError("open() takes a path as text")
+        path = os.path.realpath(name)
+        changes = any(letter in mode for letter in "wax+")
+        if not changes and os.sep not in name and not os.path.lexists(path):
+            path = next((p for p in _named(name, inputs) if os.path.isfile(p)), path)
+        if changes and any(_inside(path, root) for root in inputs):
+            raise PermissionError(
+                f"{name!r} is an input file and can only be read; write what is new to a file "
+                "with a relative name, or hand it over with add_to_output_files"
+            )
+        if not any(_inside(path, root) for root in (writing if changes else reading)):
+            what = "write" if changes else "read"
+            raise PermissionError(
+                f"{name!r} is outside the folders that scripts may {what}; "
+                "use a relative name for scratch files, add_to_output_files for results"
+            )
+        return io.open(path, mode, *args, **kwargs)  # noqa: UP020 - not the replaced one
+
+    return open_file
+
+
+def _named(name: str, inputs: Sequence[str]) -> list[str]:
+    """Where an input file that is called by its bare name may be."""
+    return [p if os.path.basename(p) == name else os.path.join(p, name) for p in inputs]
+
+
+def _inside(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")

@@ -1,0 +1,293 @@
+"""The guest's side of a session: runs scripts, one after another, in one namespace."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import re
+import sys
+import types
+import warnings
+from typing import Any, NoReturn
+
+from delf.values import dumps, loads
+from delf_sandbox.guest.calls import (
+    EXCEPTIONS,
+    SCRIPT_NAME,
+    Caller,
+    ToolNamespace,
+    tool_function,
+)
+from delf_sandbox.guest.channel import Channel
+from delf_sandbox.guest.failure import (
+    Place,
+    attempt,
+    describe_type,
+    describe_variables,
+    find_place,
+    is_a,
+    kind_name,
+    message_of,
+    variables_of_main,
+)
+from delf_sandbox.guest.frames import FrameTooLargeError
+from delf_sandbox.guest.loop import GuestLoop
+from delf_sandbox.guest.output import FileSender, LimitReachedError, Printer
+from delf_sandbox.guest.policy import make_builtins, make_open
+from delf_sandbox.guest.script import Script
+from delf_sandbox.guest.world import World
+
+_STOP_SECONDS = 0.25
+_MAX_TEXT = 20_000
+
+
+class RerunSignal(BaseException):
+    """Ends a script that asked for another pass."""
+
+
+class NotAwaitedError(RuntimeError):
+    """A tool call was written and never made."""
+
+
+class GuestSession:
+    """Answers the host's frames.
+
+    Args:
+        loop: The event loop that it runs on.
+    """
+
+    def __init__(self, loop: GuestLoop) -> None:
+        self._loop = loop
+        self._channel = Channel(self._receive)
+        self._commands: asyncio.Queue[list[Any]] = asyncio.Queue()
+        self._caller = Caller(self._send_call, self._channel.receive, loop)
+        self._lock = self._channel.lock
+        self._printer = Printer(self._send_print, self._lock)
+        self._files = FileSender(self._send_file)
+        self._world = World(lambda readings: self._channel.send(["clock", readings]))
+        loop.serve(self._flush, self._caller.deliver, self._world.look)
+        loop.set_exception_handler(lambda _loop, _context: None)
+        self._module = types.ModuleType("__main__")
+        self._namespace = self._module.__dict__
+        self._hidden: frozenset[str] = frozenset()
+        self._sources: dict[str, str] = {}
+        self._rerun: list[Any] | None = None
+        self._turns: list[int] = []
+        self._world.install()
+        warnings.filterwarnings("always", "coroutine .* was never awaited", RuntimeWarning)
+        warnings.showwarning = self._take_warning
+
+    async def rehearse(self) -> None:
+        """Do once what each script needs."""
+        await Script("def nothing():\n    return [1]\nnothing()", "<rehearsal>").run({})
+        loads(dumps(["exec", 1, "print()", None]))
+
+    async def serve(self, read_fd: int, write_fd: int) -> NoReturn:
+        """Answer frames until the host closes the wire.
+
+        Args:
+            read_fd: Where the host's frames arrive.
+            write_fd: Where frames go.
+        """
+        self._channel.open(read_fd, write_fd)
+        self._channel.send(["ready"], at_once=True)
+        self._loop.add_reader(read_fd, self._channel.receive)
+        sys.modules["__main__"] = self._module
+        sys.stdout = sys.stderr = self._printer
+        sys.stdin = None
+        await self.rehearse()  # a forked process gets memory of its own when it uses it
+        while True:
+            frame = await self._commands.get()
+            if frame[0] == "init":
+                self._initialise(frame[1])
+            else:
+                self._turns = []
+                if frame[3] is not None:
+                    seed, clock, self._turns = frame[3]
+                    self._world.begin(seed, clock)
+                answer = await self._execute(frame[1], frame[2])
+                self._reply(answer)
+
+    def _receive(self, frame: list[Any]) -> None:
+        if frame[0] in ("return", "raise", "told"):
+            self._caller.answer(frame)
+        elif frame[0] == "cut":
+            self._caller.cut(LimitReachedError(frame[1], frame[2]))
+        else:
+            self._commands.put_nowait(frame)
+
+    def _flush(self) -> None:
+        with self._lock:
+            self._send_gathered()
+            self._channel.flush()
+
+    def _send_gathered(self) -> None:
+        """What the script saw and printed goes ahead of what it does next."""
+        self._send_seen()
+        self._printer.pass_on()
+
+    def _send_seen(self) -> None:
+        self._world.flush()
+        notes = self._loop.take_notes()
+        if notes:
+            self._channel.send(["turns", notes])
+
+    def _send_print(self, text: str, at_once: bool) -> None:
+        self._send_seen()
+        self._channel.send(["print", text], at_once)
+
+    def _send_file(self, kind: str, name: str, last: bool, chunk: bytes) -> None:
+        with self._lock:
+            self._send_gathered()
+            self._channel.send([kind, name, last, chunk])
+
+    def _send_call(self, frame: list[Any], at_once: bool) -> None:
+        try:
+            with self._lock:
+                self._send_gathered()
+                self._channel.send(frame, at_once)
+        except FrameTooLargeError as error:
+            raise EXCEPTIONS["ToolArgumentError"](f"the arguments are too large: {error}") from None
+
+    def _initialise(self, spec: dict[str, Any]) -> None:
+        limits = spec["limits"]
+        self._channel.limit = limits["frame_bytes"]
+        self._printer.limit = limits["output_bytes"]
+        self._files.file_limit = limits["file_bytes"]
+        self._files.total_limit = limits["total_file_bytes"]
+        self._files.row_files = spec["row_files"]
+        names: dict[str, Any] = {"__name__": "__main__", **EXCEPTIONS}
+        for name, methods in spec["tools"]:
+            names[name] = (
+                ToolNamespace(self._caller, name, methods)
+                if methods
+                else tool_function(self._caller, name)
+            )
+        names["add_to_output_files"] = self._files
+        names["rerun"] = self._ask_rerun
+        names["asyncio"] = asyncio
+        names["__builtins__"] = make_builtins(
+            spec["modules"], make_open(spec["readable"], [spec["scratch"]])
+        )
+        self._namespace.update(names)
+        self._hidden = frozenset(self._namespace)
+
+    def _take_warning(
+        self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any
+    ) -> None:
+        """Keep warnings out of the answer; one says that something was not done at all."""
+        found = re.fullmatch(r"coroutine '(.+)' was never awaited", str(message))
+        if found and filename in self._sources:
+            self._caller.note_unawaited(f"{found[1]}(…)", lineno)
+
+    def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
+        """End this script; the next is written with what was learned."""
+        names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
+        self._rerun = [str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], names]
+        raise RerunSignal
+
+    async def _execute(self, number: int, source: str) -> list[Any]:
+        self._printer.start()
+        self._rerun = None
+        self._caller.forget()
+        self._loop.begin(self._turns)
+        filename = f"{SCRIPT_NAME}{number}>"
+        self._sources[filename] = source
+        task = asyncio.ensure_future(self._run(source, filename))
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):  # of a script that cancels all tasks
+                await asyncio.wait({task})
+        value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
+        await self._stop_stray_tasks()
+        with self._lock:
+            self._send_gathered()
+            self._printer.end()
+        return self._describe_end(value, error)
+
+    async def _run(self, source: str, filename: str) -> tuple[Any, BaseException | None]:
+        try:
+            value = await Script(source, filename).run(self._namespace)
+        except BaseException as error:
+            failure = error
+            attempt(lambda: self._keep_main(failure), None)
+            return None, failure
+        return value, None
+
+    def _keep_main(self, error: BaseException) -> None:
+        for name, value in variables_of_main(error, self._sources).items():
+            if name not in self._hidden:
+                self._namespace.pop(name, None)  # the newest are last
+                self._namespace[name] = value
+
+    async def _stop_stray_tasks(self) -> None:
+        """Tasks that a script left running end with it."""
+        own = asyncio.current_task()
+        stray = [task for task in asyncio.all_tasks() if task is not own]
+        for task in stray:
+            task.cancel()
+        if stray:
+            await asyncio.wait(stray, timeout=_STOP_SECONDS)
+
+    def _describe_end(self, value: Any, error: BaseException | None) -> list[Any]:
+        if self._rerun is not None:
+            return ["rerun", *self._rerun, self._variables()]
+        if error is None and (missed := self._caller.unawaited()):
+            listed = ", ".join(missed[:5])
+            error = NotAwaitedError(f"never awaited, so never made: {listed}; write `await …`")
+        if error is None:
+            return ["done", value, self._variables()]
+        place = attempt(lambda: find_place(error, self._sources), Place())
+        where = [place.line, place.source, self._variables()]
+        limit = attempt(lambda: _limit_of(error), None)
+        if limit is not None:
+            return ["limit", *limit, *where]
+        return ["failed", kind_name(error), _explain(error), *where]
+
+    def _variables(self) -> dict[str, str]:
+        return attempt(lambda: describe_variables(self._namespace, self._hidden), {})
+
+    def _reply(self, answer: list[Any]) -> None:
+        with self._lock:
+            try:
+                self._channel.send(answer)
+            except Exception:
+                if answer[0] != "done":
+                    raise
+                self._channel.send(["done", _shown(answer[1]), answer[2]])
+
+
+def _shown(value: Any) -> str:
+    """A value that cannot be passed, as text."""
+    if issubclass(type(value), (list, dict, set, tuple)):
+        return f"<{describe_type(value)}>"
+    try:
+        return str.__str__(str(value))[:_MAX_TEXT]
+    except BaseException:
+        return f"<{describe_type(value)}>"
+
+
+def _limit_of(error: BaseException) -> tuple[str, str] | None:
+    """The limit behind an exception, with a message, if it is one."""
+    if is_a(error, LimitReachedError):
+        return error.limit, error.message
+    if is_a(error, MemoryError):
+        return "memory", "the script needed more memory than it may use"
+    if is_a(error, OSError) and error.errno == errno.EFBIG:
+        return "file", "the script wrote a file larger than it may be"
+    if is_a(error, OSError) and error.errno == errno.ENOSPC:
+        return "file", "the script filled its scratch space"
+    return None
+
+
+def _explain(error: BaseException) -> str:
+    if is_a(error, SystemExit):
+        return "the script called exit; it should just reach its end"
+    if is_a(error, asyncio.CancelledError):
+        return "the script cancelled itself"
+    if is_a(error, SyntaxError):
+        return attempt(lambda: f"{error.msg} (line {error.lineno})"[:_MAX_TEXT], "not valid Python")
+    message = message_of(error)
+    if is_a(error, RuntimeError) and "from a running event loop" in message:
+        return f"{message}; make the function async and await it"
+    return message

@@ -1,0 +1,66 @@
+"""Output files on their way from a guest, chunk by chunk, within their limits."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from delf.errors import WireError
+from delf.filenames import check_file_name
+from delf.protocols.sandbox import Crashed, LimitReached, Limits, ScriptHost
+from delf_sandbox.guest.output import MAX_FILES
+
+_MAX_OPEN: Final = 16
+_MAX_NAME: Final = 1000
+
+
+class IncomingFiles:
+    """The files of one session that are not whole yet, and how many there were."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, bytearray] = {}
+        self._bytes = 0
+        self._whole = 0
+
+    def begin_script(self) -> None:
+        """Forget what an earlier script began and did not finish."""
+        self._open.clear()
+
+    def take(
+        self, frame: list[Any], limits: Limits, host: ScriptHost
+    ) -> LimitReached | Crashed | None:
+        """Take a ``file`` or ``rows`` frame; a whole file is handed to the host.
+
+        Returns:
+            Why the session cannot go on, if it cannot.
+
+        Raises:
+            WireError: When the frame is not as it should be.
+        """
+        match frame:
+            case [str(kind), str(name), bool(last), bytes(chunk)] if len(name) <= _MAX_NAME:
+                key = name
+            case _:
+                raise WireError("the sandbox sent a malformed file")
+        content = self._open.setdefault(key, bytearray())
+        content += chunk
+        self._bytes += len(chunk)
+        if len(content) > limits.file_bytes or self._bytes > limits.total_file_bytes:
+            message = f"output files are limited to {limits.file_bytes:,} bytes each and "
+            message += f"{limits.total_file_bytes:,} together"
+            return LimitReached(limit="file", message=message)
+        if len(self._open) > _MAX_OPEN:
+            raise WireError("the sandbox has too many output files open")
+        if not last:
+            return None
+        del self._open[key]
+        self._whole += 1
+        if self._whole > MAX_FILES:
+            message = f"a task can hand over {MAX_FILES:,} files"
+            return LimitReached(limit="file", message=message)
+        take = host.wrote_rows if kind == "rows" else host.wrote_file
+        try:
+            take(check_file_name(name), bytes(content))
+        except (ValueError, OSError) as error:
+            message = f"output file {name[:80]!r} was refused: {error}"
+            return Crashed(message=message, by_script=True)
+        return None

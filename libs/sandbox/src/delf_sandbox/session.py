@@ -1,0 +1,421 @@
+"""A session with the guest over two byte streams: what every CPython backend shares."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, cast
+
+from delf.errors import SandboxUnavailableError, WireError
+from delf.protocols.sandbox import (
+    CallAnswer,
+    CallRequest,
+    Crashed,
+    LimitReached,
+    Limits,
+    Outcome,
+    Raised,
+    ScriptHost,
+    SessionSpec,
+    SupportsReplay,
+)
+from delf_sandbox.budget import Budget
+from delf_sandbox.calls import OpenCalls
+from delf_sandbox.guest.frames import FrameReader, FrameTooLargeError
+from delf_sandbox.guest.spin import SPIN_SECONDS, Spin
+from delf_sandbox.incoming import IncomingFiles
+from delf_sandbox.outgoing import Outgoing
+from delf_sandbox.process import GuestProcess
+from delf_sandbox.wire import (
+    answer_frame,
+    cut_frame,
+    exec_frame,
+    init_frame,
+    parse,
+    parse_call,
+    parse_numbers,
+    parse_outcome,
+    size_in_memory,
+)
+
+_log = logging.getLogger(__name__)
+
+_READ_SIZE = 64 * 1024
+_LARGE = 128 * 1024
+"""A frame that takes longer to parse than others of the event loop should wait."""
+
+
+class WireSession(asyncio.BufferedProtocol):
+    """Implements :class:`delf.protocols.sandbox.SandboxSession` over a transport.
+
+    Sockets are read into a buffer of its own, as a fresh one for every read costs more than
+    a call; other transports call :meth:`data_received`. A backend connects it to the guest's
+    streams, then calls :meth:`ready` and :meth:`initialise`.
+
+    Args:
+        process: The guest's process.
+        frame_bytes: The most bytes of a frame, either way.
+    """
+
+    def __init__(self, process: GuestProcess, frame_bytes: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._process = process
+        self._reader = FrameReader(frame_bytes)
+        self._buffer = memoryview(bytearray(_READ_SIZE))
+        self._transport: asyncio.Transport | None = None
+        self._booted: asyncio.Future[None] = loop.create_future()
+        self._outcome: asyncio.Future[Outcome] | None = None
+        self._host: ScriptHost | None = None
+        self._spec: SessionSpec | None = None
+        self._calls = OpenCalls(loop, self._answer)
+        self._out = Outgoing()
+        self._files = IncomingFiles()
+        self._budget = Budget(Limits())
+        self._scripts = 0
+        self._lost = False
+        self._closed = False
+        self._paused = False
+        self._reading = False
+        self._unread: deque[bytes] = deque()
+        self._parsing: asyncio.Future[tuple[list[Any], bytes, int]] | None = None
+        self._spin = Spin()
+        self._look_until = 0.0
+
+    # -- asyncio.BufferedProtocol -------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The streams are connected."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._out.connected(self._transport)
+
+    def pause_writing(self) -> None:
+        """The guest reads more slowly than it is written to."""
+        self._out.pause()
+
+    def resume_writing(self) -> None:
+        """The guest has read."""
+        self._out.resume()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the transport puts what it reads."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """The guest sent bytes, which are in the buffer."""
+        self.data_received(bytes(self._buffer[:nbytes]))
+
+    def data_received(self, data: bytes) -> None:
+        """The guest sent bytes."""
+        try:
+            self._unread.extend(self._reader.feed(data))
+        except FrameTooLargeError as error:
+            self._break(LimitReached(limit="frame", message=f"the sandbox sent {error}"))
+        self._handle_unread()
+
+    def _handle_unread(self) -> None:
+        """Handle the frames that arrived, up to one that is large: a thread parses that."""
+        if self._parsing is not None:
+            return
+        self._reading = True
+        try:
+            while self._unread and self.alive:
+                payload = self._unread.popleft()
+                self._budget.frame(len(payload))
+                if len(payload) > _LARGE:
+                    self._parsing = self._loop.run_in_executor(None, _parse_whole, payload)
+                    self._parsing.add_done_callback(self._handle_parsed)
+                    self._hold_reading()
+                    break
+                self._handle(parse(payload), payload)
+        except Exception as error:
+            self._break(_broken_by(error))
+        finally:
+            self._reading = False
+            self._flush()
+
+    def _handle_parsed(self, parsing: asyncio.Future[tuple[list[Any], bytes, int]]) -> None:
+        self._parsing = None
+        if not self.alive:
+            return
+        try:
+            frame, payload, size = parsing.result()
+            self._handle(frame, payload, size)
+        except Exception as error:
+            self._break(_broken_by(error))
+        self._read_on()
+        self._handle_unread()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The guest is gone."""
+        self._lost = True
+        if not self._booted.done():
+            self._booted.set_result(None)
+        self._calls.clear()
+        if self._outcome is not None and not self._outcome.done():
+            outcome = self._outcome
+            task = self._loop.create_task(self._process.how_it_ended())
+            task.add_done_callback(lambda done: _hand_over(done, outcome))
+
+    # -- SandboxSession -----------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        """Whether another script can run here."""
+        return not (self._lost or self._closed)
+
+    async def ready(self, timeout: float) -> None:
+        """Wait until the guest has started.
+
+        Args:
+            timeout: Seconds.
+
+        Raises:
+            SandboxUnavailableError: When it did not start, and why.
+        """
+        try:
+            await asyncio.wait_for(asyncio.shield(self._booted), timeout)
+        except TimeoutError:
+            self._process.kill()
+            raise SandboxUnavailableError(
+                f"the sandbox did not start within {timeout:g} s"
+            ) from None
+        if self._lost:
+            ended = await self._process.how_it_ended()
+            raise SandboxUnavailableError(
+                f"the sandbox did not start: {getattr(ended, 'message', ended)}"
+            )
+
+    def initialise(self, spec: SessionSpec, scratch: str, readable: Sequence[str] = ()) -> None:
+        """Give the guest its tools, modules and limits.
+
+        Args:
+            spec: What the session is opened with.
+            scratch: The working folder, as the guest calls it.
+            readable: Further paths that scripts may read, as the guest calls them.
+        """
+        self._spec = spec
+        self._reader = FrameReader(spec.limits.frame_bytes)
+        self._budget = Budget(spec.limits)
+        self._write(init_frame(spec, scratch, readable))
+
+    async def execute(self, code: str, host: ScriptHost) -> Outcome:
+        """Run a whole script; see the protocol."""
+        if self._spec is None or self._outcome is not None:
+            raise RuntimeError("a session runs one script at a time, after initialise()")
+        if not self.alive:
+            return Crashed(message="the sandbox is gone")
+        self._scripts += 1
+        self._budget.begin_script()
+        self._files.begin_script()
+        self._host = host
+        outcome = self._outcome = self._loop.create_future()
+        try:
+            start = host.script_start if isinstance(host, SupportsReplay) else None
+            limit = self._spec.limits.frame_bytes
+            self._write(exec_frame(self._scripts, code, limit, start))
+            return await outcome
+        except FrameTooLargeError as error:
+            return LimitReached(limit="frame", message=f"the script is too long: {error}")
+        except asyncio.CancelledError:
+            self.kill()
+            raise
+        finally:
+            self._host = None
+            self._outcome = None
+            self._budget.end_script()
+            self._calls.clear()
+
+    def cut(self, limit: str, message: str) -> None:
+        """End the script that runs where it waits for a call; see the protocol."""
+        if self._outcome is not None:
+            self._write(cut_frame(limit, message))
+
+    def kill(self) -> None:
+        """End the guest now; calls in flight are cancelled."""
+        self._process.kill()
+        self._calls.clear()
+        self._out.clear()
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def aclose(self) -> None:
+        """Kill the guest and free everything. Safe to call twice."""
+        self._closed = True
+        self.kill()
+        await self._process.aclose()
+
+    # -- frames -------------------------------------------------------------------------
+
+    def _handle(self, frame: list[Any], payload: bytes, size: int | None = None) -> None:
+        kind = frame[0]
+        if kind == "call":
+            size = size_in_memory(payload) if size is None else size
+            self._start_call(parse_call(frame), len(payload), size)
+        elif kind == "print":
+            self._take_print(frame)
+        elif kind == "cancel" and len(frame) == 2 and isinstance(frame[1], int):
+            if isinstance(self._host, SupportsReplay):
+                self._host.gave_up(frame[1])
+            self._calls.give_up(frame[1])
+        elif kind in ("file", "rows"):
+            self._take_chunk(frame)
+        elif kind == "clock":
+            self._take_clock(parse_numbers(frame))
+        elif kind == "turns":
+            self._take_turns(parse_numbers(frame))
+        elif kind == "ready" and len(frame) == 1:
+            if not self._booted.done():
+                self._booted.set_result(None)
+        elif kind in ("done", "failed", "limit", "rerun"):
+            self._finish(parse_outcome(frame))
+        else:
+            raise WireError(f"the sandbox sent an unknown frame {kind[:40]!r}")
+
+    def _finish(self, outcome: Outcome) -> None:
+        if self._host is not None:
+            self._host = None  # whatever comes after the end is not of the script any more
+            self._budget.end_script()
+            self._calls.drop_waiting()
+        if self._outcome is not None and not self._outcome.done():
+            self._outcome.set_result(outcome)
+
+    def _break(self, outcome: Outcome) -> None:
+        """The guest cannot be trusted any further."""
+        self._finish(outcome)
+        self._lost = True
+        self.kill()
+
+    def _take_print(self, frame: list[Any]) -> None:
+        if len(frame) != 2 or not isinstance(frame[1], str):
+            raise WireError("the sandbox sent a malformed print")
+        if self._host is None or self._spec is None:
+            return
+        outcome = self._budget.printed(frame[1])
+        if outcome is not None:
+            self._break(outcome)
+        else:
+            self._host.printed(frame[1])
+
+    def _take_clock(self, readings: list[int]) -> None:
+        self._budget.looked_at_clock(readings)
+        if isinstance(self._host, SupportsReplay):
+            self._host.clock_read(readings)
+
+    def _take_turns(self, turns: list[int]) -> None:
+        if len(turns) % 2:
+            raise WireError("the sandbox sent half a turn")
+        self._budget.took_turns(turns)
+        if isinstance(self._host, SupportsReplay):
+            self._host.turns_taken(turns)
+
+    def _take_chunk(self, frame: list[Any]) -> None:
+        if self._host is None or self._spec is None:
+            return
+        outcome = self._files.take(frame, self._spec.limits, self._host)
+        if outcome is not None:
+            self._break(outcome)
+
+    # -- calls --------------------------------------------------------------------------
+
+    def _start_call(self, request: CallRequest, length: int, size: int) -> None:
+        if self._host is None:
+            refused = Raised("ToolError", "the script is over; no call can be made any more")
+            self._write(*answer_frame(request.call_id, refused, 2**20)[0])
+            return
+        outcome = self._budget.call_began(length, size)
+        if outcome is not None:
+            self._break(outcome)
+            return
+        self._calls.begin(self._host, request, size)
+        if self._calls.held > self._budget.unread_bytes:
+            self._calls.when_less = self._read_on
+            self._hold_reading()
+
+    def _answer(self, number: int, answer: CallAnswer) -> None:
+        if self._spec is not None:
+            frame, _ = answer_frame(number, answer, self._spec.limits.frame_bytes)
+            self._write(*frame)
+
+    def process_ended(self) -> None:
+        """The guest's process ended: what it sent last is read, however busy the session is."""
+        self._resume()
+
+    def _hold_reading(self) -> None:
+        """Read nothing more until there is time and memory for it."""
+        if not self._paused and self._transport is not None and not self._transport.is_closing():
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _read_on(self) -> None:
+        if self._parsing is None and self._calls.held <= self._budget.unread_bytes:
+            self._resume()
+
+    def _resume(self) -> None:
+        self._calls.when_less = None
+        if self._paused and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+        self._paused = False
+
+    def _write(self, *parts: bytes) -> None:
+        """Send a frame: at once where nothing else is going on, else together with the rest.
+
+        While many calls are open, what is answered within one turn of the loop goes out in
+        one write; so do the answers to all calls of one read that need not wait.
+        """
+        if self._lost:
+            return
+        is_first = not self._out.is_waiting
+        self._out.add(parts)
+        if self._reading:
+            return
+        if not self._calls.served:
+            self._flush()
+        elif is_first:
+            self._loop.call_soon(self._flush)
+
+    def _look(self) -> None:
+        """Keep the loop awake for the script's next call, which may come at once."""
+        if self._calls.served or self._host is None:
+            self._spin.paid()
+        elif self._loop.time() < self._look_until:
+            self._loop.call_soon(self._look)
+            return
+        else:
+            self._spin.was_in_vain()
+        self._look_until = 0.0
+
+    def _flush(self) -> None:
+        if not self._out.is_waiting:
+            return
+        all_written = self._out.flush()
+        if all_written and not self._calls.served and self._host is not None and self._spin.pays():
+            if not self._look_until:
+                self._loop.call_soon(self._look)
+            self._look_until = self._loop.time() + SPIN_SECONDS
+        if self._out.unread_bytes > self._budget.unread_bytes:
+            message = "the script left more answers unread than its memory could hold"
+            self._break(LimitReached(limit="memory", message=message))
+
+
+def _parse_whole(payload: bytes) -> tuple[list[Any], bytes, int]:
+    """A frame, what it was made of, and what it takes in memory."""
+    return parse(payload), payload, size_in_memory(payload)
+
+
+def _broken_by(error: Exception) -> Crashed:
+    if isinstance(error, WireError):
+        return Crashed(message=error.message, by_script=True)
+    _log.error("a frame of the sandbox could not be handled", exc_info=error)
+    return Crashed(message=f"a frame could not be handled: {error}", by_script=True)
+
+
+def _hand_over(done: asyncio.Task[Outcome], outcome: asyncio.Future[Outcome]) -> None:
+    if outcome.done():
+        return
+    if done.cancelled() or done.exception() is not None:
+        outcome.set_result(Crashed(message="the sandbox ended unexpectedly"))
+    else:
+        outcome.set_result(done.result())

@@ -1,0 +1,262 @@
+"""The host's end of the wire: frames of a guest that is not trusted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, cast
+
+from delf.errors import WireError
+from delf.protocols.sandbox import (
+    CallAnswer,
+    CallRequest,
+    Done,
+    Failed,
+    LimitReached,
+    Outcome,
+    Raised,
+    Rerun,
+    Returned,
+    ScriptStart,
+    SessionSpec,
+    Told,
+)
+from delf.values import (
+    MAX_VALUES,
+    UnsupportedValueError,
+    cost,
+    cost_of_values,
+    has_too_many_values,
+    loads,
+)
+from delf_sandbox.guest.frames import FrameTooLargeError, encode, frame_around
+
+_MAX_TEXT = 20_000
+_MAX_BYTES_LOOKED_AT = 1024 * 1024
+_MAX_MOMENT = 2**63
+_MANY_HALVES = 10_000
+_SMALL = 128
+_VALUE_BYTES = 32
+_TAGGED = b'{"$t"'
+_COST_OF_A_DICT = 6
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf]|\\u[dD][89a-fA-F]")
+_RAW_HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+_ESCAPED_HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def parse(payload: bytes) -> list[Any]:
+    """A guest's frame as a list that starts with its name.
+
+    Raises:
+        WireError: When it is anything else.
+    """
+    if has_too_many_values(payload):
+        raise WireError(f"the sandbox sent a frame of more than {MAX_VALUES:,} values")
+    may_have_halves = b"\xed" in payload or (b"\\" in payload and b"\\u" in payload)
+    halves = may_have_halves and _SURROGATE.search(payload)
+    if halves and len(payload) > _MAX_BYTES_LOOKED_AT:
+        # To go through so many values takes seconds. Escapes are not what the guest writes.
+        payload, halves = _RAW_HALF.sub(b"\xef\xbf\xbd", payload), False
+        if _ESCAPED_HALF.search(payload):
+            raise WireError("the sandbox sent escaped halves of characters")
+    try:
+        frame = loads(payload)
+        if halves:
+            frame = _clean(frame)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"the sandbox sent a frame that cannot be read: {error}") from None
+    if not isinstance(frame, list) or not frame or not isinstance(frame[0], str):
+        raise WireError("the sandbox sent something that is no frame")
+    return cast("list[Any]", frame)
+
+
+def size_in_memory(payload: bytes) -> int:
+    """About how many bytes a payload takes as values: ``{},`` becomes seventy.
+
+    Of a small one, of which there cannot be enough to matter, its own size.
+    """
+    size = len(payload)
+    if size < _SMALL:
+        return size
+    values = cost(payload)
+    if _VALUE_BYTES * values > size:  # of what stands in a text, perhaps
+        values = cost_of_values(payload)
+    return size + _VALUE_BYTES * (values - _COST_OF_A_DICT * payload.count(_TAGGED))
+
+
+def _clean(value: Any) -> Any:
+    """The value without halves of surrogate pairs, which nothing on the host could write."""
+    match value:
+        case str():
+            whole, halves = _HALF.subn("\ufffd", value)
+            if not halves:
+                return value
+            if halves > _MANY_HALVES:
+                return whole  # to look which of them make a pair would take seconds
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case PurePath():
+            return type(value)(_clean(str(value)))
+        case list() | tuple() | set() | frozenset():
+            items = cast("Collection[Any]", value)
+            return type(items)(_clean(item) for item in items)  # pyright: ignore[reportCallIssue]
+        case dict():
+            items = cast("dict[Any, Any]", value).items()
+            return {_clean(key): _clean(item) for key, item in items}
+        case _:
+            return value
+
+
+_CALL = (str, int, str, str, list, dict)
+_CALL_TYPES = ((*_CALL, bool, int), (*_CALL, bool), _CALL)
+
+
+def parse_call(frame: Sequence[Any]) -> CallRequest:
+    """The call in a ``call`` frame.
+
+    Raises:
+        WireError: When its fields are not of the right types.
+    """
+    if tuple(map(type, frame)) not in _CALL_TYPES:
+        raise WireError("the sandbox sent a malformed call")
+    _, number, connection, method, args, kwargs, *more = frame
+    for key in kwargs:
+        if type(key) is not str:
+            raise WireError("the sandbox sent a call whose arguments have no names")
+    return CallRequest(
+        call_id=number,
+        connection=connection,
+        method=method,
+        args=args,
+        kwargs=kwargs,
+        alone=more[:1] == [True],
+        line=(_line(more[1]) or None) if len(more) > 1 else None,
+    )
+
+
+def _fits(frame: Sequence[Any], *kinds: type) -> bool:
+    """Whether the fields after a frame's name have exactly these types; ``object`` is any."""
+    return len(frame) == len(kinds) + 1 and all(
+        kind is object or type(value) is kind for value, kind in zip(frame[1:], kinds, strict=True)
+    )
+
+
+def parse_outcome(frame: Sequence[Any]) -> Outcome:
+    """How a script ended, from a ``done``, ``failed``, ``limit`` or ``rerun`` frame.
+
+    Raises:
+        WireError: When its fields are not of the right types.
+    """
+    name = frame[0]
+    if name == "done" and _fits(frame, object, dict):
+        return Done(value=frame[1], variables=_variables(frame[2]))
+    if name in ("failed", "limit") and _fits(frame, str, str, object, object, dict):
+        what: dict[str, Any] = {
+            "message": _text(frame[2]),
+            "line": _line(frame[3]),
+            "source": _optional(frame[4]),
+            "variables": _variables(frame[5]),
+        }
+        if name == "failed":
+            return Failed(kind=frame[1][:200], **what)
+        return LimitReached(limit=frame[1][:40], **what)
+    if name == "rerun" and _fits(frame, str, str, list, dict):
+        return Rerun(
+            context=_text(frame[1]),
+            remaining=_text(frame[2]),
+            carry=tuple(str(item)[:200] for item in frame[3][:100]),
+            variables=_variables(frame[4]),
+        )
+    raise WireError(f"the sandbox sent a malformed {str(name)[:40]!r} frame")
+
+
+def _variables(names: Mapping[Any, Any]) -> dict[str, str]:
+    return {str(name)[:200]: str(kind)[:400] for name, kind in list(names.items())[:100]}
+
+
+def _text(value: str) -> str:
+    return value if len(value) <= _MAX_TEXT else f"{value[:_MAX_TEXT]}…"
+
+
+def _optional(value: Any) -> str | None:
+    return _text(value) if isinstance(value, str) else None
+
+
+def _line(value: Any) -> int | None:
+    return value if type(value) is int else None
+
+
+def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> bytes:
+    """The first frame of a session.
+
+    Args:
+        spec: What the session is opened with.
+        scratch: The script's working folder, as it is called inside.
+        readable: Further paths that it may read, as they are called inside.
+    """
+    content = {
+        "tools": [[tool.name, list(tool.methods)] for tool in spec.tools],
+        "modules": list(spec.modules),
+        "libraries": list(spec.libraries),
+        "limits": spec.limits.as_dict(),
+        "scratch": scratch,
+        "readable": list(readable),
+        "row_files": list(spec.row_files),
+    }
+    return encode(["init", content], spec.limits.frame_bytes)
+
+
+def exec_frame(number: int, code: str, limit: int, start: ScriptStart | None = None) -> bytes:
+    """Run a script.
+
+    Args:
+        number: Counts the scripts of the session.
+        code: The script.
+        limit: The most bytes of the frame.
+        start: Its clock and chance; the real ones when omitted.
+    """
+    given = None if start is None else [start.seed, list(start.clock), list(start.turns)]
+    return encode(["exec", number, code, given], limit)
+
+
+def cut_frame(limit: str, message: str) -> bytes:
+    """End the script that runs, as if it had reached a limit."""
+    return encode(["cut", limit, message], 2**20)
+
+
+def parse_numbers(frame: Sequence[Any]) -> list[int]:
+    """The numbers in a ``clock`` or ``turns`` frame.
+
+    Raises:
+        WireError: When it is anything else.
+    """
+    if _fits(frame, list) and all(
+        type(item) is int and -_MAX_MOMENT <= item < _MAX_MOMENT for item in frame[1]
+    ):
+        return frame[1]
+    raise WireError("the sandbox sent a malformed clock or turns")
+
+
+def answer_frame(
+    call_id: int, answer: CallAnswer, limit: int
+) -> tuple[Sequence[bytes], str | None]:
+    """An answer to a call in parts, and what was wrong with it if it could not be passed as it is.
+
+    A result that cannot cross becomes an error in the script rather than a lost call.
+    """
+    try:
+        if isinstance(answer, Returned) and answer.encoded is not None:
+            return frame_around(b'["return",%d,' % call_id, answer.encoded, limit), None
+        match answer:
+            case Returned(value):
+                return (encode(["return", call_id, value], limit),), None
+            case Told(message):
+                return (encode(["told", call_id, message], limit),), None
+            case Raised(kind, message):
+                return (encode(["raise", call_id, kind, message], limit),), None
+    except FrameTooLargeError as error:
+        problem = f"the result is too large: {error}; ask for less"
+    except UnsupportedValueError as error:
+        problem = f"the result cannot be passed to the script: {error}"
+    return (encode(["raise", call_id, "ToolError", problem], limit),), problem

@@ -1,0 +1,64 @@
+"""Builds the guest's zipapp: one file that any CPython from 3.11 on can run."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import marshal
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import delf.filenames
+import delf.values
+
+_HERE = Path(__file__).resolve().parent
+_OF_DELF = (delf.filenames, delf.values)
+_EPOCH = (2020, 1, 1, 0, 0, 0)
+_PACKAGES = ("delf/__init__.py", "delf_sandbox/__init__.py")
+
+
+def _sources() -> dict[str, str]:
+    """The guest's files by their names in the archive."""
+    files: dict[str, str] = dict.fromkeys(_PACKAGES, "")
+    for module in _OF_DELF:
+        path = Path(str(module.__file__))
+        files[f"delf/{path.name}"] = path.read_text("utf-8")
+    for path in sorted((_HERE / "guest").glob("*.py")):
+        files[f"delf_sandbox/guest/{path.name}"] = path.read_text("utf-8")
+    files["__main__.py"] = (
+        "import sys\nfrom delf_sandbox.guest.__main__ import main\nmain(sys.argv[1:])\n"
+    )
+    return files
+
+
+@cache
+def guest_zipapp() -> bytes:
+    """The archive's bytes, the same for the same sources and Python.
+
+    It holds every module twice: as source, and compiled for the running Python, which
+    another Python passes over.
+    """
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, source in _sources().items():
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), source)
+            archive.writestr(zipfile.ZipInfo(f"{name}c", _EPOCH), _compiled(name, source))
+    return out.getvalue()
+
+
+@cache
+def guest_digest() -> str:
+    """SHA-256 of the guest's sources: the same wherever the same guest runs."""
+    digest = hashlib.sha256()
+    for name, source in sorted(_sources().items()):
+        digest.update(f"{name}\0{len(source)}\0{source}".encode())
+    return digest.hexdigest()
+
+
+def _compiled(name: str, source: str) -> bytes:
+    """Byte code in the format of a .pyc file that is never checked against its source."""
+    code = compile(source, name, "exec", dont_inherit=True)
+    flags = (0b01).to_bytes(4, "little")
+    return importlib.util.MAGIC_NUMBER + flags + bytes(8) + marshal.dumps(code)

@@ -1,0 +1,1 @@
+"""A chained record of who asked for what, who approved it, and what was done."""

@@ -1,0 +1,91 @@
+"""``delf audit``: read the file, and check that nobody changed it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from delf_audit.observer import trail_at
+from delf_audit.trail import AuditTrail
+
+_HEAD = ("at", "task", "what", "prev", "mac")
+
+
+@click.group("audit")
+@click.option(
+    "--path", metavar="FILE", type=click.Path(), help="The file; the project's when omitted."
+)
+@click.pass_context
+def audit(ctx: click.Context, path: str | None) -> None:
+    """Read the audit file, and check that nobody changed it.
+
+    \b
+    delf audit verify
+    delf audit show 3f9a
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    ctx.obj = trail_at(path or _configured(ctx.find_root().obj))
+
+
+def _configured(state: Any) -> str | None:
+    load: Callable[[], Any] | None = getattr(state, "load_project", None)
+    options: Mapping[str, Any] = {} if load is None else load().plugin_options.get("audit", {})
+    return options.get("path")
+
+
+@audit.command()
+@click.option("--head", metavar="DIGEST", help="A digest that was noted earlier; it must be there.")
+@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@click.pass_obj
+def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
+    """Check the chain of records, and with DELF_AUDIT_KEY who wrote them.
+
+    Tells how many there are, and the digest of the last line: kept elsewhere and given as --head,
+    it shows later that nothing before it was taken away.
+    """
+    checked = trail.check(head)
+    if as_json:
+        found = {"records": checked.records, "head": checked.head, "cut": list(checked.cut)}
+        click.echo(json.dumps({"path": str(trail.path), **found}))
+        return
+    click.echo(f"{checked.records:,} records in order in {Path(trail.path)}")
+    for number in checked.cut:
+        click.echo(f"line {number} was cut off while it was written; the chain goes on after it")
+    click.echo(f"head {checked.head}")
+
+
+@audit.command()
+@click.argument("task", default="")
+@click.option("-n", "--last", default=50, metavar="N", help="The most records.", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Write each record as a line of JSON.")
+@click.pass_obj
+def show(trail: AuditTrail, task: str, last: int, *, as_json: bool) -> None:
+    """Show the last records, or those of one TASK, whose id may be shortened."""
+    wanted = (record for record in trail.records() if str(record.get("task", "")).startswith(task))
+    for record in deque(wanted, maxlen=max(last, 0)):
+        click.echo(json.dumps(_parts(record)) if as_json else _line(record))
+
+
+def _parts(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with what is its own apart from what each has."""
+    content = {name: value for name, value in record.items() if name not in _HEAD}
+    head = {name: record.get(name) for name in ("at", "task", "what", "prev")}
+    return {**head, "content": content}
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    """A record as people read it."""
+    content: dict[str, Any] = _parts(record)["content"]
+    words = [f"{name}={_word(v)}" for name, v in content.items() if v not in (None, "", "no")]
+    begin = f"{str(record.get('at'))[:19]}  {str(record.get('task'))[:8]}  {record.get('what'):<8}"
+    return "  ".join(itertools.chain([begin], words))
+
+
+def _word(value: Any) -> str:
+    """A value on one line, without what a terminal would obey."""
+    return json.dumps(value, ensure_ascii=True)

@@ -1,0 +1,152 @@
+"""The observer: what of a task is worth a record."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import os
+import socket
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from delf.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallFinished,
+    CallStarted,
+    Event,
+    TaskFinished,
+    TaskQueued,
+    TaskResumed,
+    TaskStarted,
+)
+from delf_audit.trail import AuditTrail
+
+KEY_VARIABLE: Final = "DELF_AUDIT_KEY"
+_LONGEST: Final = 20_000
+
+
+def trail_at(path: str | None) -> AuditTrail:
+    """The audit file at a path, or where it is by default: in the user's data folder.
+
+    The key comes from ``DELF_AUDIT_KEY``, if that is set.
+    """
+    from platformdirs import user_data_path
+
+    place = user_data_path("delf", appauthor=False) / "audit.jsonl"
+    key = os.environ.get(KEY_VARIABLE)
+    return AuditTrail(
+        place if path is None else Path(path).expanduser(), key.encode() if key else None
+    )
+
+
+class AuditObserver:
+    """Implements :class:`delf.protocols.observer.Observer`.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, *, path: str | None = None) -> None:
+        self._trail = trail_at(path)
+        self._reads: set[tuple[str, int]] = set()
+
+    async def observe(self, event: Event) -> None:
+        """Write a record of what was asked for, approved or done."""
+        content = self._content(event)
+        if content is None:
+            return
+        record = {"at": _time(event.at), "task": event.task_id, **content}
+        durable = content.get("effect") != "read" and content["what"] != "read"
+        await asyncio.to_thread(self._trail.append, record, durable=durable)
+
+    async def aclose(self) -> None:
+        """Nothing is held: each record is in the file before the next event is taken."""
+
+    def _content(self, event: Event) -> dict[str, Any] | None:
+        match event:
+            case TaskQueued() | TaskStarted():
+                what = "queued" if isinstance(event, TaskQueued) else "task"
+                asked = {"what": what, **_who(), "origin": event.origin, "text": event.task}
+                parent = None if isinstance(event, TaskQueued) else event.parent
+                return asked if parent is None else {**asked, "parent": parent}
+            case TaskResumed():
+                return {"what": "resumed", **_who(), "origin": event.origin}
+            case ApprovalRequested():
+                return {"what": "question", "request": event.request_id, **_call(event)}
+            case ApprovalDecided():
+                return _decision(event)
+            case CallStarted():
+                if event.effect == "read":
+                    self._reads.add((event.task_id, event.call_id))
+                return {"what": "call", **_call(event)}
+            case CallFinished():
+                return self._end_of_call(event)
+            case TaskFinished():
+                return {
+                    "what": "end",
+                    "status": event.status,
+                    "error": event.error,
+                    "cost_usd": event.cost_usd,
+                }
+            case _:
+                return None
+
+    def _end_of_call(self, event: CallFinished) -> dict[str, Any]:
+        key = (event.task_id, event.call_id)
+        what = "read" if key in self._reads else "done"
+        self._reads.discard(key)
+        return {
+            "what": what,
+            "call": event.call_id,
+            "action": event.action,
+            "status": event.status,
+            "error": event.error,
+        }
+
+
+def _who() -> dict[str, str]:
+    """The user and machine that this process belongs to."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = str(os.getuid())
+    return {"user": user, "machine": socket.gethostname()}
+
+
+def _call(event: CallStarted | ApprovalRequested) -> dict[str, Any]:
+    return {
+        "call": event.call_id,
+        "action": event.action,
+        "effect": event.effect,
+        "arguments": _bounded(event.arguments),
+        "digest": event.digest,
+    }
+
+
+def _decision(event: ApprovalDecided) -> dict[str, Any]:
+    edited = {} if event.arguments is None else {"arguments": _bounded(event.arguments)}
+    return {
+        "what": "decision",
+        "request": event.request_id,
+        "decision": event.decision,
+        "by": event.by,
+        "reason": event.reason,
+        "remember": event.remember,
+        **edited,
+    }
+
+
+def _bounded(arguments: Mapping[str, Any]) -> Any:
+    """Arguments as JSON has them; long ones as the beginning of their text, with its length."""
+    text = json.dumps(dict(arguments), default=str, ensure_ascii=False)
+    if len(text) <= _LONGEST:
+        return json.loads(text)
+    return f"{text[:_LONGEST]}… ({len(text):,} characters)"
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,202 @@
+"""The file: a record a line, each with the digest of the line before it.
+
+A line that was changed, taken out or put in breaks the chain at the line after it. Lines taken off
+the end, and a file that was written anew as a whole, are seen by whoever noted an earlier digest
+elsewhere, or by the key: with one, each record bears a code that nobody makes without it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from delf.errors import ConfigurationError, DelfError
+
+FIRST: Final = "0" * 64
+"""What the first record names as the digest of the line before it."""
+
+_BLOCK: Final = 64 * 1024
+
+
+class AuditTrailError(DelfError):
+    """The audit file is not what was written to it."""
+
+    code = "ERR-AUDIT-001"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What is known of a file that is in order.
+
+    Args:
+        records: How many records it has.
+        head: The digest of its last line: noted elsewhere, it shows later that none is missing.
+        cut: Numbers of lines that were cut off while they were written, from 1.
+    """
+
+    records: int
+    head: str
+    cut: tuple[int, ...] = ()
+
+
+class AuditTrail:
+    """An audit file; several processes may write to it.
+
+    Args:
+        path: The file; it and its folder are made when the first record is written.
+        key: Records bear a code made with it.
+    """
+
+    def __init__(self, path: Path, key: bytes | None = None) -> None:
+        self.path = path
+        self._key = key
+
+    def append(self, record: Mapping[str, Any], *, durable: bool = True) -> None:
+        """Write a record at the end.
+
+        Args:
+            record: What happened, as JSON has it.
+            durable: Wait until the disk has it.
+
+        Raises:
+            OSError: When it cannot be written; then nothing of it is in the file.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            end = os.fstat(descriptor).st_size
+            before = _last_line(descriptor, end)
+            line = self._line({**record, "prev": FIRST if before is None else _digest(before)})
+            whole = before is None or _ends_line(descriptor, end)
+            _write(descriptor, (b"" if whole else b"\n") + line + b"\n", end)
+            if durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The records, without those that were cut off while they were written.
+
+        Raises:
+            ConfigurationError: When there is no such file.
+        """
+        return (record for _, record in self._lines() if record is not None)
+
+    def check(self, known: str | None = None) -> Checked:
+        """Look whether the file is as it was written.
+
+        Args:
+            known: A digest that was noted earlier, and has to be there.
+
+        Raises:
+            AuditTrailError: When it is not; the message names the line.
+            ConfigurationError: When there is no such file.
+        """
+        head, count, cut, seen, number = FIRST, 0, list[int](), known in (None, FIRST), 0
+        for number, (line, record) in enumerate(self._lines(), 1):
+            if record is None:
+                cut.append(number)
+            else:
+                self._check_record(number, record, head)
+                count += 1
+            head = _digest(line)
+            seen = seen or head == known
+        if cut and cut[-1] == number:
+            raise AuditTrailError(
+                f"{self.path}:{number}: the last line is cut off or no record",
+                hint="a process may have died while it wrote; the next record goes on from it",
+            )
+        if not seen:
+            raise AuditTrailError(
+                f"{self.path}: no line has the digest {known}",
+                hint="lines were taken off the end, or the file was written anew",
+            )
+        return Checked(records=count, head=head, cut=tuple(cut))
+
+    def _check_record(self, number: int, record: Mapping[str, Any], head: str) -> None:
+        if record.get("prev") != head:
+            raise AuditTrailError(
+                f"{self.path}:{number}: the chain is broken",
+                hint="the line before it was changed, taken out or put in",
+            )
+        if self._key is None:
+            return
+        bare = {name: value for name, value in record.items() if name != "mac"}
+        if not hmac.compare_digest(str(record.get("mac")), self._code(bare)):
+            raise AuditTrailError(
+                f"{self.path}:{number}: the record was not written with this key",
+                hint="check DELF_AUDIT_KEY",
+            )
+
+    def _lines(self) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+        try:
+            file = self.path.open("rb")
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot read {self.path}: {error.strerror}",
+                hint="it is written by the first task that runs with delf-plugin-audit",
+            ) from None
+        with file:
+            for line in file:
+                yield line.rstrip(b"\n"), _record(line)
+
+    def _line(self, record: dict[str, Any]) -> bytes:
+        if self._key is not None:
+            record["mac"] = self._code(record)
+        return _json(record)
+
+    def _code(self, record: Mapping[str, Any]) -> str:
+        return hmac.new(self._key or b"", _json(record), hashlib.sha256).hexdigest()
+
+
+def _json(record: Mapping[str, Any]) -> bytes:
+    return json.dumps(record, separators=(",", ":"), default=str).encode()
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """The record of a line; None where it is none."""
+    try:
+        record: Any = json.loads(line)
+    except ValueError:
+        return None
+    whole = isinstance(record, dict) and line.endswith(b"\n")
+    return cast("dict[str, Any]", record) if whole else None
+
+
+def _digest(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()
+
+
+def _ends_line(descriptor: int, end: int) -> bool:
+    return os.pread(descriptor, 1, end - 1) == b"\n"
+
+
+def _last_line(descriptor: int, end: int) -> bytes | None:
+    """The last line without its end; None in an empty file."""
+    if end == 0:
+        return None
+    tail, start = b"", end
+    while start > 0 and tail.count(b"\n", 0, len(tail) - 1) == 0:
+        size = min(_BLOCK, start)
+        start -= size
+        tail = os.pread(descriptor, size, start) + tail
+    return tail.removesuffix(b"\n").rpartition(b"\n")[2]
+
+
+def _write(descriptor: int, data: bytes, end: int) -> None:
+    """Write all or nothing at the end."""
+    written = 0
+    try:
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+    finally:
+        if written < len(data):
+            os.ftruncate(descriptor, end)

@@ -1,0 +1,1 @@
+"""What delf's tasks do as OpenTelemetry traces and metrics."""

@@ -1,0 +1,114 @@
+"""The way out: OpenTelemetry's batching processors and its exporters over HTTP."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from delf_otel.spans import Attribute, FinishedSpan
+
+_SCOPE: Final = InstrumentationScope("delf")
+_NANOSECONDS: Final = 1_000_000_000
+
+# The buckets that the conventions ask for.
+_TOKENS: Final = [4.0**power for power in range(14)]
+_SECONDS: Final = [0.01 * 2**power for power in range(14)]
+
+
+class Export:
+    """Takes finished spans; sends them in batches from threads of OpenTelemetry's own.
+
+    Args:
+        service_name: ``service.name`` where ``OTEL_SERVICE_NAME`` says nothing.
+        endpoint: The collector's address, as ``http://localhost:4318``; that of the environment
+            when omitted.
+    """
+
+    def __init__(self, service_name: str, endpoint: str | None) -> None:
+        named = {} if "OTEL_SERVICE_NAME" in os.environ else {SERVICE_NAME: service_name}
+        self._resource = Resource.create(named)
+        base = None if endpoint is None else endpoint.rstrip("/")
+        traces = OTLPSpanExporter(endpoint=base and f"{base}/v1/traces")
+        self._processor = BatchSpanProcessor(traces)
+        metrics = OTLPMetricExporter(endpoint=base and f"{base}/v1/metrics")
+        reader = PeriodicExportingMetricReader(metrics)
+        self._meters = MeterProvider([reader], resource=self._resource)
+        meter = self._meters.get_meter(_SCOPE.name)
+        self._duration = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            unit="s",
+            description="Duration of calls to models.",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        )
+        self._tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            unit="{token}",
+            description="Tokens that calls to models used.",
+            explicit_bucket_boundaries_advisory=_TOKENS,
+        )
+
+    def span(self, span: FinishedSpan) -> None:
+        """Queue a span, and count it where it is a model's."""
+        self._processor.on_end(self._readable(span))
+        if span.attributes.get("gen_ai.operation.name") == "chat":
+            self._count(span)
+
+    def close(self, seconds: float) -> None:
+        """Send what is queued and stop.
+
+        Args:
+            seconds: The most to wait.
+        """
+        self._processor.force_flush(int(seconds * 1000))
+        self._processor.shutdown()
+        self._meters.shutdown(seconds * 1000)
+
+    def _readable(self, span: FinishedSpan) -> ReadableSpan:
+        failed: dict[str, Attribute] = {}
+        if span.failure is not None:
+            failed["error.type"] = span.failure
+        return ReadableSpan(
+            name=span.name,
+            context=_context(span.trace_id, span.span_id),
+            parent=None if span.parent_id is None else _context(span.trace_id, span.parent_id),
+            resource=self._resource,
+            attributes={**span.attributes, **failed},
+            events=[Event(name, extra, _time(at)) for name, at, extra in span.events],
+            links=[Link(_context(span.trace_id, linked)) for linked in span.links],
+            kind=SpanKind.CLIENT if span.client else SpanKind.INTERNAL,
+            instrumentation_scope=_SCOPE,
+            status=Status(StatusCode.ERROR, span.told) if failed else Status(),
+            start_time=_time(span.start),
+            end_time=_time(span.end),
+        )
+
+    def _count(self, span: FinishedSpan) -> None:
+        names = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model")
+        labels: Mapping[str, Attribute] = {name: span.attributes[name] for name in names}
+        failed = {} if span.failure is None else {"error.type": span.failure}
+        self._duration.record(span.end - span.start, {**labels, **failed})
+        for kind in ("input", "output"):
+            tokens = span.attributes.get(f"gen_ai.usage.{kind}_tokens")
+            if isinstance(tokens, int):
+                self._tokens.record(tokens, {**labels, "gen_ai.token.type": kind})
+
+
+def _context(trace_id: int, span_id: int) -> SpanContext:
+    return SpanContext(
+        trace_id, span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED)
+    )
+
+
+def _time(seconds: float) -> int:
+    return round(seconds * _NANOSECONDS)

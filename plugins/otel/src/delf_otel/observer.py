@@ -1,0 +1,57 @@
+"""The observer: hands finished spans and a few metrics to OpenTelemetry's exporters."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from delf.events import Event
+from delf_otel.spans import Spans
+
+if TYPE_CHECKING:
+    from delf_otel.export import Export
+
+_BATCH_CLOSE_SECONDS: Final = 4.0
+
+
+class OtelObserver:
+    """Implements :class:`delf.protocols.observer.Observer`.
+
+    Where to send is OpenTelemetry's own configuration: ``OTEL_EXPORTER_OTLP_ENDPOINT`` and its
+    kin of the process's environment, else a collector at ``http://localhost:4318``.
+
+    Args:
+        content: Send what was said, too: tasks, answers, arguments, results, errors.
+        service_name: ``service.name`` of what is sent; ``OTEL_SERVICE_NAME`` wins.
+        endpoint: Where the collector is, instead of what the environment says.
+    """
+
+    def __init__(
+        self, *, content: bool = False, service_name: str = "delf", endpoint: str | None = None
+    ) -> None:
+        self._spans = Spans(content=content)
+        self._service_name = service_name
+        self._endpoint = endpoint
+        self._export: Export | None = None
+        self._opening = asyncio.Lock()
+
+    async def observe(self, event: Event) -> None:
+        """Hand on the span that the event ends, if it ends one."""
+        span = self._spans.take(event)
+        if span is None:
+            return
+        async with self._opening:
+            if self._export is None:
+                self._export = await asyncio.to_thread(self._open)
+        self._export.span(span)
+
+    def _open(self) -> Export:
+        from delf_otel.export import Export
+
+        return Export(self._service_name, self._endpoint)
+
+    async def aclose(self) -> None:
+        """Send what is left; at most four seconds."""
+        export, self._export = self._export, None
+        if export is not None:
+            await asyncio.to_thread(export.close, _BATCH_CLOSE_SECONDS)

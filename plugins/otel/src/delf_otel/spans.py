@@ -1,0 +1,338 @@
+"""Folds events into finished spans, named by OpenTelemetry's conventions for generative AI.
+
+A task is ``invoke_agent``, a model call ``chat``, a tool call ``execute_tool``; a question to a
+person is delf's own ``delf.approval``, to which the tool call that it let through is linked. The
+ids of spans are digests of what they stand for, so that a task that goes on in another process,
+or on another machine, goes on in the same trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from delf.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallFinished,
+    CallStarted,
+    ChildStarted,
+    Event,
+    ModelFailed,
+    ModelReplied,
+    RerunRequested,
+    RetryScheduled,
+    SandboxOpened,
+    ScriptFinished,
+    TaskFinished,
+    TaskResumed,
+    TaskStarted,
+    Warned,
+)
+from delf.messages import Usage
+
+_OTHER: Final = "_OTHER"
+_MILLISECOND: Final = 0.001
+_MAKERS: Final = {
+    "gpt": "openai",
+    "o1": "openai",
+    "o3": "openai",
+    "o4": "openai",
+    "claude": "anthropic",
+    "gemini": "gcp.gemini",
+    "deepseek": "deepseek",
+    "mistral": "mistral_ai",
+    "grok": "x_ai",
+    "command": "cohere",
+}
+_GATEWAYS: Final = {
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "vertex_ai": "gcp.vertex_ai",
+    "xai": "x_ai",
+}
+
+Attribute = str | int | float | bool | tuple[str, ...]
+
+
+def provider_of(model: str) -> str:
+    """The conventions' name of who makes or serves a model, else the prefix of its name."""
+    prefix, slash, _ = model.partition("/")
+    if slash:
+        return _GATEWAYS.get(prefix, prefix)
+    maker = next((maker for start, maker in _MAKERS.items() if model.startswith(start)), None)
+    return maker or model.partition(":")[0] or _OTHER
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedSpan:
+    """A span that is over: times in seconds of Unix time, ids as OpenTelemetry's whole numbers.
+
+    ``links`` are spans of the same trace. ``failure`` is the low-cardinality name of what went
+    wrong, and ``told`` its text, which is given only where content is wanted.
+    """
+
+    name: str
+    client: bool
+    trace_id: int
+    span_id: int
+    parent_id: int | None
+    start: float
+    end: float
+    attributes: Mapping[str, Attribute]
+    events: tuple[tuple[str, float, Mapping[str, Attribute]], ...] = ()
+    links: tuple[int, ...] = ()
+    failure: str | None = None
+    told: str | None = None
+
+
+@dataclass(kw_only=True)
+class _Task:
+    """A task that goes on."""
+
+    trace_id: int
+    span_id: int
+    parent_id: int | None
+    start: float
+    attributes: dict[str, Attribute]
+    events: list[tuple[str, float, Mapping[str, Attribute]]] = field(
+        default_factory=list[tuple[str, float, Mapping[str, Attribute]]]
+    )
+    calls: dict[int, CallStarted] = field(default_factory=dict[int, CallStarted])
+    asked: dict[str, ApprovalRequested] = field(default_factory=dict[str, ApprovalRequested])
+    approvals: dict[int, int] = field(default_factory=dict[int, int])
+    usage: Usage = field(default_factory=Usage)
+
+    def note(self, name: str, at: float, **attributes: Attribute) -> None:
+        """Something that happened at a moment of the task."""
+        self.events.append((name, at, {f"delf.{key}": value for key, value in attributes.items()}))
+
+
+class Spans:
+    """Takes events of any tasks, in each task's order, and gives the spans that they end.
+
+    A task whose beginning was not seen is left out, so that no span is without its parent.
+
+    Args:
+        content: Put what was said into spans: tasks, answers, arguments, results, errors.
+    """
+
+    def __init__(self, *, content: bool = False) -> None:
+        self._content = content
+        self._tasks: dict[str, _Task] = {}
+        self._children: dict[str, tuple[int, int]] = {}
+
+    def take(self, event: Event) -> FinishedSpan | None:
+        """Take note of an event.
+
+        Returns:
+            The span that it ends, if it ends one.
+        """
+        if isinstance(event, TaskStarted | TaskResumed):
+            self._begin(event)
+            return None
+        task = self._tasks.get(event.task_id)
+        if task is None:
+            return None
+        match event:
+            case CallStarted():
+                task.calls[event.call_id] = event
+            case ChildStarted():
+                span = _id(8, event.task_id, "call", event.call_id)
+                self._children[event.child_id] = (task.trace_id, span)
+            case ApprovalRequested():
+                task.asked[event.request_id] = event
+            case SandboxOpened():
+                task.attributes["delf.sandbox"] = event.backend
+            case ModelReplied() | ModelFailed():
+                return self._chat(task, event)
+            case CallFinished():
+                return self._tool(task, event)
+            case ApprovalDecided():
+                return self._approval(task, event)
+            case TaskFinished():
+                return self._end(task, event)
+            case _:
+                _note(task, event, content=self._content)
+        return None
+
+    def _begin(self, event: TaskStarted | TaskResumed) -> None:
+        parent = event.parent if isinstance(event, TaskStarted) else None
+        trace, span = self._children.pop(event.task_id, (None, None))
+        if trace is None and parent in self._tasks:
+            trace, span = self._tasks[parent].trace_id, self._tasks[parent].span_id
+        attributes: dict[str, Attribute] = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": "delf",
+            "delf.task.id": event.task_id,
+        }
+        if event.origin:
+            attributes["gen_ai.agent.id"] = event.origin
+        if isinstance(event, TaskResumed):
+            attributes["delf.task.resumed"] = True
+        else:
+            if event.conversation:
+                attributes["gen_ai.conversation.id"] = event.conversation
+            if self._content:
+                attributes["gen_ai.input.messages"] = _message("user", event.task)
+        self._tasks[event.task_id] = _Task(
+            trace_id=_id(16, event.task_id) if trace is None else trace,
+            span_id=_id(8, event.task_id),
+            parent_id=span,
+            start=event.at,
+            attributes=attributes,
+        )
+
+    def _chat(self, task: _Task, event: ModelReplied | ModelFailed) -> FinishedSpan:
+        provider = provider_of(event.model)
+        task.attributes["gen_ai.provider.name"] = provider
+        task.attributes.setdefault("gen_ai.request.model", event.model)
+        attributes: dict[str, Attribute] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": provider,
+            "gen_ai.request.model": event.model,
+            "delf.purpose": event.purpose,
+        }
+        failed = isinstance(event, ModelFailed)
+        if not failed:
+            task.usage += event.usage
+            attributes.update(_usage(event.usage))
+            if event.cost_usd is not None:
+                attributes["delf.cost_usd"] = event.cost_usd
+            if self._content:
+                attributes["gen_ai.output.messages"] = _message("assistant", event.text)
+        return FinishedSpan(
+            name=f"chat {event.model}",
+            client=True,
+            trace_id=task.trace_id,
+            span_id=_id(8, event.task_id, "chat", event.seq),
+            parent_id=task.span_id,
+            start=event.at - event.duration_ms * _MILLISECOND,
+            end=event.at,
+            attributes=attributes,
+            failure=_OTHER if failed else None,
+            told=event.error if failed and self._content else None,
+        )
+
+    def _tool(self, task: _Task, event: CallFinished) -> FinishedSpan:
+        begun = task.calls.pop(event.call_id, None)
+        attributes: dict[str, Attribute] = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": event.action,
+            "gen_ai.tool.type": "function",
+            "gen_ai.tool.call.id": str(event.call_id),
+            "delf.call.status": event.status,
+        }
+        if begun is not None:
+            attributes["delf.call.effect"] = begun.effect
+        if self._content:
+            if begun is not None:
+                attributes["gen_ai.tool.call.arguments"] = _json(begun.arguments)
+            attributes["gen_ai.tool.call.result"] = _json(event.result)
+        approval = task.approvals.pop(event.call_id, None)
+        failed = event.status != "ok"
+        return FinishedSpan(
+            name=f"execute_tool {event.action}",
+            client=False,
+            trace_id=task.trace_id,
+            span_id=_id(8, event.task_id, "call", event.call_id),
+            parent_id=task.span_id,
+            start=event.at - event.duration_ms * _MILLISECOND if begun is None else begun.at,
+            end=event.at,
+            attributes=attributes,
+            links=() if approval is None else (approval,),
+            failure=(event.raised or event.status) if failed else None,
+            told=event.error if failed and self._content else None,
+        )
+
+    def _approval(self, task: _Task, event: ApprovalDecided) -> FinishedSpan | None:
+        asked = task.asked.pop(event.request_id, None)
+        if asked is None:
+            return None
+        span_id = _id(8, event.task_id, "approval", event.request_id)
+        task.approvals[asked.call_id] = span_id
+        attributes: dict[str, Attribute] = {
+            "gen_ai.tool.name": asked.action,
+            "delf.approval.decision": event.decision,
+            "delf.approval.by": event.by,
+            "delf.approval.remember": event.remember,
+        }
+        return FinishedSpan(
+            name=f"delf.approval {asked.action}".rstrip(),
+            client=False,
+            trace_id=task.trace_id,
+            span_id=span_id,
+            parent_id=task.span_id,
+            start=asked.at,
+            end=event.at,
+            attributes=attributes,
+        )
+
+    def _end(self, task: _Task, event: TaskFinished) -> FinishedSpan:
+        del self._tasks[event.task_id]
+        attributes = {"gen_ai.provider.name": "delf", **task.attributes, **_usage(task.usage)}
+        if event.cost_usd is not None:
+            attributes["delf.cost_usd"] = event.cost_usd
+        if self._content:
+            attributes["gen_ai.output.messages"] = _message("assistant", event.text)
+        return FinishedSpan(
+            name="invoke_agent delf",
+            client=False,
+            trace_id=task.trace_id,
+            span_id=task.span_id,
+            parent_id=task.parent_id,
+            start=task.start,
+            end=event.at,
+            attributes=attributes,
+            events=tuple(task.events),
+            failure=None if event.status else event.code or _OTHER,
+            told=event.error if self._content else None,
+        )
+
+
+def _note(task: _Task, event: Event, *, content: bool) -> None:
+    match event:
+        case ScriptFinished():
+            task.note("delf.script", event.at, status=event.status, attempt=event.attempt)
+        case RetryScheduled():
+            task.note("delf.retry", event.at, attempt=event.attempt)
+        case RerunRequested():
+            task.note("delf.rerun", event.at, attempt=event.attempt)
+        case Warned():
+            told = {"message": event.message} if content else {}
+            task.note("delf.warning", event.at, **told)
+        case _:
+            pass
+
+
+def _id(size: Literal[8, 16], *parts: str | int) -> int:
+    """An id of ``size`` bytes that is the same wherever it is made; never 0, which means none."""
+    text = "\0".join(map(str, parts)).encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:size]) or 1
+
+
+def _usage(usage: Usage) -> dict[str, Attribute]:
+    """Tokens as attributes: the cached ones among the input, the reasoning among the output."""
+    return {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+    }
+
+
+def _message(role: str, text: str) -> str:
+    """A message as the conventions write it, in JSON."""
+    message: dict[str, Any] = {"role": role, "parts": [{"type": "text", "content": text}]}
+    if role == "assistant":
+        message["finish_reason"] = "stop"
+    return json.dumps([message], ensure_ascii=False)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,56 @@
+import sys
+
+import pytest
+
+from delf.libraries import DEFAULT_MODULES, allowed_modules, distribution_name, import_names
+
+
+def test_the_defaults_exist_in_the_standard_library():
+    assert {name.partition(".")[0] for name in DEFAULT_MODULES} <= sys.stdlib_module_names
+    assert list(DEFAULT_MODULES) == sorted(set(DEFAULT_MODULES))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "os",
+        "sys",
+        "subprocess",
+        "socket",
+        "ctypes",
+        "importlib",
+        "inspect",
+        "pickle",
+        "shutil",
+        "threading",
+        "builtins",
+        "gc",
+        "signal",
+        "multiprocessing",
+    ],
+)
+def test_what_reaches_out_is_not_among_them(name):
+    assert name not in allowed_modules()
+
+
+@pytest.mark.parametrize(
+    ("requirement", "name"),
+    [
+        ("pandas", "pandas"),
+        ("pandas[excel]>=2", "pandas"),
+        (" scikit-learn ==1.2", "scikit-learn"),
+        ("a~=1", "a"),
+        ("a;python_version>'3'", "a"),
+        ("a @ https://x", "a"),
+        ("a(>1)", "a"),
+    ],
+)
+def test_a_requirement_names_a_distribution(requirement, name):
+    assert distribution_name(requirement) == name
+
+
+def test_libraries_are_allowed_under_the_names_that_scripts_import():
+    assert "hypothesis" in allowed_modules(["Hypothesis>=6"])
+    assert "yaml" not in allowed_modules()
+    assert import_names("not-installed-here") == ["not_installed_here"]
+    assert allowed_modules(["json"])[: len(DEFAULT_MODULES)] == DEFAULT_MODULES

@@ -1,0 +1,155 @@
+"""The guest's loop says that it only waits for the host when nothing else can happen."""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from delf_sandbox.guest.loop import GuestLoop
+
+
+@pytest.fixture(params=[False, True], ids=["alone", "with threads"])
+def loop(request: pytest.FixtureRequest) -> Iterator[GuestLoop]:
+    wire, other = socket.socketpair()
+    made = GuestLoop()
+    made.open(threads=request.param)
+    made.add_reader(wire.fileno(), lambda: None)
+    yield made
+    made.remove_reader(wire.fileno())
+    made.close()
+    wire.close()
+    other.close()
+
+
+def only_waits(loop: GuestLoop, before: Callable[[], object] = lambda: None) -> bool:
+    async def ask() -> bool:
+        kept = before()
+        try:
+            return loop.only_waits()
+        finally:
+            del kept
+
+    return loop.run_until_complete(ask())
+
+
+def test_with_one_task_it_only_waits(loop):
+    assert only_waits(loop)
+
+
+def test_not_outside_of_a_task(loop):
+    assert not loop.only_waits()
+
+
+def test_not_while_a_callback_is_ready(loop):
+    assert not only_waits(loop, lambda: loop.call_soon(lambda: None))
+
+
+def test_not_while_another_task_can_run(loop):
+    assert not only_waits(loop, lambda: loop.create_task(asyncio.sleep(0)))
+
+
+def test_but_while_another_task_waits_for_this_one(loop):
+    async def scene() -> bool:
+        gate = asyncio.Event()
+        other = loop.create_task(gate.wait())
+        await asyncio.sleep(0)
+        said = loop.only_waits()
+        gate.set()
+        await other
+        return said
+
+    assert loop.run_until_complete(scene())
+
+
+def test_not_while_a_timer_runs(loop):
+    assert not only_waits(loop, lambda: loop.call_later(60, lambda: None))
+
+
+@pytest.mark.parametrize("loop", [True], indirect=True)
+def test_not_while_a_thread_could_call_back(loop):
+    assert not only_waits(loop, lambda: loop.run_in_executor(None, lambda: None))
+    loop.run_until_complete(loop.shutdown_default_executor())
+
+
+def test_a_signal_that_is_handled_wakes_it(loop):
+    async def scene() -> None:
+        came = asyncio.Event()
+        loop.add_signal_handler(signal.SIGUSR1, came.set)
+        assert not loop.only_waits()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await came.wait()
+        loop.remove_signal_handler(signal.SIGUSR1)
+
+    loop.run_until_complete(scene())
+    assert only_waits(loop)
+
+
+def test_it_holds_no_descriptor_until_it_is_opened():
+    before = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []
+    made = GuestLoop()
+    after = os.listdir("/proc/self/fd") if before else []
+    made.close()
+    assert len(after) == len(before)
+
+
+def test_not_while_a_further_descriptor_is_watched(loop):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert not only_waits(loop, lambda: loop.add_reader(ours.fileno(), lambda: None))
+        loop.remove_reader(ours.fileno())
+
+
+def test_not_while_the_task_is_being_cancelled(loop):
+    async def scene() -> bool:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        said = loop.only_waits()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        return said
+
+    assert not loop.run_until_complete(scene())
+
+
+def test_not_where_tasks_are_made_in_another_way(loop):
+    loop.set_task_factory(lambda its, work: asyncio.Task(work, loop=its))
+    assert not only_waits(loop)
+
+
+def test_calls_its_function_in_every_turn(loop):
+    turns = []
+    loop.serve(lambda: turns.append(1), lambda numbers: None, lambda real: real())
+
+    async def three_turns() -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(three_turns())
+    assert len(turns) >= 3
+
+
+def test_timers_run_out_again_in_the_order_in_which_they_did_and_nobody_waits(loop):
+    async def work() -> list[str]:
+        order: list[str] = []
+
+        async def sleep(seconds: float) -> None:
+            await asyncio.sleep(seconds)
+            order.append(f"{seconds}")
+
+        await asyncio.gather(*map(sleep, (0.02, 0.01, 0.03)))
+        return order
+
+    loop.begin(())
+    assert loop.run_until_complete(work()) == ["0.01", "0.02", "0.03"]
+    notes = loop.take_notes()
+    assert notes[1::2] == [0, 0, 0]
+    loop.begin(notes)
+    before = time.monotonic()
+    assert loop.run_until_complete(work()) == ["0.01", "0.02", "0.03"]
+    assert loop.take_notes() == []
+    assert time.monotonic() - before < 0.03

@@ -1,0 +1,318 @@
+"""Calls that have no answer yet: served in order, given up, too many, too large, or at the end."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from delf.protocols.sandbox import Crashed, Done
+from delf_sandbox import calls as calls_module
+from delf_sandbox.budget import Budget
+from delf_sandbox.guest.frames import encode
+
+DONE = ["done", None, {}]
+
+
+def call(number, *args, method="wait"):
+    return ["call", number, "shop", method, list(args), {}]
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """At most ten calls are served at a time."""
+    monkeypatch.setattr(calls_module, "_MOST_SERVED", 10)
+
+
+@pytest.fixture
+def waiting(guest):
+    """A tool that waits: which calls of it are in progress, and which were cancelled."""
+
+    class Waiting:
+        def __init__(self):
+            self.inside = []
+            self.cancelled = []
+            self.release = asyncio.Event()
+
+        async def __call__(self, number):
+            self.inside.append(number)
+            try:
+                await self.release.wait()
+            except asyncio.CancelledError:
+                self.cancelled.append(number)
+                raise
+            finally:
+                self.inside.remove(number)
+            return number
+
+        async def until(self, count):
+            async with asyncio.timeout(10):
+                while len(self.inside) != count:
+                    await asyncio.sleep(0)
+
+    tool = guest.host.tools["shop.wait"] = Waiting()
+    return tool
+
+
+async def ended(running):
+    """How a script ended, unless nobody notices."""
+    async with asyncio.timeout(10):
+        return await running
+
+
+# -- given up ---------------------------------------------------------------------------------
+
+
+async def test_a_cancelled_call_is_cancelled_on_the_host(guest):
+    cancelled = asyncio.Event()
+
+    async def wait():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    guest.host.tools["shop.wait"] = wait
+    running = await guest.start()
+    await guest.send(["call", 1, "shop", "wait", [], {}])
+    await guest.host.called.wait()
+    await guest.send(["cancel", 1], ["cancel", 1], ["cancel", 77])
+    await cancelled.wait()
+    await guest.send(DONE)
+    assert isinstance(await running, Done)
+
+
+async def test_calls_in_flight_end_with_the_script(guest):
+    cancelled = asyncio.Event()
+
+    async def wait():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    guest.host.tools["shop.wait"] = wait
+    running = await guest.start()
+    await guest.send(["call", 1, "shop", "wait", [], {}])
+    await guest.host.called.wait()
+    await guest.send(DONE)
+    await running
+    await cancelled.wait()
+
+
+async def test_calls_that_are_given_up_at_once_are_over(guest, waiting):
+    """Cancelled before their first step, they never say so themselves."""
+    running = await guest.start()
+    for first in range(0, 100, 20):
+        numbers = range(first, first + 20)
+        await guest.send(*(call(n, n) for n in numbers), *(["cancel", n] for n in numbers))
+    await guest.send(DONE)
+    assert isinstance(await running, Done)
+    assert guest.session._calls.held == 0
+
+
+async def test_giving_up_twice_does_not_cut_cleaning_up_short(guest):
+    cleaning, may_end, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def wait():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            await may_end.wait()
+            cleaned.set()
+
+    guest.host.tools["shop.wait"] = wait
+    running = await guest.start()
+    await guest.send(call(1))
+    await guest.host.called.wait()
+    await guest.send(["cancel", 1])
+    await cleaning.wait()
+    await guest.send(["cancel", 1], DONE)
+    await running
+    may_end.set()
+    async with asyncio.timeout(10):
+        await cleaned.wait()
+
+
+async def test_a_call_that_cancels_itself_is_answered(guest):
+    async def wait():
+        raise asyncio.CancelledError
+
+    guest.host.tools["shop.wait"] = wait
+    running = await guest.start()
+    await guest.send(call(1))
+    async with asyncio.timeout(10):
+        kind, number, name, message = await guest.receive()
+    assert (kind, number, name) == ("raise", 1, "ToolError")
+    assert "cancelled" in message
+    await guest.send(DONE)
+    assert await running == Done()
+
+
+# -- numbers ----------------------------------------------------------------------------------
+
+
+async def test_a_call_number_that_is_still_in_use(guest):
+    async def wait():
+        await asyncio.Event().wait()
+
+    guest.host.tools["shop.wait"] = wait
+    running = await guest.start()
+    await guest.send(["call", 1, "shop", "wait", [], {}], ["call", 1, "shop", "find", [], {}])
+    assert isinstance(await running, Crashed)
+    assert [call.method for call in guest.host.calls] in ([], ["wait"])
+
+
+async def test_a_call_number_that_was_used_before_is_a_new_call(guest):
+    running = await guest.start()
+    for value in ("a", "b"):
+        await guest.send(["call", 1, "echo", "", [value], {}])
+        assert await guest.receive() == ["return", 1, [value, {}]]
+    await guest.send(DONE)
+    await running
+
+
+async def test_a_call_number_that_was_given_up_is_a_new_call(guest, waiting):
+    """What ends late of the first one is not taken for an end of the second."""
+    running = await guest.start()
+    await guest.send(call(1, "first"))
+    await waiting.until(1)
+    for turns in range(1, 5):
+        guest.session.data_received(encode(["cancel", 1], 1000))
+        while waiting.inside:
+            await asyncio.sleep(0)
+        guest.session.data_received(encode(call(1, f"after {turns}"), 1000))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await waiting.until(1)
+        assert len(guest.session._calls.served) == 1
+    waiting.release.set()
+    assert await guest.receive() == ["return", 1, "after 4"]
+    await guest.send(DONE)
+    await running
+
+
+async def test_an_answer_of_a_script_that_is_over_is_not_given_to_the_next(guest):
+    release = asyncio.Event()
+
+    async def wait():
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await release.wait()
+        return "late"
+
+    guest.host.tools["shop.wait"] = wait
+    running = await guest.start()
+    await guest.send(call(1))
+    await guest.host.called.wait()
+    await guest.send(DONE)
+    await running
+    running = await guest.start()
+    release.set()
+    await guest.send(call(1, "new", method="find"))
+    assert await guest.receive() == ["return", 1, ["new", {}]]
+    await guest.send(DONE)
+    await running
+
+
+# -- many -------------------------------------------------------------------------------------
+
+
+async def test_many_calls_are_served_in_order_and_not_all_at_once(guest, waiting, few):
+    running = await guest.start()
+    await guest.send(*(call(n, n) for n in range(500)))
+    await waiting.until(10)
+    assert waiting.inside == [*range(10)]
+    waiting.release.set()
+    answers = [await guest.receive() for _ in range(500)]
+    assert [frame[2] for frame in answers] == [*range(500)]
+    assert [request.call_id for request in guest.host.calls] == [*range(500)]
+    await guest.send(DONE)
+    assert isinstance(await running, Done)
+
+
+async def test_the_end_of_a_script_is_seen_however_many_calls_are_open(guest, waiting, few):
+    running = await guest.start()
+    for number in range(50):
+        await guest.send(call(number, number))
+    await waiting.until(10)
+    await guest.send(["print", "on"])
+    await guest.host.spoke.wait()
+    await guest.send(DONE)
+    assert await ended(running) == Done()
+    await waiting.until(0)
+    assert waiting.cancelled == [*range(10)]
+    assert len(guest.host.calls) == 10
+
+
+async def test_calls_that_wait_for_their_turn_can_be_given_up(guest, waiting, few):
+    running = await guest.start()
+    for number in range(50):
+        await guest.send(call(number, number))
+    await waiting.until(10)
+    for number in range(1, 49):
+        await guest.send(["cancel", number])
+    await waiting.until(2)
+    assert waiting.inside == [0, 49]
+    assert len(guest.host.calls) == 11
+    waiting.release.set()
+    assert {(await guest.receive())[1] for _ in range(2)} == {0, 49}
+    await guest.send(DONE)
+    await running
+    assert guest.session._calls.held == 0
+
+
+async def test_the_number_of_a_call_that_waits_is_in_use(guest, waiting, few):
+    running = await guest.start()
+    await guest.send(*(call(n, n) for n in range(12)), call(11, 11))
+    assert isinstance(await ended(running), Crashed)
+
+
+# -- large ------------------------------------------------------------------------------------
+
+
+async def test_calls_that_wait_cannot_fill_the_hosts_memory_with_their_arguments(guest):
+    release = asyncio.Event()
+    guest.host.tools["shop.wait"] = lambda _: release.wait()
+    running = await guest.start()
+    guest.session._budget = Budget(
+        replace(guest.session._spec.limits, memory_bytes=10**6, frame_bytes=10**5)
+    )
+
+    async def calls():
+        for number in range(60):
+            await guest.send(["call", number, "shop", "wait", ["x" * 90_000], {}])
+
+    sending = asyncio.create_task(calls())
+    while not guest.session._paused:
+        await asyncio.sleep(0)
+    assert 10 <= len(guest.host.calls) <= 14
+    release.set()
+    answers = [await guest.receive() for _ in range(60)]
+    await sending
+    assert {answer[1] for answer in answers} == set(range(60))
+    await guest.send(DONE)
+    assert isinstance(await running, Done)
+
+
+async def test_a_guest_that_was_too_busy_is_read_again_once_its_script_is_over(guest):
+    release = asyncio.Event()
+
+    async def wait(_):
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await release.wait()
+
+    guest.host.tools["shop.wait"] = wait
+    running = await guest.start()
+    limits = replace(guest.session._spec.limits, memory_bytes=10**6, frame_bytes=10**5)
+    guest.session._budget = Budget(limits)
+    frames = [call(number, "x" * 90_000) for number in range(12)]
+    guest.session.data_received(b"".join(encode(frame, 10**5) for frame in [*frames, DONE]))
+    assert isinstance(await ended(running), Done)
+    running = await guest.start()
+    await guest.send(["print", "second"], DONE)
+    assert await ended(running) == Done()
+    assert guest.host.text == "second"
+    release.set()

@@ -1,0 +1,281 @@
+import contextlib
+import datetime as dt
+import decimal
+import json
+import tracemalloc
+import uuid
+from pathlib import PurePath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delf.errors import WireError
+from delf.protocols.sandbox import (
+    CallRequest,
+    Raised,
+    Returned,
+    ScriptStart,
+    SessionSpec,
+    ToolNames,
+)
+from delf.values import dumps, loads, to_jsonable_or_repr
+from delf_sandbox.guest.frames import FrameReader, FrameTooLargeError, encode, frame_around
+from delf_sandbox.wire import (
+    answer_frame,
+    exec_frame,
+    init_frame,
+    parse,
+    parse_call,
+    parse_outcome,
+    size_in_memory,
+)
+
+text = st.text(st.characters(exclude_categories=["Cs"]))
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    text,
+    st.binary(),
+    st.dates(),
+    st.datetimes(timezones=st.none() | st.just(dt.UTC)).map(lambda d: d.replace(fold=0)),
+    st.times().map(lambda t: t.replace(fold=0)),
+    st.timedeltas(dt.timedelta(-(10**5)), dt.timedelta(10**5)).map(
+        lambda d: dt.timedelta(seconds=d.total_seconds())
+    ),
+    st.decimals(allow_nan=False),
+    st.uuids(),
+    st.complex_numbers(allow_nan=False),
+)
+keys = st.one_of(text, st.integers(), st.dates(), st.tuples(st.integers(), text))
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=5),
+        st.tuples(inner, inner),
+        st.dictionaries(keys, inner, max_size=5),
+        st.frozensets(st.integers() | text, max_size=5),
+        st.sets(st.decimals(allow_nan=False) | st.uuids(), max_size=5),
+    ),
+    max_leaves=20,
+)
+
+
+def types_in(value):
+    match value:
+        case list() | tuple():
+            return [type(value), *map(types_in, value)]
+        case dict():
+            return [[types_in(key), types_in(item)] for key, item in value.items()]
+        case set() | frozenset():
+            return [type(value), len(value)]
+        case _:
+            return type(value)
+
+
+@given(values)
+def test_values_cross_both_ways(value):
+    frame = loads(encode(["return", 1, value], 2**30)[4:])
+    assert frame == ["return", 1, value]
+    assert types_in(frame[2]) == types_in(value)
+    assert parse(dumps(["done", value, {}]))[1] == value
+
+
+@given(st.lists(values, max_size=3), st.dictionaries(text, values, max_size=3))
+def test_calls_cross(args, kwargs):
+    payload = dumps(["call", 7, "shop", "find", args, kwargs])
+    assert parse_call(parse(payload)) == CallRequest(
+        call_id=7, connection="shop", method="find", args=args, kwargs=kwargs
+    )
+
+
+@given(st.lists(st.binary(max_size=50), max_size=20), st.data())
+def test_frames_survive_any_chunking(payloads, data):
+    stream = b"".join(len(p).to_bytes(4, "big") + p for p in payloads)
+    reader = FrameReader(50)
+    found = []
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        found += reader.feed(stream[:size])
+        stream = stream[size:]
+    assert found == payloads
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_do_more_than_break_the_protocol(data):
+    try:
+        for payload in FrameReader(100).feed(data):
+            parse(payload)
+    except (FrameTooLargeError, WireError):
+        pass
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=6) | st.dictionaries(st.text() | st.just("$t"), inner, max_size=4)
+    ),
+)
+names = st.sampled_from(["call", "done", "failed", "limit", "rerun"])
+
+
+@given(st.builds(lambda name, rest: [name, *rest], names, st.lists(junk, max_size=7)))
+def test_no_fields_do_more_than_break_the_protocol(frame):
+    with contextlib.suppress(WireError):
+        parsed = parse(json.dumps(frame).encode())
+        (parse_call if parsed[0] == "call" else parse_outcome)(parsed)
+
+
+@pytest.mark.parametrize("value", [object(), lambda: 1, {"a": [object()]}, (i for i in ())])
+def test_a_result_of_an_unknown_type_becomes_an_error(value):
+    (data,), problem = answer_frame(3, Returned(value), 2**20)
+    frame = loads(data[4:])
+    assert frame[:3] == ["raise", 3, "ToolError"]
+    assert frame[3] == problem
+    assert "cannot be passed" in frame[3]
+
+
+def test_a_result_that_contains_itself_becomes_an_error():
+    value: list = []
+    value.append(value)
+    assert "contains itself" in answer_frame(3, Returned(value), 2**20)[1]
+
+
+def test_an_encoded_result_is_used_as_it_is():
+    value = {"a": [1, dt.date(2020, 1, 2)]}
+    plain, _ = answer_frame(3, Returned(value), 2**20)
+    encoded, problem = answer_frame(3, Returned(None, dumps(value)), 2**20)
+    assert b"".join(encoded) == b"".join(plain)
+    assert problem is None
+
+
+@pytest.mark.parametrize(
+    "answer", [Returned("x" * 5_000), Returned(None, b'"' + b"x" * 5_000 + b'"')]
+)
+def test_a_result_that_is_too_large_becomes_an_error(answer):
+    (data,), problem = answer_frame(3, answer, 1_000)
+    assert "too large" in problem
+    assert loads(data[4:]) == ["raise", 3, "ToolError", problem]
+
+
+def test_an_error_that_is_too_large_still_answers_the_call():
+    (data,), problem = answer_frame(3, Raised("ToolError", "x" * 5_000), 1_000)
+    assert loads(data[4:])[:3] == ["raise", 3, "ToolError"]
+    assert problem is not None
+
+
+def test_a_frame_at_its_limit():
+    assert len(encode(["print", "x" * 10], 22)) == 26
+    with pytest.raises(FrameTooLargeError, match="22 bytes, and at most 21"):
+        encode(["print", "x" * 10], 21)
+    with pytest.raises(FrameTooLargeError):
+        frame_around(b'["return",1,', b'"xxxxxxxxx"', 20)
+
+
+def test_the_frames_that_open_a_session_and_a_script():
+    spec = SessionSpec(
+        tools=(ToolNames(name="a", methods=("x",)), ToolNames(name="f")), modules=("re",)
+    )
+    kind, content = loads(init_frame(spec, "/s", ["/data"])[4:])
+    assert kind == "init"
+    assert content["tools"] == [["a", ["x"]], ["f", []]]
+    assert content["scratch"] == "/s"
+    assert content["readable"] == ["/data"]
+    assert content["limits"]["frame_bytes"] == spec.limits.frame_bytes
+    assert loads(exec_frame(2, "print(1)", 100)[4:]) == ["exec", 2, "print(1)", None]
+    start = ScriptStart(seed="s", clock=(7,), turns=(1, 0))
+    assert loads(exec_frame(2, "1", 100, start)[4:]) == ["exec", 2, "1", ["s", [7], [1, 0]]]
+
+
+def test_other_types_arrive_as_plain_ones():
+    sent = [PurePath("a/b"), uuid.UUID(int=1), decimal.Decimal("1.10"), range(3), bytearray(b"x")]
+    assert [str(loads(dumps(sent))[0]), *loads(dumps(sent))[1:]] == [
+        "a/b",
+        *sent[1:3],
+        [0, 1, 2],
+        b"x",
+    ]
+
+
+def test_a_frame_of_too_many_values_is_refused_before_it_is_read():
+    payload = b"[" + b"[]," * 5_000_001 + b"0]"
+    with pytest.raises(WireError, match="5,000,000 values"):
+        parse(payload)
+
+
+# -- what costs the host more than the sandbox ----------------------------------------------
+
+MANY = {
+    "lists in lists": b",".join([b"[" * 300 + b"]" * 300] * 10_000),
+    "dicts in dicts": b",".join([b'{"a":' * 300 + b"1" + b"}" * 300] * 4_000),
+    "small dicts": b",".join([b'{"a":0}'] * 900_000),
+    "small lists": b",".join([b"[]"] * 2_000_000),
+    "keys": b"{%b}" % b",".join(b'"%d":0' % number for number in range(2_600_000)),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_a_frame_of_more_values_than_memory_is_refused_before_it_is_read(name):
+    with pytest.raises(WireError, match="more than 5,000,000 values"):
+        parse(b'["done",[%b],{}]' % MANY[name])
+
+
+def test_halves_of_pairs_in_much_data_are_replaced_at_once():
+    values = [[n] for n in range(300_000)]
+    frame = parse(dumps(["done", ["a\ud800b", "\\ud800", "\U0001f600", values], {}]))
+    assert frame[1] == ["a\ufffdb", "\\ud800", "\U0001f600", values]
+    with pytest.raises(WireError, match="escaped halves"):
+        parse(b'["done",["%b","\\ud800"],{}]' % (b"x" * 2_000_000))
+
+
+GROWING = {
+    "empty dicts": [{}] * 20_000,
+    "small dicts": [{"a": 1}] * 20_000,
+    "records": [{"id": n, "name": "some name", "price": n / 7} for n in range(5_000)],
+    "empty lists": [[]] * 20_000,
+    "rows": [[n, "some name", n / 7] for n in range(5_000)],
+    "numbers": [n + 1_000 for n in range(50_000)],
+    "short texts": ["ab"] * 50_000,
+    "wide texts": ["\ud55c"] * 50_000,
+    "dates": [dt.date(2026, 3, 1)] * 20_000,
+    "sets": [{1}] * 20_000,
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_what_a_frame_takes_in_memory_is_known_about(name):
+    payload = dumps(["call", 1, "keep", "", [GROWING[name]], {}])
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        frame = parse(payload)
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert taken / 3 < size_in_memory(payload) < taken * 5, len(frame)
+
+
+@pytest.mark.parametrize("text", ["1,2,{},[]\\n" * 100_000, "It was, as they say, late. " * 100])
+def test_a_text_takes_in_memory_what_it_takes_on_the_wire(text):
+    payload = dumps(["call", 1, "keep", "", [text], {}])
+    assert len(payload) <= size_in_memory(payload) < 4 * len(payload)
+
+
+def test_signs_within_texts_are_no_values():
+    text = 'a,"b":[{\\,\\"' * 500_000
+    assert parse(dumps(["done", [text, "\\", text], {}]))[1] == [text, "\\", text]
+
+
+def test_values_of_any_depth_that_arrive_can_be_noted():
+    for depth in range(50, 1_200, 50):
+        with contextlib.suppress(WireError):
+            deep = parse(b'["done",%b1%b,{}]' % (b'{"a":' * depth, b"}" * depth))[1]
+            assert to_jsonable_or_repr({"b": deep})
+
+
+@pytest.mark.parametrize("text", ["1,2,3,4\n" * 7_000, "[1,2],{}" * 100, '{"a":1}' * 7_000])
+def test_signs_in_texts_take_no_memory_as_values(text):
+    payload = dumps(["call", 1, "echo", "", [text], {}])
+    assert size_in_memory(payload) < 2 * len(payload)

@@ -1,0 +1,124 @@
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from delf.protocols.sandbox import SessionSpec
+from delf.values import loads
+from delf_sandbox import zipapp
+from delf_sandbox.guest.frames import FrameReader, encode
+from delf_sandbox.wire import exec_frame, init_frame
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    path = tmp_path_factory.mktemp("guest") / "guest.pyz"
+    path.write_bytes(zipapp.guest_zipapp())
+    return path
+
+
+def test_is_the_same_every_time():
+    first = zipapp.guest_zipapp()
+    zipapp.guest_zipapp.cache_clear()
+    zipapp.guest_digest.cache_clear()
+    assert zipapp.guest_zipapp() == first
+
+
+def test_is_the_same_in_another_process_and_with_another_hash_seed():
+    code = "from delf_sandbox.zipapp import *; import hashlib; print(hashlib.sha256(guest_zipapp()).hexdigest(), guest_digest())"
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(seen) == 1
+
+
+def test_holds_the_guest_and_nothing_else():
+    names = zipfile.ZipFile(io.BytesIO(zipapp.guest_zipapp())).namelist()
+    plain = {name for name in names if name.endswith(".py")}
+    assert all(
+        name in ("__main__.py", "delf/__init__.py", "delf_sandbox/__init__.py")
+        or name in ("delf/filenames.py", "delf/values.py")
+        or name.startswith("delf_sandbox/guest/")
+        for name in plain
+    )
+    assert set(names) == plain | {f"{name}c" for name in plain}
+    assert len(zipapp.guest_zipapp()) < 320_000
+
+
+def test_imports_the_standard_library_only(archive):
+    code = (
+        "import sys, json; sys.path.insert(0, sys.argv[1]); import delf_sandbox.guest.session, "
+        "delf_sandbox.guest.__main__; print(json.dumps({n: getattr(m, '__file__', None) for n, m in "
+        "sys.modules.items()}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-W", "error", "-c", code, str(archive)],
+        capture_output=True, text=True, check=True, env={}, cwd="/",
+    )  # fmt: skip
+    for name, file in json.loads(done.stdout).items():
+        root = name.partition(".")[0]
+        assert root in sys.stdlib_module_names or root == "__main__" or str(archive) in file, name
+
+
+@pytest.mark.parametrize("style", ["standard streams", "descriptors"])
+def test_serves_over_any_two_streams(archive, style):
+    spec = SessionSpec(tools=(), modules=("math",))
+    sent = encode_all(spec)
+    command = [sys.executable, "-I", "-S", str(archive)]
+    if style == "descriptors":
+        read, our_write = os.pipe()
+        our_read, write = os.pipe()
+        command += [str(read), str(write)]
+        process = subprocess.Popen(command, pass_fds=(read, write), env={}, cwd="/")
+        os.close(read)
+        os.close(write)
+        with os.fdopen(our_write, "wb") as out:
+            out.write(sent)
+            out.flush()
+            with os.fdopen(our_read, "rb") as back:
+                frames = read_until_done(back)
+        assert process.wait(10) == 0
+    else:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}, cwd="/"
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(sent)
+        process.stdin.flush()
+        frames = read_until_done(process.stdout)
+        process.stdin.close()
+        assert process.wait(10) == 0
+        assert process.stdout.read() == b""
+        process.stdout.close()
+    assert frames == [["ready"], ["print", "3\n"], ["done", 4, {}]]
+
+
+def encode_all(spec):
+    return init_frame(spec, "/", []) + exec_frame(
+        1, "import math\nprint(math.floor(3.5))\n2 + 2", 10_000
+    )
+
+
+def read_until_done(stream):
+    reader, frames = FrameReader(10_000), []
+    while not frames or frames[-1][0] != "done":
+        data = os.read(stream.fileno(), 10_000)
+        assert data, frames
+        frames += [loads(payload) for payload in reader.feed(data)]
+    return frames
+
+
+def test_frames_are_what_the_host_speaks():
+    assert encode(["ready"], 100) == b'\0\0\0\x09["ready"]'

@@ -1,0 +1,222 @@
+"""The audit file: what is in it, and what of it cannot be changed unnoticed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from delf import Agent, tool
+from delf.errors import ConfigurationError
+from delf.events import CallStarted
+from delf.testing import ObserverContract, ScriptedModel, TestHost
+from delf_audit.command import audit
+from delf_audit.observer import AuditObserver, trail_at
+from delf_audit.trail import AuditTrail, AuditTrailError
+
+
+@tool(effect="read", confirm=False)
+def stock(product: str) -> int:
+    """Pieces in the warehouse."""
+    return {"lamp": 4}[product]
+
+
+@tool(effect="irreversible")
+def pay(amount: float) -> str:
+    """Pay an amount."""
+    return f"paid {amount:g}"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "audit.jsonl"
+
+
+@pytest.fixture
+def trail(path: Path) -> AuditTrail:
+    trail = AuditTrail(path)
+    for number in range(5):
+        trail.append({"what": "call", "call": number})
+    return trail
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def test_it_says_who_asked_who_approved_and_what_was_done(tmp_path: Path) -> None:
+    place = tmp_path / "audit.jsonl"
+    (tmp_path / "delf.toml").write_text(
+        f'[agent]\nllm = "scripted"\nobservers = ["audit"]\n[plugins.audit]\npath = "{place}"\n'
+    )
+    host = TestHost.discover(environ={})
+    model = ScriptedModel().writes("print(await stock('lamp'), await pay(20))\nawait pay(30)")
+    host.provide(model.spec, model.factory)
+    project = Agent.from_project(
+        tmp_path,
+        tools=[stock, pay],
+        host=host,
+        on_confirm=lambda request: request.arguments["amount"] < 25,
+        retry_count=0,
+    )
+    async with project as agent:
+        await agent.arun("Pay the bill.")
+    records = lines(place)
+    assert [record["what"] for record in records] == [
+        "task", "call", "read", "question", "decision", "call", "done", "question", "decision",
+        "done", "end",
+    ]  # fmt: skip
+    assert records[0]["text"] == "Pay the bill."
+    assert records[0]["user"]
+    assert records[3]["arguments"] == {"amount": 20}
+    assert [record["decision"] for record in records if "decision" in record] == [
+        "approved",
+        "rejected",
+    ]
+    assert records[-1]["status"] is False
+    assert trail_at(str(place)).check().records == len(records)
+    assert place.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: [rows[0].replace(b'"call":0', b'"call":9'), *rows[1:]],
+        lambda rows: [rows[0], *rows[2:]],
+        lambda rows: [*rows[:2], rows[1], *rows[2:]],
+        lambda rows: [rows[1], rows[0], *rows[2:]],
+        lambda rows: [b'{"what":"call","prev":"' + b"0" * 64 + b'"}\n', *rows],
+        lambda rows: rows[1:],
+    ],
+    ids=["changed", "taken out", "doubled", "exchanged", "put in", "first gone"],
+)
+def test_a_change_breaks_the_chain(
+    trail: AuditTrail, path: Path, change: Callable[[list[bytes]], list[bytes]]
+) -> None:
+    path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
+    with pytest.raises(AuditTrailError, match=r"audit\.jsonl:\d: the chain is broken"):
+        trail.check()
+
+
+def test_lines_off_the_end_are_seen_by_a_digest_that_was_noted(
+    trail: AuditTrail, path: Path
+) -> None:
+    noted = trail.check().head
+    trail.append({"what": "end"})
+    assert trail.check(noted).records == 6
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:4]))
+    trail.check()
+    with pytest.raises(AuditTrailError, match="no line has the digest"):
+        trail.check(noted)
+
+
+def test_a_file_written_anew_is_seen_with_the_key(path: Path) -> None:
+    AuditTrail(path, b"key").append({"what": "call"})
+    assert AuditTrail(path, b"key").check().records == 1
+    path.unlink()
+    AuditTrail(path, b"guess").append({"what": "call"})
+    AuditTrail(path).check()
+    with pytest.raises(AuditTrailError, match="not written with this key"):
+        AuditTrail(path, b"key").check()
+
+
+def test_a_record_that_was_cut_off_is_told_and_the_chain_goes_on(
+    trail: AuditTrail, path: Path
+) -> None:
+    os.truncate(path, path.stat().st_size - 7)
+    with pytest.raises(AuditTrailError, match="the last line is cut off"):
+        trail.check()
+    trail.append({"what": "end"})
+    checked = trail.check()
+    assert (checked.records, checked.cut) == (5, (5,))
+
+
+def test_a_full_disk_leaves_no_half_record(trail: AuditTrail, path: Path) -> None:
+    program = f"""
+import resource, signal, sys
+from pathlib import Path
+from delf_audit.trail import AuditTrail
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+path = Path({str(path)!r})
+size = path.stat().st_size + 50
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+try:
+    AuditTrail(path).append({{"what": "call", "text": "x" * 500}})
+except OSError as error:
+    print(error.strerror)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "File too large\n"
+    assert trail.check().records == 5
+
+
+def test_many_processes_write_one_chain_and_a_kill_breaks_nothing(path: Path) -> None:
+    program = f"""
+from pathlib import Path
+from delf_audit.trail import AuditTrail
+trail = AuditTrail(Path({str(path)!r}))
+for number in range(200):
+    trail.append({{"what": "call", "call": number}}, durable=False)
+    print(number, flush=True)
+"""
+    command = [sys.executable, "-c", program]
+    writers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert writers[0].stdout is not None
+    for _ in range(20):
+        writers[0].stdout.readline()
+    writers[0].send_signal(signal.SIGKILL)
+    for writer in writers:
+        writer.communicate()
+    checked = AuditTrail(path).check()
+    assert checked.records >= 420
+    assert checked.cut == ()
+
+
+async def test_long_arguments_are_cut_with_their_length(path: Path) -> None:
+    call = CallStarted(
+        task_id="t", seq=1, at=1.0, call_id=1, action="send", arguments={"text": "x" * 30_000},
+        effect="write", digest="d",
+    )  # fmt: skip
+    await AuditObserver(path=str(path)).observe(call)
+    (record,) = lines(path)
+    assert str(record["arguments"]).endswith("… (30,012 characters)")
+
+
+def invoke(path: Path, *words: str) -> Result:
+    return CliRunner().invoke(audit, ["--path", str(path), *words])
+
+
+def test_the_command_verifies_and_shows(trail: AuditTrail, path: Path) -> None:
+    trail.append(
+        {"at": "2026-01-01T10:00:00.000+00:00", "task": "t1", "what": "task", "text": "\x1b[31mx"}
+    )
+    head = trail.check().head
+    told = invoke(path, "verify")
+    assert told.stdout == f"6 records in order in {path}\nhead {head}\n"
+    assert json.loads(invoke(path, "verify", "--json").stdout)["head"] == head
+    assert invoke(path, "show", "t1").stdout == (
+        '2026-01-01T10:00:00  t1  task      text="\\u001b[31mx"\n'
+    )
+    assert len(invoke(path, "show", "-n", "2", "--json").stdout.splitlines()) == 2
+    path.write_bytes(path.read_bytes().replace(b'"call":1', b'"call":7'))
+    assert isinstance(invoke(path, "verify").exception, AuditTrailError)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot read"):
+        AuditTrail(tmp_path / "none.jsonl").check()
+
+
+class TestAudit(ObserverContract):
+    @pytest.fixture
+    def observer(self, path: Path) -> AuditObserver:
+        return AuditObserver(path=str(path))

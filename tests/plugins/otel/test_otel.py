@@ -1,0 +1,224 @@
+"""What a collector receives of tasks: by the conventions, in one trace, without what was said."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from delf import Agent, CallContext, tool
+from delf.errors import LLMExecutionError, PluginError
+from delf.events import TaskResumed
+from delf.testing import ObserverContract, ScriptedModel, TestHost
+from delf_devkit.testing.events import every_event
+from delf_otel.observer import OtelObserver
+from delf_otel.spans import Spans, provider_of
+from support.genai_conventions import Conventions
+from support.otel_collector import Collector
+
+SECRET = "sk-live-4242424242424242"
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    with Collector() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
+        yield collector
+
+
+@tool(effect="read", confirm=False)
+def stock(product: str) -> int:
+    """Pieces in the warehouse."""
+    return {"lamp": 4}[product]
+
+
+@tool(effect="irreversible")
+def pay(amount: float) -> str:
+    """Pay an amount."""
+    return f"paid {amount:g}"
+
+
+@tool(effect="read", confirm=False)
+async def colleague(task: str, context: CallContext) -> str:
+    """Have somebody else do it."""
+    return (await context.delegate(task, tools=[stock])).text
+
+
+async def run(model: ScriptedModel, task: str = "Do it.", **options: object) -> None:
+    """One task of an agent that is watched, to the end of its agent."""
+    host = TestHost.discover(environ={})
+    host.provide(model.spec, model.factory)
+    settings = {"observers": ["otel"], "approval_mode": "approve_all", **options}
+    tools = [stock, pay, colleague]
+    async with Agent(tools=tools, llm="scripted", host=host, **settings) as agent:
+        await agent.arun(task)
+
+
+WHOLE = """
+print(await stock("lamp"))
+print(await pay(20))
+print(await colleague("Count the lamps."))
+try: await stock("desk")
+except ToolError: pass
+"""
+
+
+async def test_what_a_collector_gets_is_as_the_conventions_ask(collector: Collector) -> None:
+    await run(ScriptedModel().writes(WHOLE, "print(await stock('lamp'))"))
+    conventions = Conventions()
+    assert [wrong for span in collector.spans for wrong in conventions.check_span(span)] == []
+    assert [
+        wrong for metric in collector.metrics for wrong in conventions.check_metric(metric)
+    ] == []
+    assert {span["name"] for span in collector.spans} == {
+        "invoke_agent delf",
+        "chat scripted",
+        "execute_tool stock",
+        "execute_tool pay",
+        "execute_tool colleague",
+        "delf.approval pay",
+    }
+    assert {metric["name"] for metric in collector.metrics} == {
+        "gen_ai.client.operation.duration",
+        "gen_ai.client.token.usage",
+    }
+    assert collector.services == {"delf"}
+
+
+async def test_parent_and_child_are_one_trace_without_orphans(collector: Collector) -> None:
+    await run(ScriptedModel().writes(WHOLE, "print(await stock('lamp'))"))
+    ids = {span["id"]: span for span in collector.spans}
+    assert len({span["trace"] for span in collector.spans}) == 1
+    assert len(ids) == len(collector.spans)
+    roots = [span for span in collector.spans if not span["parent"]]
+    assert [span["name"] for span in roots] == ["invoke_agent delf"]
+    assert all(span["parent"] in ids for span in collector.spans if span["parent"])
+    (child,) = [span for span in collector.named("invoke_agent") if span["parent"]]
+    assert ids[child["parent"]]["name"] == "execute_tool colleague"
+    for span in collector.spans:
+        begin, end = span["ns"]
+        assert begin <= end
+        assert not span["parent"] or begin >= ids[span["parent"]]["ns"][0] - 1_000_000
+
+
+async def test_a_call_is_linked_to_its_approval(collector: Collector) -> None:
+    await run(ScriptedModel().writes(WHOLE, "print(1)"))
+    (approval,) = collector.named("delf.approval")
+    (call,) = collector.named("execute_tool pay")
+    assert call["links"] == [approval["id"]]
+    assert approval["attributes"]["delf.approval.decision"] == "approved"
+
+
+async def test_nothing_that_was_said_is_sent_unasked(collector: Collector) -> None:
+    await run(ScriptedModel().writes(WHOLE, "print('the childs words')"), task="my private task")
+    for words in (b"private", b"childs words", b"lamp", b"KeyError: 'desk'", b"print("):
+        assert words not in collector.raw
+
+
+@tool(effect="read", confirm=False)
+def settings() -> str:
+    """The settings of the shop."""
+    return f"the key is {SECRET}"
+
+
+async def test_content_is_sent_where_it_is_wanted_but_no_secret(
+    collector: Collector, tmp_path: Path
+) -> None:
+    (tmp_path / "delf.toml").write_text(
+        '[agent]\nllm = "scripted"\nobservers = "otel"\n'
+        f'providers = {{ openai = "{SECRET}" }}\n[plugins.otel]\ncontent = true\n'
+    )
+    host = TestHost.discover(environ={})
+    model = ScriptedModel().writes("print(await settings())")
+    host.provide(model.spec, model.factory)
+    async with Agent.from_project(tmp_path, tools=[settings], host=host) as agent:
+        response = await agent.arun("What is set in my shop?")
+    assert response.status
+    assert b"What is set in my shop?" in collector.raw
+    assert b"the key is" in collector.raw
+    assert SECRET.encode() not in collector.raw
+    conventions = Conventions()
+    wrong = [w for span in collector.spans for w in conventions.check_span(span, content=True)]
+    assert wrong == []
+
+
+async def test_a_model_that_fails_is_an_error_with_a_type(collector: Collector) -> None:
+    await run(ScriptedModel().says(LLMExecutionError("no reply from host secret-host")))
+    (chat,) = collector.named("chat")
+    (task,) = collector.named("invoke_agent")
+    assert chat["failed"]
+    assert chat["attributes"]["error.type"] == "_OTHER"
+    assert task["attributes"]["error.type"] == "LLM-001" or task["failed"]
+    assert b"secret-host" not in collector.raw
+
+
+async def test_a_collector_that_is_away_holds_nothing_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    async with asyncio.timeout(30):
+        await run(ScriptedModel().writes("print(1)"))
+
+
+def test_unasked_it_is_not_used_and_not_imported() -> None:
+    program = """
+import sys
+from delf import Agent
+from delf.testing import ScriptedModel, TestHost
+host = TestHost.discover(environ={})
+model = ScriptedModel().writes("print(1)")
+host.provide(model.spec, model.factory)
+with Agent(llm="scripted", host=host) as agent:
+    agent.run("Say 1.")
+print([name for name in sys.modules if "delf_otel.o" in name or "opentelemetry.sdk" in name])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_an_observer_that_is_not_installed_is_an_error() -> None:
+    with (
+        pytest.raises(PluginError, match="unknown observer 'otle'"),
+        Agent(llm="scripted", host=TestHost.discover(environ={}), observers=["otle"]) as agent,
+    ):
+        agent.start()
+
+
+def test_a_resumed_task_goes_on_in_its_trace() -> None:
+    first, second = Spans(), Spans()
+    events = every_event("t1")
+    for event in events[: len(events) // 2]:
+        first.take(event)
+    before = [span for span in map(first.take, events) if span is not None]
+    second.take(TaskResumed(task_id="t1", seq=100, at=1.0))
+    after = [span for span in map(second.take, events[-3:]) if span is not None]
+    assert {span.trace_id for span in before} == {span.trace_id for span in after}
+
+
+@pytest.mark.parametrize(
+    ("model", "provider"),
+    [
+        ("gpt-4o-mini", "openai"),
+        ("claude-sonnet-4-5", "anthropic"),
+        ("gemini-2.5-pro", "gcp.gemini"),
+        ("gemini/gemini-2.5-pro", "gcp.gemini"),
+        ("azure/gpt-4o", "azure.ai.openai"),
+        ("ollama/llama3", "ollama"),
+        ("recorded:demo.jsonl", "recorded"),
+    ],
+)
+def test_providers_have_the_names_of_the_conventions(model: str, provider: str) -> None:
+    assert provider_of(model) == provider
+
+
+class TestOtel(ObserverContract):
+    @pytest.fixture
+    def observer(self, collector: Collector) -> OtelObserver:
+        return OtelObserver(content=True)
