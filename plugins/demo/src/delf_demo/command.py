@@ -84,8 +84,7 @@ def demo(
         tell(f"A small tea shop: {tables} tables, {rows:,} rows of SQLite in {folder}")
         tell(f"Scripts are written by {why}, and run in a process of their own.")
         if web:
-            _serve(folder, config, port)
-            return
+            ctx.exit(_serve(ctx, folder, config, port))
         status = 0
         for number, (title, task) in enumerate(
             (("A question", QUESTION), ("A change that needs your approval", CHANGE)), 1
@@ -105,16 +104,13 @@ def demo(
     ctx.exit(status)
 
 
-def _serve(folder: Path, config: Path, port: int) -> None:
-    """Serve the page of the shop, with both tasks handed in."""
-    from delf import Agent, Chat
-    from delf.config.project import load_project
-
-    project = load_project(file=str(config), overrides=[f"plugins.journal-sql.url={folder / 'journal.db'}"])
-    agent = Agent.from_project(
-        project, chat=Chat(persist=True), approvals=["web"], approval_timeout=86_400.0
-    )
-    agent.serve(port=port, first_tasks=[QUESTION, CHANGE])
+def _serve(ctx: click.Context, folder: Path, config: Path, port: int) -> int:
+    """Serve the page of the shop, with both tasks handed in, until it is told to end."""
+    journal = _quoted(str(folder / "journal.db"))
+    with config.open("a", encoding="utf-8") as file:
+        file.write(f"\n[plugins.journal-sql]\nurl = {journal}\n")
+    tasks = [part for task in (QUESTION, CHANGE) for part in ("--task", task)]
+    return _delf(ctx, ["serve", "--config", str(config), "--port", str(port), *tasks])
 
 
 def _delf(ctx: click.Context, arguments: list[str]) -> int:

@@ -20,9 +20,10 @@ from delf.errors import ConfigurationError
 from delf_serve.approvals import Approvals
 from delf_serve.files import Uploads
 from delf_serve.guard import Guard, Receive, Scope, Send
-from delf_serve.keys import Key, Keys
+from delf_serve.keys import ANYBODY, Key, Keys
 from delf_serve.operations import OF_THE_PAGE, OPERATIONS, Call, Operation, Service
 from delf_serve.problems import ProblemError
+from delf_serve.schemas import RunRequest
 from delf_serve.settings import ServeSettings
 from delf_serve.streams import Streams
 from delf_serve.tasks import Tasks, shared
@@ -65,6 +66,8 @@ class Application:
             approvals=Approvals(agent, self.tasks),
             uploads=Uploads(_files_folder(settings)),
         )
+        self.first_tasks: tuple[str, ...] = ()
+        """Handed in when it starts."""
         self._lock = asyncio.Lock()
         self._started = False
         self._was_started = agent.started
@@ -94,6 +97,8 @@ class Application:
                 self.service.uploads.forget_old()
                 self.tasks.start()
                 self._started = True
+                for task in self.first_tasks:
+                    await self.tasks.submit(RunRequest(task=task), ANYBODY, None)
 
     async def stop(self) -> None:
         """End streams, let tasks end or leave them to whoever comes next."""

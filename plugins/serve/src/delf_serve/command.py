@@ -70,8 +70,11 @@ class ServeCommand(click.Command):
 @click.option(
     "--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes."
 )
+@click.option("--task", "tasks", multiple=True, help="Hand in this task at the start.")
 @click.pass_context
-def serve(ctx: click.Context, host: str, port: int, workers: int, **given: Any) -> None:
+def serve(
+    ctx: click.Context, host: str, port: int, workers: int, tasks: tuple[str, ...], **given: Any
+) -> None:
     """Serve the project's agent over HTTP, with a page to watch tasks and to decide.
 
     Without a key it listens on loopback only. Keys are in DELF_API_KEY, with a comma between them:
@@ -92,7 +95,10 @@ def serve(ctx: click.Context, host: str, port: int, workers: int, **given: Any) 
             {"events": False, "as_json": False, "show_code": False, "verbose": False, **given}
         ),
     )
-    ctx.exit(serve_project(state_of(ctx), options, own, host=host, port=port, workers=workers))
+    if tasks and workers > 1:
+        raise click.UsageError("--task is for one worker", ctx)
+    how = {"host": host, "port": port, "workers": workers, "tasks": tasks}
+    ctx.exit(serve_project(state_of(ctx), options, own, **how))
 
 
 serve.params += [option for option in run_command.params if option.name not in _NOT_SHARED]

@@ -6,9 +6,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -21,8 +21,19 @@ if TYPE_CHECKING:
     from delf_serve.app import Application
 
 
+_WAITS_SECONDS: Final = 7 * 86_400.0
+"""How long a question waits on a page, where nothing else was said."""
+
+
 def serve_project(
-    state: State, options: Options, own: Mapping[str, Any], *, host: str, port: int, workers: int
+    state: State,
+    options: Options,
+    own: Mapping[str, Any],
+    *,
+    host: str,
+    port: int,
+    workers: int,
+    tasks: Sequence[str] = (),
 ) -> int:
     """Serve the project's agent until the process is told to end.
 
@@ -33,6 +44,7 @@ def serve_project(
         host: The address to listen at.
         port: The port.
         workers: How many processes; in each is an agent.
+        tasks: Handed in when it starts.
 
     Returns:
         The exit status.
@@ -44,6 +56,7 @@ def serve_project(
 
     log_to_stderr(state)
     app = make_application(state, options, own)
+    app.first_tasks = tuple(tasks)
     check_bind(host, keyed=bool(app.keys))
     with bind(host, port) as listener:
         click.echo(f"delf serves on {address_of(listener)} - Ctrl-C ends it", err=True)
@@ -68,6 +81,8 @@ def make_application(state: State, options: Options, own: Mapping[str, Any]) -> 
         more["chat"] = Chat(persist=True)
     if "approvals" not in setup.project.agent.model_fields_set:
         more["approvals"] = ["web"]
+    if "approval_timeout" not in setup.project.agent.model_fields_set:
+        more["approval_timeout"] = _WAITS_SECONDS
     agent = setup.agent(**more)
     given = {**setup.project.plugin_options.get(NAME, {}), **own}
     return make_app(agent, given, setup.project.environ)
