@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import FileResponse, Response
 
+from delf.engine.views.story import short_name
 from delf_serve import schemas as s
 from delf_serve.approvals import Approvals
 from delf_serve.files import Uploads
@@ -463,7 +464,7 @@ def _session(service: Service, key: Key, cookie: str | None) -> s.Session:
         rights=sorted(key.rights),
         csrf=None if cookie is None or not service.keys else Keys.csrf(key, cookie),
         login=bool(service.keys),
-        model=service.agent.get_llm_config_string(),
+        model=short_name(service.agent.config.main_llm.model),
         budget_usd=service.agent.config.budget_usd,
     )
 

@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { long } from "./code.js";
 import { el, fill, say, setText } from "./dom.js";
-import { EFFECTS, ago, exact, short, value } from "./words.js";
+import { EFFECTS, ago, exact, pretty, short, value } from "./words.js";
 
 const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", settled: "settled" };
 
@@ -18,7 +18,7 @@ class Field {
   constructor(name, given, check) {
     this.name = name;
     this.isText = typeof given === "string";
-    this.before = this.isText ? given : value(given, 1);
+    this.before = this.isText ? given : pretty(given);
     const lines = Math.min(12, Math.max(1, this.before.split("\n").length));
     this.input = el("textarea", { id: `field-${crypto.randomUUID?.() ?? Math.random()}`, rows: lines,
       value: this.before, spellcheck: false, "aria-describedby": "", oninput: () => { this.mark(); check(); } });
@@ -70,7 +70,7 @@ export class Card {
     if (question.code) parts.push(el("pre", { class: "value", tabindex: "0" }, long(question.code, 8000)));
     if (question.preview) parts.push(el("p", { class: "quiet" }, "What would happen"), el("pre", { class: "value", tabindex: "0" }, long(question.preview, 8000)));
     const rows = Object.entries(question.arguments || {}).flatMap(([name, item]) =>
-      [el("dt", {}, name), el("dd", {}, long(typeof item === "string" ? item : value(item, 1)))]);
+      [el("dt", {}, name), el("dd", {}, long(typeof item === "string" ? item : pretty(item)))]);
     if (rows.length) parts.push(el("dl", { class: "fields", tabindex: "0", role: "group", "aria-label": "arguments" }, rows));
     fill(this.body, parts);
   }

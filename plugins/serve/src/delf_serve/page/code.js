@@ -1,26 +1,36 @@
 // A script line by line, and beneath each line the calls that it made.
 
 import { el, fill, say, setText } from "./dom.js";
-import { EFFECTS, args, count, duration, short, value } from "./words.js";
+import { EFFECTS, args, count, duration, pretty, short, value } from "./words.js";
 
 const SHOWN = 3;
 const MORE = 50;
-const WORDS = /(#.*$)|("""[\s\S]*?"""|'''[\s\S]*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\b(False|None|True|and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|not|or|pass|raise|return|try|while|with|yield)\b|\b(\d[\d_.]*)\b/g;
+const WORDS = /(#.*)|("""[\s\S]*?"""|'''[\s\S]*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\b(False|None|True|and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|not|or|pass|raise|return|try|while|with|yield)\b|\b(\d[\d_.]*)\b/g;
 const KINDS = ["note", "text", "word", "number"];
+const MOST_PAINTED = 50_000;
 
-/** A line of Python with its words marked; a text over several lines stays plain. */
-function painted(line) {
-  if (line.length > 2000) return [line];
-  const parts = [];
+/** A script with its words marked, line by line, and how many brackets are open after each line. */
+function painted(code) {
+  const lines = [[]];
+  const open = [];
+  let depth = 0;
+  const put = (text, kind) => {
+    const [first, ...rest] = text.split("\n");
+    const add = (piece) => piece && lines.at(-1).push(kind ? el("span", { class: `c-${kind}` }, piece) : piece);
+    const count = (piece) => { if (!kind) for (const mark of piece) depth += "([{".includes(mark) ? 1 : ")]}".includes(mark) ? -1 : 0; };
+    add(first);
+    count(first);
+    for (const piece of rest) { open.push(depth); lines.push([]); add(piece); count(piece); }
+  };
   let at = 0;
-  for (const found of line.matchAll(WORDS)) {
-    if (found.index > at) parts.push(line.slice(at, found.index));
-    const kind = KINDS[found.slice(1).findIndex((group) => group !== undefined)];
-    parts.push(el("span", { class: `c-${kind}` }, found[0]));
+  for (const found of code.length > MOST_PAINTED ? [] : code.matchAll(WORDS)) {
+    put(code.slice(at, found.index), null);
+    put(found[0], KINDS[found.slice(1).findIndex((group) => group !== undefined)]);
     at = found.index + found[0].length;
   }
-  parts.push(line.slice(at));
-  return parts;
+  put(code.slice(at), null);
+  open.push(depth);
+  return { lines, open };
 }
 
 /** How calls went, in words: "412 calls of sql.query, 2 failed". */
@@ -39,14 +49,14 @@ const STATUS = { ok: "", running: "runs", waiting: "waits for you", error: "fail
 function bodyOf(call) {
   const rows = [];
   for (const [name, item] of Object.entries(call.args)) {
-    rows.push(el("dt", {}, name), el("dd", {}, long(typeof item === "string" ? item : value(item, 1))));
+    rows.push(el("dt", {}, name), el("dd", {}, long(typeof item === "string" ? item : pretty(item))));
   }
   const parts = [];
   if (call.description) parts.push(el("p", { class: "quiet" }, `the script says: ${call.description}`));
   if (rows.length) parts.push(el("dl", { class: "fields" }, rows));
   if (call.error) parts.push(el("p", { class: "bad" }, long(call.error)));
   else if (call.result !== undefined && call.result !== null) {
-    parts.push(el("p", { class: "quiet" }, "result"), el("pre", { class: "value" }, long(value(call.result, 1))));
+    parts.push(el("p", { class: "quiet" }, "result"), el("pre", { class: "value" }, long(typeof call.result === "string" ? call.result : pretty(call.result))));
   }
   for (const child of call.children) {
     parts.push(el("p", {}, el("a", { href: `#/${child.id}` }, `child task: ${short(child.task, 80)}`)));
@@ -146,12 +156,19 @@ export class ChapterView {
     this.title = el("h2", { id: `script-${number}` }, `Script ${chapter.attempt}`);
     this.because = el("p", { class: "quiet" });
     this.end = el("p", { class: "script-end" });
-    this.rows = chapter.lines.map((line, n) => {
-      const code = el("code", {}, painted(line));
+    const { lines, open } = painted(chapter.lines.join("\n"));
+    // A call of several lines is whole; what it did stands after its last line.
+    this.ends = open.map((_, n) => {
+      const before = n ? open[n - 1] : 0;
+      const end = open.findIndex((depth, m) => m >= n && depth <= before);
+      return open[n] > before && end > n && end < n + 60 ? end : n;
+    });
+    this.rows = lines.map((parts, n) => {
+      const code = el("code", {}, parts);
       return el("li", { class: "line", "data-line": n + 1 },
         el("div", { class: "code" }, el("span", { class: "no", "aria-hidden": "true" }, String(n + 1)), code, el("span", { class: "runs-here" })));
     });
-    this.last = el("li", { class: "line loose" });
+    this.last = el("li", { class: "line loose" }, el("div", { class: "code" }));
     this.node = el("section", { class: "chapter", "aria-labelledby": `script-${number}` },
       this.title, this.because, el("ol", { class: "script", "aria-label": `Script ${chapter.attempt}, line by line` }, this.rows, this.last), this.end);
     if (chapter.because) setText(this.because, `because ${short(chapter.because, 400)}`);
@@ -161,13 +178,13 @@ export class ChapterView {
   update() {
     const { chapter } = this;
     for (const line of chapter.touched) {
-      const row = line ? this.rows[line - 1] : this.last;
+      const row = line ? this.rows[this.ends[line - 1]] : this.last;
       const calls = chapter.calls.get(line) || [];
       let view = this.calls.get(line);
       if (!view && calls.length) {
         view = new LineCalls(calls);
         this.calls.set(line, view);
-        row.append(view.node);
+        row.querySelector(".code").after(view.node);
       }
       view?.update();
     }
@@ -191,7 +208,7 @@ export class ChapterView {
 
   /** Where a question stands: at its line, else over the script. */
   place(question, card) {
-    const row = question.line ? this.rows[question.line - 1] : null;
+    const row = question.line ? this.rows[this.ends[question.line - 1]] : null;
     if (row) row.append(card);
     else this.because.after(card);
   }

@@ -203,7 +203,8 @@ export class TaskView {
     this.wanted = name;
     const node = name && this.cards.get(name)?.node;
     if (!node) return;
-    node.scrollIntoView({ block: "center", behavior: "instant" });
+    const tall = node.offsetHeight > this.node.parentNode.clientHeight * 0.7;
+    node.scrollIntoView({ block: tall ? "start" : "center", behavior: "instant" });
     node.focus({ preventScroll: true });
   }
 

@@ -64,6 +64,18 @@ export function value(data, indent = 0) {
   }, indent) ?? String(data);
 }
 
+/** A value over as many lines as it needs, and no more: what fits on one line stands on one. */
+export function pretty(data, indent = "") {
+  const flat = value(data);
+  if (data === null || typeof data !== "object" || "$t" in data || flat.length + indent.length <= 72) return flat;
+  const deeper = `${indent}  `;
+  const items = Array.isArray(data)
+    ? data.map((item) => deeper + pretty(item, deeper))
+    : Object.entries(data).map(([name, item]) => `${deeper}${JSON.stringify(name)}: ${pretty(item, deeper)}`);
+  const [open, close] = Array.isArray(data) ? "[]" : "{}";
+  return items.length ? `${open}\n${items.join(",\n")}\n${indent}${close}` : open + close;
+}
+
 /** Arguments as a script writes them. */
 export const args = (given, most = 80) =>
   short(Object.entries(given).map(([name, item]) => `${name}=${value(item)}`).join(", "), most);
