@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.resources import files as resources
@@ -110,7 +110,7 @@ class Application:
                 await self.agent.astop(leave=True)
 
     @asynccontextmanager
-    async def _lifespan(self, _app: Router) -> AsyncIterator[None]:
+    async def _lifespan(self, _app: Router) -> AsyncGenerator[None]:
         await self.start()
         try:
             yield

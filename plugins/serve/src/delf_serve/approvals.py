@@ -83,13 +83,13 @@ class Approvals:
             if not fits.ok:
                 raise ProblemError(422, fits.message or "the arguments do not fit")
         name = record.requested.request_id
-        _, decided = await send(self._tasks.journal, name, lambda _: decision, key.name)  # pyright: ignore[reportArgumentType] - it is a journal with an inbox
+        _, decided = await send(self._tasks.journal, name, lambda _: decision, key.name)
         return DecidedView(**approvals_view.decided_data(record, decided))
 
     async def _find(self, text: str) -> RequestRecord:
         """A question by its id or the beginning of it."""
         try:
-            return await find_request(self._tasks.journal, text)  # pyright: ignore[reportArgumentType] - it is a journal with an inbox
+            return await find_request(self._tasks.journal, text)
         except UnknownRequestError as error:
             raise ProblemError(404, error.message, error.hint, code=error.code) from None
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from delf_serve.app import Application
 
 _NOT_SHARED: Final = {"task", "as_json", "events", "show_code", "verbose", "no_journal"}
+_LISTS: Final = ("hosts", "allow_origins")
+_OWN: Final = ("api_key", "keys_file", *_LISTS)
 HOST: Final = "127.0.0.1"
 PORT: Final = 8080
 
@@ -87,8 +89,8 @@ def serve(
     from delf.cli.session import Options
     from delf_serve.workers import serve_project
 
-    own = {name: given.pop(name) for name in ("api_key", "keys_file", "hosts", "allow_origins")}
-    own = {name: list(v) if isinstance(v, tuple) else v for name, v in own.items() if v}
+    own: dict[str, Any] = {name: given.pop(name) for name in _OWN}
+    own = {name: list(v) if name in _LISTS else v for name, v in own.items() if v}
     options = Options(
         flags=flags_of({**given, "no_journal": False}),
         **rest_of(
@@ -97,8 +99,10 @@ def serve(
     )
     if tasks and workers > 1:
         raise click.UsageError("--task is for one worker", ctx)
-    how = {"host": host, "port": port, "workers": workers, "tasks": tasks}
-    ctx.exit(serve_project(state_of(ctx), options, own, **how))
+    status = serve_project(
+        state_of(ctx), options, own, host=host, port=port, workers=workers, tasks=tasks
+    )
+    ctx.exit(status)
 
 
 serve.params += [option for option in run_command.params if option.name not in _NOT_SHARED]

@@ -6,7 +6,7 @@ import asyncio
 import json
 import mimetypes
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
@@ -17,6 +17,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import FileResponse, Response
 
 from delf.engine.views.story import short_name
+from delf.protocols.conversation import ChatMessage, ConversationRecord
 from delf_serve import schemas as s
 from delf_serve.approvals import Approvals
 from delf_serve.files import Uploads
@@ -357,7 +358,7 @@ async def list_conversations(call: Call) -> Response:
     """Conversations, the newest first."""
     call.query(s.NoQuery)
     chat = call.service.agent.chat
-    found = [] if chat is None else await chat.aconversations()
+    found: Sequence[ConversationRecord] = [] if chat is None else await chat.aconversations()
     views = [
         s.Conversation(
             conversation_id=c.conversation,
@@ -374,7 +375,9 @@ async def get_conversation(call: Call) -> Response:
     """What was said in a conversation."""
     call.query(s.NoQuery)
     chat, name = call.service.agent.chat, call.part("conversation_id")
-    lines = [] if chat is None else await chat.store().read(name, 0, 10_000)
+    lines: Sequence[ChatMessage] = []
+    if chat is not None:
+        lines = await chat.store().read(name, 0, 10_000)
     if not lines:
         raise ProblemError(404, "no such conversation is known")
     messages = [
@@ -464,7 +467,7 @@ def _session(service: Service, key: Key, cookie: str | None) -> s.Session:
         rights=sorted(key.rights),
         csrf=None if cookie is None or not service.keys else Keys.csrf(key, cookie),
         login=bool(service.keys),
-        model=short_name(service.agent.config.main_llm.model),
+        model=short_name(service.agent.config.main_llm.model).rpartition("/")[2],
         budget_usd=service.agent.config.budget_usd,
     )
 

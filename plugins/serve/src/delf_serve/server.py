@@ -63,8 +63,8 @@ def bind(host: str, port: int) -> socket.socket:
 
 def address_of(listener: socket.socket) -> str:
     """Where a person finds it."""
-    host, port = listener.getsockname()[:2]
-    host = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)
+    name, port = listener.getsockname()[:2]
+    host = "localhost" if name in ("0.0.0.0", "::") else str(name)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -73,7 +73,7 @@ class Protocol(HttpToolsProtocol):
 
     seconds = 10.0
 
-    def connection_made(self, transport: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def connection_made(self, transport: Any) -> None:
         """Begin to wait for the first head."""
         super().connection_made(transport)
         self._head: asyncio.TimerHandle | None = None
@@ -81,7 +81,7 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Begin to wait where a further request begins."""
-        if self._head is None and (self.cycle is None or self.cycle.response_complete):
+        if self._head is None and getattr(self.cycle, "response_complete", True):
             self._wait()
         super().data_received(data)
 

@@ -79,7 +79,7 @@ class ServeSettings(PluginSettings):
     @field_validator("api_key", mode="before")
     @classmethod
     def _several_keys(cls, value: Any) -> Any:
-        return ",".join(value) if isinstance(value, (list, tuple)) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return ",".join(value) if isinstance(value, (list, tuple)) else value  # pyright: ignore[reportUnknownArgumentType]
 
     @field_validator("public_url")
     @classmethod

@@ -155,7 +155,7 @@ class Streams:
                 yield item[1] or BEAT
 
     @asynccontextmanager
-    async def _reading(self, feed: _Feed) -> AsyncIterator[asyncio.Queue[Item | None]]:
+    async def _reading(self, feed: _Feed) -> AsyncGenerator[asyncio.Queue[Item | None]]:
         queue: asyncio.Queue[Item | None] = asyncio.Queue()
         feed.readers.add(queue)
         self.open += 1

@@ -420,7 +420,7 @@ def shared(agent: Agent) -> SharedJournal:
         raise ProblemError(
             503, "the agent's journal is not for several processes", 'Agent(journal="sql")'
         )
-    return journal  # pyright: ignore[reportReturnType] - it is both
+    return journal
 
 
 def _digest(order: RunRequest) -> str:
