@@ -18,7 +18,7 @@ from pydantic_settings import (
 from delf.environment import FileText, beside, current_environ
 from delf.errors import ConnectionConfigurationError, did_you_mean
 
-__all__ = ["LocalPath", "PluginSettings", "SecretStr", "beside", "folder_of"]
+__all__ = ["LocalPath", "PluginSettings", "SecretStr", "beside", "current_environ", "folder_of"]
 
 
 def folder_of(value: object) -> Path | None:

@@ -1,0 +1,117 @@
+"""Which addresses of the network may be reached: those of the public internet, and no other."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
+
+from delf.errors import ConnectionConfigurationError, ToolExecutionError, ToolRefusedError
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a host's name, as text."""
+
+_GLOBAL_V6: Final = ipaddress.ip_network("2000::/3")
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+# Public addresses that lead into the network of a cloud: Azure's services for its machines.
+_INNER_V4: Final = frozenset({ipaddress.ip_address("168.63.129.16")})
+_LAST_32: Final = 0xFFFF_FFFF
+
+
+async def system_resolve(host: str, port: int) -> list[str]:
+    """The addresses of a name, as this machine resolves it.
+
+    Args:
+        host: A name, or an address in any notation that the system reads.
+        port: The port.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is one of the public internet."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address.is_global and not address.is_multicast and address not in _INNER_V4
+    embedded = _embedded(address)
+    if embedded is not None:
+        return is_public(embedded)
+    return address in _GLOBAL_V6 and address.is_global
+
+
+def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address that a packet to this one ends at."""
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & _LAST_32)
+    if address.teredo is not None:
+        return address.teredo[1]
+    return address.ipv4_mapped or address.sixtofour
+
+
+class Guard:
+    """Finds the addresses of hosts, and refuses those of private networks.
+
+    Args:
+        private: What may be reached all the same: names of hosts, addresses, networks.
+        resolve: Finds the addresses of a name.
+
+    Raises:
+        ConnectionConfigurationError: For a network that is none.
+    """
+
+    def __init__(self, private: Sequence[str] = (), resolve: Resolve = system_resolve) -> None:
+        self._resolve = resolve
+        self._names: set[str] = set()
+        self._networks: list[Network] = []
+        for item in private:
+            try:
+                self._networks.append(ipaddress.ip_network(item))
+            except ValueError:
+                if "/" in item or not item:
+                    raise ConnectionConfigurationError(
+                        f"private: {item!r} is neither a host nor a network",
+                        hint="a name, an address, or a network as 10.1.0.0/16",
+                    ) from None
+                self._names.add(item.lower())
+
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """The addresses of a host, all of which may be reached.
+
+        Whoever connects must connect to one of these, and not resolve the name again.
+
+        Args:
+            host: As it stands in the URL.
+            port: The port.
+
+        Raises:
+            ToolRefusedError: When any of them is not of the public internet.
+            ToolExecutionError: When the name is unknown.
+        """
+        try:
+            found = await self._resolve(host, port)
+        except (OSError, UnicodeError) as error:
+            raise ToolExecutionError(f"the host {host} is not known") from error
+        addresses = [ipaddress.ip_address(text) for text in found]
+        if host.lower() not in self._names:
+            for address in addresses:
+                self._check(host, address)
+        if not addresses:
+            raise ToolExecutionError(f"the host {host} has no address")
+        return [str(address) for address in addresses]
+
+    def _check(self, host: str, address: Address) -> None:
+        if any(address in network for network in self._networks):
+            return
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        if mapped is not None and any(mapped in network for network in self._networks):
+            return
+        if not is_public(address):
+            where = host if host == str(address) else f"{host} ({address})"
+            raise ToolRefusedError(
+                f"{where} is of a private network, which is not allowed",
+                hint=f"private = [{host!r}] in the connection's settings allows it",
+            )

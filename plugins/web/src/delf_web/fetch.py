@@ -1,0 +1,248 @@
+"""Has pages: checked addresses, redirects, limits, manners, and a short memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from email.message import Message
+from fnmatch import fnmatchcase
+from typing import Final
+
+import httpcore
+import httpx
+
+from delf.errors import ToolExecutionError, ToolRefusedError
+from delf_web.addresses import Guard, Resolve, system_resolve
+from delf_web.manners import Pace, Robots
+from delf_web.settings import WebSettings
+from delf_web.transport import PinnedTransport
+
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_MAX_REDIRECTS: Final = 5
+_ENCODINGS: Final = frozenset({"gzip", "x-gzip", "deflate", "identity"})
+_MAX_URL: Final = 4000
+_CACHE_BYTES: Final = 50_000_000
+_FAILED: Final = 400
+_ACCEPT: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,application/pdf,*/*;q=0.5"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What an address gave.
+
+    Args:
+        url: Where it was in the end.
+        kind: Its media type, as ``text/html``.
+        charset: Its encoding, where the server said so.
+        content: Its bytes.
+    """
+
+    url: str
+    kind: str
+    charset: str | None
+    content: bytes
+
+
+class Fetcher:
+    """Has pages, within one event loop.
+
+    Args:
+        settings: Hosts, limits and manners.
+        resolve: Finds the addresses of a name.
+    """
+
+    def __init__(self, settings: WebSettings, resolve: Resolve = system_resolve) -> None:
+        self._settings = settings
+        self._transport = PinnedTransport(
+            Guard(settings.private, resolve), settings.timeout, httpx.create_ssl_context()
+        )
+        self._headers = {
+            "User-Agent": settings.user_agent,
+            "Accept": _ACCEPT,
+            "Accept-Encoding": "gzip, deflate",
+        }
+        self._robots = Robots(settings.user_agent, self._robots_txt)
+        self._pace = Pace(settings.rate)
+        self._kept: OrderedDict[str, tuple[float, Document]] = OrderedDict()
+        self._kept_bytes = 0
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    async def get(self, url: str) -> Document:
+        """What is at an address; from memory, where it was had a short time ago.
+
+        Args:
+            url: The address.
+
+        Raises:
+            ToolRefusedError: When it may not be reached.
+            ToolExecutionError: When there is nothing, or too much.
+        """
+        first = checked_url(url, self._settings).copy_with(fragment=None)
+        key = str(first)
+        turn = self._turns.setdefault(key, asyncio.Lock())
+        try:
+            async with turn:  # whoever wants the same page at the same time waits for it
+                known = self._kept.get(key)
+                if known is not None and known[0] > time.monotonic():
+                    return known[1]
+                document = await self._follow(first)
+                self._keep(key, document)
+                return document
+        finally:
+            if not turn.locked():
+                self._turns.pop(key, None)
+
+    async def aclose(self) -> None:
+        """Close all connections and forget all pages."""
+        self._kept.clear()
+        self._kept_bytes = 0
+        await self._transport.aclose()
+
+    async def _follow(self, first: httpx.URL) -> Document:
+        url = first
+        for _ in range(_MAX_REDIRECTS + 1):
+            if self._settings.robots and not await self._robots.allows(str(url)):
+                raise ToolRefusedError(
+                    f"{url}: the site's robots.txt does not give this page to programs",
+                    hint="robots = false in the connection's settings, where you may",
+                )
+            delay = await self._robots.delay(str(url)) if self._settings.robots else 0.0
+            response, content = await self._exchange(url, delay)
+            place = response.headers.get("location")
+            if response.status_code in _REDIRECTS and place:
+                url = self._redirected(url, place, first)
+                continue
+            if response.status_code >= _FAILED:
+                raise ToolExecutionError(
+                    f"{url} answered {response.status_code} {response.reason_phrase}".rstrip()
+                )
+            kind = Message()
+            kind["Content-Type"] = response.headers.get("content-type") or "text/html"
+            return Document(
+                url=str(url),
+                kind=kind.get_content_type(),
+                charset=kind.get_content_charset(),
+                content=content,
+            )
+        raise ToolExecutionError(f"{first}: over {_MAX_REDIRECTS} redirects")
+
+    def _redirected(self, url: httpx.URL, place: str, first: httpx.URL) -> httpx.URL:
+        try:
+            target = url.join(place).copy_with(fragment=None)
+        except (httpx.InvalidURL, ValueError):
+            raise ToolExecutionError(f"{url} redirects to no valid address") from None
+        settings = self._settings
+        checked = checked_url(str(target), settings)
+        if (
+            settings.other_hosts == "ask"
+            and checked.host != first.host
+            and not is_named(checked.host, settings)
+        ):
+            raise ToolRefusedError(
+                f"{url} redirects to the host {checked.host}, which nobody was asked about; "
+                f"ask for {checked} by itself"
+            )
+        return checked
+
+    async def _robots_txt(self, url: str) -> tuple[int, bytes]:
+        """The status and body of a ``robots.txt``."""
+        target = httpx.URL(url)
+        try:
+            for _ in range(_MAX_REDIRECTS + 1):
+                response, content = await self._exchange(target, 0.0)
+                place = response.headers.get("location")
+                if response.status_code not in _REDIRECTS or not place:
+                    return response.status_code, content
+                target = self._redirected(target, place, target)
+        except ToolExecutionError:
+            return 0, b""
+        return 0, b""
+
+    async def _exchange(self, url: httpx.URL, delay: float) -> tuple[httpx.Response, bytes]:
+        """One request and its answer, whatever its status."""
+        await self._pace.turn(url.netloc.decode(), delay)
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                response = await self._transport.get(url, self._headers)
+                try:
+                    return response, await self._read(url, response)
+                finally:
+                    await response.aclose()
+        except (TimeoutError, httpcore.TimeoutException):
+            raise ToolExecutionError(
+                f"{url} did not answer within {self._settings.timeout:g} s"
+            ) from None
+        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+            raise ToolExecutionError(f"{url} cannot be reached: {error}"[:300]) from None
+        except httpx.DecodingError:
+            raise ToolExecutionError(f"{url}: the answer's compression is broken") from None
+
+    async def _read(self, url: httpx.URL, response: httpx.Response) -> bytes:
+        limit = self._settings.max_bytes
+        told = response.headers.get_list("content-encoding", split_commas=True)
+        if len(told) > 1 or not _ENCODINGS.issuperset(name.strip().lower() for name in told):
+            raise ToolExecutionError(f"{url}: compressed as {', '.join(told)}, which was not asked")
+        content = bytearray()
+        async for part in response.aiter_bytes():
+            content += part
+            if len(content) > limit:
+                raise ToolExecutionError(
+                    f"{url} is larger than {limit:,} bytes",
+                    hint="max_bytes in the connection's settings",
+                )
+        return bytes(content)
+
+    def _keep(self, key: str, document: Document) -> None:
+        seconds = self._settings.cache_seconds
+        size = len(document.content)
+        old = self._kept.pop(key, None)
+        self._kept_bytes -= len(old[1].content) if old else 0
+        if not seconds or size > _CACHE_BYTES:
+            return
+        self._kept[key] = time.monotonic() + seconds, document
+        self._kept_bytes += size
+        while self._kept_bytes > _CACHE_BYTES:
+            _, (_, gone) = self._kept.popitem(last=False)
+            self._kept_bytes -= len(gone.content)
+
+
+def checked_url(text: str, settings: WebSettings) -> httpx.URL:
+    """An address that is a page of a host that may be asked, as far as its text tells.
+
+    Args:
+        text: The address.
+        settings: Which hosts and ports may be reached.
+
+    Raises:
+        ToolRefusedError: When it is not.
+    """
+    try:
+        if len(text) > _MAX_URL:
+            raise ToolRefusedError(f"an address of {len(text)} characters is too long")
+        url = httpx.URL(text.strip())
+    except (httpx.InvalidURL, ValueError):
+        raise ToolRefusedError(f"{text!r:.200} is no address") from None
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ToolRefusedError(f"{text!r:.200} is no address of a page: http:// or https://")
+    if url.userinfo:
+        raise ToolRefusedError(f"an address with a login is not asked for; its host is {url.host}")
+    port = url.port or (443 if url.scheme == "https" else 80)
+    if settings.ports and port not in settings.ports:
+        raise ToolRefusedError(
+            f"port {port} of {url.host} is not allowed; allowed are "
+            + ", ".join(map(str, settings.ports)),
+            hint="ports in the connection's settings",
+        )
+    if settings.other_hosts == "refuse" and not is_named(url.host, settings):
+        raise ToolRefusedError(
+            f"the host {url.host} is not allowed; allowed are {', '.join(settings.hosts) or 'none'}"
+        )
+    return url
+
+
+def is_named(host: str, settings: WebSettings) -> bool:
+    """Whether a pattern of the settings names a host."""
+    name = host.lower().rstrip(".")
+    return any(fnmatchcase(name, pattern.lower()) for pattern in settings.hosts)

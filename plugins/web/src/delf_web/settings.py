@@ -1,0 +1,49 @@
+"""What of the web a script may reach, and how politely."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from delf.settings import PluginSettings
+
+
+class WebSettings(PluginSettings):
+    """Hosts, limits and manners."""
+
+    hosts: tuple[str, ...] = Field(
+        default=(), description='Patterns of hosts: "example.com", "*.example.com".'
+    )
+    others: Literal["allow", "ask", "refuse"] | None = Field(
+        default=None,
+        description="What becomes of other hosts; refused where there are `hosts`, else allowed.",
+    )
+    private: tuple[str, ...] = Field(
+        default=(),
+        description="What of private networks may be reached: names of hosts, 10.1.0.0/16.",
+    )
+    ports: tuple[int, ...] = Field(
+        default=(80, 443, 8000, 8080, 8443), description="Ports that may be reached; all if empty."
+    )
+    robots: bool = Field(
+        default=True, description="Leave alone what a site's robots.txt does not give."
+    )
+    user_agent: str = Field(
+        default="delf", pattern=r"^[ -~]+$", description="The name under which pages are asked for."
+    )
+    rate: float = Field(
+        default=5.0, ge=0, description="Requests a second to one host at most; 0 is no limit."
+    )
+    timeout: float = Field(default=30.0, gt=0, description="Seconds for one request.")
+    max_bytes: int = Field(
+        default=5_000_000, ge=1, description="The largest page, after decompression."
+    )
+    cache_seconds: float = Field(
+        default=300.0, ge=0, description="How long a page is not asked for again."
+    )
+
+    @property
+    def other_hosts(self) -> Literal["allow", "ask", "refuse"]:
+        """What becomes of hosts that no pattern names."""
+        return self.others or ("refuse" if self.hosts else "allow")

@@ -1,0 +1,110 @@
+"""HTTP over connections that lead only to addresses that were checked."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Final, cast
+
+import httpcore
+import httpx
+
+from delf_web.addresses import Guard
+
+_AT_ONCE: Final = 100
+_IDLE_SECONDS: Final = 10.0
+
+
+class PinnedNetwork(httpcore.AsyncNetworkBackend):
+    """Resolves a host once, checks what was found, and connects to that.
+
+    Args:
+        guard: Finds and checks addresses.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._network = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """A connection to the first of the host's addresses that answers."""
+        failed: Exception | None = None
+        for address in await self._guard.addresses(host, port):
+            try:
+                return await self._network.connect_tcp(
+                    address, port, timeout, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failed = error
+        raise failed or httpcore.ConnectError("no address")
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await self._network.sleep(seconds)
+
+
+class _Body(httpx.AsyncByteStream):
+    def __init__(self, response: httpcore.Response) -> None:
+        self._response = response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._response.aiter_stream():
+            yield part
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+class PinnedTransport:
+    """Sends requests, each by itself: no proxy, cookie, login or redirect.
+
+    Args:
+        guard: Finds and checks addresses.
+        timeout: Seconds that any one step may take.
+        tls: How servers are known.
+    """
+
+    def __init__(self, guard: Guard, timeout: float, tls: ssl.SSLContext) -> None:
+        self._steps = dict.fromkeys(("connect", "read", "write", "pool"), timeout)
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=tls,
+            max_connections=_AT_ONCE,
+            keepalive_expiry=_IDLE_SECONDS,
+            network_backend=PinnedNetwork(guard),
+        )
+
+    async def get(self, url: httpx.URL, headers: dict[str, str]) -> httpx.Response:
+        """Ask for a page. The answer's body is still to be read, and the answer to be closed.
+
+        Args:
+            url: Where it is.
+            headers: What is sent beside the host.
+
+        Raises:
+            httpcore.NetworkError: And its relatives, when nothing answers.
+        """
+        request = httpx.Request("GET", url, headers=headers)
+        response = await self._pool.handle_async_request(
+            httpcore.Request(
+                method=request.method,
+                url=httpcore.URL(
+                    scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+                ),
+                headers=request.headers.raw,
+                extensions={"timeout": cast("Any", self._steps)},
+            )
+        )
+        return httpx.Response(
+            response.status, headers=response.headers, stream=_Body(response), request=request
+        )
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._pool.aclose()

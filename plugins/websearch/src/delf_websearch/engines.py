@@ -1,0 +1,272 @@
+"""The protocols in which searches are asked for: three providers of models, and SearXNG."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from urllib.parse import urlencode
+
+from delf.errors import ToolExecutionError
+from delf_websearch.found import Findings
+
+_ASK: Final = (
+    "Search the web for what follows, and say in a few sentences what you found, with the pages "
+    "that say so. Name up to {count} pages.\n\n{query}"
+)
+_MAX_TOKENS: Final = 4096
+_MAX_SEARCHES: Final = 3
+_ERROR: Final = "the search failed: {}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What is asked.
+
+    Args:
+        text: What to search for.
+        count: How many pages at most.
+        model: The model's name at its provider.
+        domains: Only pages of these.
+        language: For SearXNG.
+    """
+
+    text: str
+    count: int
+    model: str = ""
+    domains: tuple[str, ...] = ()
+    language: str | None = None
+
+    @property
+    def prompt(self) -> str:
+        """The question as a model is asked it."""
+        return _ASK.format(count=self.count, query=self.text)
+
+
+class Engine(Protocol):
+    """Asks one kind of server.
+
+    Attributes:
+        root: Where the provider is.
+        path: Where searches are asked for; ``{model}`` stands for the model.
+        fee: USD for a search by the provider's list, as of November 2026.
+    """
+
+    root: str
+    path: str
+    fee: float
+
+    def headers(self, key: str) -> dict[str, str]:
+        """What says who asks."""
+        ...
+
+    def body(self, query: Query) -> dict[str, Any]:
+        """What is sent."""
+        ...
+
+    def read(self, told: Any, findings: Findings) -> dict[str, Any] | None:
+        """Take what came.
+
+        Returns:
+            What is to be sent next, where the answer goes on.
+
+        Raises:
+            ToolExecutionError: When it says that the search failed.
+        """
+        ...
+
+
+def _table(told: Any, name: str) -> Any:
+    """An object of an answer, empty where it is missing."""
+    return told.get(name) or {}
+
+
+def _list(told: Any, name: str) -> Any:
+    """A list of an answer, empty where it is missing."""
+    return told.get(name) or []
+
+
+class OpenAI:
+    """The Responses API with its tool ``web_search``."""
+
+    root = "https://api.openai.com/v1"
+    path = "responses"
+    fee = 0.01
+
+    def headers(self, key: str) -> dict[str, str]:
+        """A bearer's token."""
+        return {"Authorization": f"Bearer {key}"}
+
+    def body(self, query: Query) -> dict[str, Any]:
+        """One question, whose answer is not kept by the provider."""
+        tool: dict[str, Any] = {"type": "web_search"}
+        if query.domains:
+            tool["filters"] = {"allowed_domains": list(query.domains)}
+        return {
+            "model": query.model,
+            "input": query.prompt,
+            "tools": [tool],
+            "tool_choice": "required",
+            "include": ["web_search_call.action.sources"],
+            "store": False,
+        }
+
+    def read(self, told: Any, findings: Findings) -> dict[str, Any] | None:
+        """Cited pages with the words that cite them, then the other sources."""
+        if told.get("error"):
+            raise ToolExecutionError(_ERROR.format(told["error"].get("message")))
+        sources: list[str] = []
+        for item in _list(told, "output"):
+            if item["type"] == "web_search_call":
+                action = _table(item, "action")
+                findings.searches += action.get("type") == "search"
+                sources += [source["url"] for source in _list(action, "sources") if "url" in source]
+            elif item["type"] == "message":
+                for part in item["content"]:
+                    if part["type"] == "output_text":
+                        findings.answer += part["text"]
+                        _cited(part, findings)
+        for url in sources:
+            findings.add(url)
+        usage = _table(told, "usage")
+        findings.input_tokens += usage.get("input_tokens", 0)
+        findings.output_tokens += usage.get("output_tokens", 0)
+        return None
+
+
+def _cited(part: Any, findings: Findings) -> None:
+    """Note the pages that a text of OpenAI's cites, each with the line that does."""
+    text: str = part["text"]
+    for note in _list(part, "annotations"):
+        if note.get("type") == "url_citation":
+            start = note.get("start_index", 0)
+            line = text[text.rfind("\n", 0, start) + 1 : start]
+            findings.add(note["url"], note.get("title") or "", line.strip(" (-*"))
+
+
+class Anthropic:
+    """The Messages API with its tool ``web_search``."""
+
+    root = "https://api.anthropic.com"
+    path = "v1/messages"
+    fee = 0.01
+
+    def __init__(self) -> None:
+        self._sent: dict[str, Any] = {}
+
+    def headers(self, key: str) -> dict[str, str]:
+        """The key, and the version of the protocol."""
+        return {"x-api-key": key, "anthropic-version": "2023-06-01"}
+
+    def body(self, query: Query) -> dict[str, Any]:
+        """One question, with a bound on the searches."""
+        tool: dict[str, Any] = {
+            "type": "web_search_20250305",
+            "name": "web_search",
+            "max_uses": _MAX_SEARCHES,
+        }
+        if query.domains:
+            tool["allowed_domains"] = list(query.domains)
+        self._sent = {
+            "model": query.model,
+            "max_tokens": _MAX_TOKENS,
+            "messages": [{"role": "user", "content": query.prompt}],
+            "tools": [tool],
+        }
+        return self._sent
+
+    def read(self, told: Any, findings: Findings) -> dict[str, Any] | None:
+        """Found pages, with the words of theirs that are cited."""
+        usage = _table(told, "usage")
+        findings.input_tokens += usage.get("input_tokens", 0)
+        findings.output_tokens += usage.get("output_tokens", 0)
+        tools = _table(usage, "server_tool_use")
+        findings.searches += tools.get("web_search_requests", 0)
+        failed = ""
+        for block in _list(told, "content"):
+            if block["type"] == "web_search_tool_result":
+                if isinstance(block["content"], dict):
+                    failed = _table(block, "content").get("error_code", "unknown")
+                    continue
+                for page in _list(block, "content"):
+                    findings.add(page["url"], page.get("title") or "")
+            elif block["type"] == "text":
+                findings.answer += block["text"]
+                for note in _list(block, "citations"):
+                    findings.add(note["url"], note.get("title") or "", note.get("cited_text", ""))
+        if failed and not findings.results:
+            raise ToolExecutionError(_ERROR.format(failed))
+        if told.get("stop_reason") == "pause_turn":  # it wants to go on where it was
+            said = {"role": "assistant", "content": told["content"]}
+            self._sent = {**self._sent, "messages": [*self._sent["messages"], said]}
+            return self._sent
+        return None
+
+
+class Google:
+    """Gemini's ``generateContent``, grounded by Google's search."""
+
+    root = "https://generativelanguage.googleapis.com"
+    path = "v1beta/models/{model}:generateContent"
+    fee = 0.014
+
+    def headers(self, key: str) -> dict[str, str]:
+        """The key."""
+        return {"x-goog-api-key": key}
+
+    def body(self, query: Query) -> dict[str, Any]:
+        """One question."""
+        return {
+            "contents": [{"role": "user", "parts": [{"text": query.prompt}]}],
+            "tools": [{"googleSearch": {}}],
+        }
+
+    def read(self, told: Any, findings: Findings) -> dict[str, Any] | None:
+        """Pages that the answer rests on, with the sentences that do."""
+        usage = _table(told, "usageMetadata")
+        findings.input_tokens += usage.get("promptTokenCount", 0)
+        findings.input_tokens += usage.get("toolUsePromptTokenCount", 0)
+        findings.output_tokens += usage.get("candidatesTokenCount", 0)
+        findings.output_tokens += usage.get("thoughtsTokenCount", 0)
+        candidates = _list(told, "candidates")
+        if not candidates:
+            why = _table(told, "promptFeedback").get("blockReason", "no answer")
+            raise ToolExecutionError(_ERROR.format(why))
+        first = candidates[0]
+        parts = _table(first, "content").get("parts") or ()
+        findings.answer += "".join(p.get("text", "") for p in parts if not p.get("thought"))
+        grounds = _table(first, "groundingMetadata")
+        findings.searches += len(_list(grounds, "webSearchQueries"))
+        pages = [_table(chunk, "web") for chunk in _list(grounds, "groundingChunks")]
+        for page in pages:
+            findings.add(page.get("uri", ""), page.get("title") or "")
+        for support in _list(grounds, "groundingSupports"):
+            words = _table(support, "segment").get("text", "")
+            for index in _list(support, "groundingChunkIndices"):
+                if 0 <= index < len(pages):
+                    findings.add(pages[index].get("uri", ""), "", words)
+        return None
+
+
+class SearXNG:
+    """A SearXNG server that gives JSON."""
+
+    fee = 0.0
+
+    def query(self, query: Query) -> str:
+        """The end of the address."""
+        sites = " OR ".join(f"site:{name}" for name in query.domains)
+        fields = {"q": f"{query.text} {sites}".strip(), "format": "json"}
+        if query.language:
+            fields["language"] = query.language
+        return f"search?{urlencode(fields)}"
+
+    def read(self, told: Any, findings: Findings) -> None:
+        """Pages, and what engines say at once."""
+        answers = [
+            item if isinstance(item, str) else item.get("answer", "")
+            for item in _list(told, "answers")
+        ]
+        findings.answer = "\n".join(filter(None, answers))
+        findings.searches = 1
+        for page in _list(told, "results"):
+            findings.add(page.get("url") or "", page.get("title") or "", page.get("content") or "")

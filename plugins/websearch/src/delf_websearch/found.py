@@ -1,0 +1,58 @@
+"""What a search brings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypedDict
+from urllib.parse import urlsplit
+
+
+class Result(TypedDict):
+    """A page that was found."""
+
+    title: str
+    url: str
+    snippet: str
+
+
+class Found(TypedDict):
+    """What was found, and what it cost in USD; None where that is not known."""
+
+    answer: str
+    results: list[Result]
+    cost_usd: float | None
+
+
+@dataclass(slots=True)
+class Findings:
+    """What an engine brought.
+
+    Args:
+        answer: What it says itself.
+        results: Pages by their address, in the order in which they were first named.
+        searches: How many searches it made.
+        input_tokens: Read by a model.
+        output_tokens: Written by a model.
+    """
+
+    answer: str = ""
+    results: dict[str, Result] = field(default_factory=dict[str, Result])
+    searches: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def add(self, url: str, title: str = "", snippet: str = "") -> None:
+        """Note a page; what is said of one page in several places is put together."""
+        if not url.startswith(("http://", "https://")):
+            return
+        known = self.results.setdefault(url, Result(title="", url=url, snippet=""))
+        known["title"] = known["title"] or " ".join(title.split())
+        snippet = " ".join(snippet.split())
+        if snippet and snippet not in known["snippet"]:
+            known["snippet"] = f"{known['snippet']} … {snippet}" if known["snippet"] else snippet
+
+
+def is_below(url: str, domains: tuple[str, ...]) -> bool:
+    """Whether an address is of one of some domains, or of one below it."""
+    host = (urlsplit(url).hostname or "").lower()
+    return any(host == name.lower() or host.endswith(f".{name.lower()}") for name in domains)

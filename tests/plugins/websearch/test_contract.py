@@ -1,0 +1,39 @@
+"""The contract of connections, and of packages."""
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from delf.testing import Call, ConnectionContract, PluginContract
+from delf_websearch import WebSearch
+from plugins.websearch.conftest import OPENAI
+from support.raw_http import Reply, Seen, threaded_server
+
+
+def answer(seen: Seen) -> Reply:
+    if b"slow" in seen.body:
+        threading.Event().wait(1)
+    if b"refused" in seen.body:
+        return Reply(401, b'{"error": {"message": "the key key-5ecret-77 is unknown"}}')
+    return Reply(200, json.dumps(OPENAI).encode())
+
+
+class TestWebSearch(ConnectionContract):
+    calls = (Call("search", query="the largest lakes"),)
+    failing_calls = (Call("search", query=""), Call("search", query="refused"))
+    slow_call = Call("search", query="slow")
+    secrets = ("key-5ecret-77",)
+
+    @pytest.fixture
+    def connection(self) -> Iterator[WebSearch]:
+        with threaded_server(answer) as server:
+            yield WebSearch(llm="gpt-5.5", api_key="key-5ecret-77", base_url=f"{server.url}/v1")
+
+
+class TestPackage(PluginContract):
+    name = "websearch"
+    offers: Any = {"connection": ["websearch"]}
+    vendors = ("httpx",)

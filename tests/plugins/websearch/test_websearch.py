@@ -1,0 +1,249 @@
+"""Searches by three providers and SearXNG: what is sent, what is read, what it costs."""
+
+import copy
+import json
+
+import httpx
+import pytest
+from anthropic import AsyncAnthropic
+from google import genai
+from google.genai import types as gemini
+from openai import AsyncOpenAI
+
+from delf.environment import using_environ
+from delf.errors import (
+    ConnectionConfigurationError,
+    ConnectionUnavailableError,
+    EnvironmentKeyError,
+    LLMExecutionError,
+    ToolExecutionError,
+    ToolRefusedError,
+)
+from delf_websearch import WebSearch
+from plugins.websearch.conftest import ANSWERS, ANTHROPIC, GOOGLE, KEY, MODELS, OPENAI, answering
+from support.raw_http import Reply
+
+every_engine = pytest.mark.parametrize("engine", ANSWERS)
+every_model = pytest.mark.parametrize("engine", MODELS)
+
+
+@every_engine
+async def test_pages_come_with_title_address_and_snippet(engine, open_search) -> None:
+    found = await open_search(engine).search("largest lakes of Europe")
+    assert [page["url"] for page in found["results"]] == [
+        "https://a.test/ladoga",
+        "https://c.test/lakes",
+    ]
+    first = found["results"][0]
+    assert first["title"] in ("Lake Ladoga", "a.test")
+    assert "Ladoga is the largest" in first["snippet"]
+    if engine != "searxng":
+        assert "Ladoga is the largest." in found["answer"]
+
+
+@every_engine
+async def test_no_more_pages_come_than_are_wanted(engine, open_search) -> None:
+    assert len((await open_search(engine, results=1).search("lakes"))["results"]) == 1
+
+
+# -- as the vendors' own SDKs do ----------------------------------------------------------------
+
+
+def sent(server, number: int = -1) -> dict:
+    return json.loads(server.seen[number].body)
+
+
+async def test_openai_is_asked_as_its_sdk_asks(open_search, server) -> None:
+    await open_search("openai", domains=["a.test"]).search("lakes")
+    body = sent(server)
+    async with AsyncOpenAI(api_key=KEY, base_url=f"{server.url}/v1", max_retries=0) as client:
+        told = await client.responses.create(**body)
+    ours, theirs = server.seen
+    assert (ours.path, sent(server, 0)) == (theirs.path, sent(server, 1))
+    assert ours.header("Authorization") == theirs.header("Authorization") == f"Bearer {KEY}"
+    assert body["tools"] == [{"type": "web_search", "filters": {"allowed_domains": ["a.test"]}}]
+    (note,) = told.output[2].content[0].annotations
+    assert (note.url, note.title) == ("https://a.test/ladoga", "Lake Ladoga")
+    assert [s.url for s in told.output[1].action.sources][1] == "https://c.test/lakes"
+    assert told.to_dict(mode="json", warnings=True)["usage"] == OPENAI["usage"]
+
+
+async def test_anthropic_is_asked_as_its_sdk_asks(open_search, server) -> None:
+    await open_search("anthropic", domains=["a.test"]).search("lakes")
+    body = sent(server)
+    async with AsyncAnthropic(api_key=KEY, base_url=server.url, max_retries=0) as client:
+        told = await client.messages.create(**body)
+    ours, theirs = server.seen
+    assert (ours.path, sent(server, 0)) == (theirs.path, sent(server, 1))
+    assert ours.header("x-api-key") == theirs.header("x-api-key") == KEY
+    assert ours.header("anthropic-version") == theirs.header("anthropic-version")
+    assert told.content[1].content[0].title == "Lake Ladoga"
+    assert told.content[2].citations[0].cited_text == "Ladoga is the largest lake of Europe"
+    assert told.usage.server_tool_use.web_search_requests == 1
+
+
+async def test_gemini_is_asked_as_its_sdk_asks(open_search, server) -> None:
+    await open_search("google").search("lakes")
+    body = sent(server)
+    async with httpx.AsyncClient() as http:
+        options = gemini.HttpOptions(base_url=server.url, httpx_async_client=http)
+        models = genai.Client(api_key=KEY, http_options=options).aio.models
+        tool = gemini.Tool(google_search=gemini.GoogleSearch())
+        told = await models.generate_content(
+            model=MODELS["google"],
+            contents=body["contents"][0]["parts"][0]["text"],
+            config=gemini.GenerateContentConfig(tools=[tool]),
+        )
+    ours, theirs = server.seen
+    assert ours.path == theirs.path
+    theirs_body = sent(server, 1)
+    assert body["contents"] == theirs_body["contents"]
+    assert body["tools"] == theirs_body["tools"]
+    assert ours.header("x-goog-api-key") == theirs.header("x-goog-api-key") == KEY
+    grounds = told.candidates[0].grounding_metadata
+    assert grounds.grounding_chunks[0].web.uri == "https://a.test/ladoga"
+    assert grounds.grounding_supports[0].segment.text == "Ladoga is the largest."
+
+
+async def test_searxng_is_asked_for_json(open_search, server) -> None:
+    await open_search("searxng", language="de", domains=["a.test"]).search("große Seen")
+    assert server.last.target == ("/search?q=gro%C3%9Fe+Seen+site%3Aa.test&format=json&language=de")
+
+
+# -- what may come ------------------------------------------------------------------------------
+
+
+async def test_a_turn_that_pauses_goes_on(open_search, server) -> None:
+    search = open_search("anthropic")
+    paused = {**ANTHROPIC, "stop_reason": "pause_turn", "content": ANTHROPIC["content"][:2]}
+    replies = [paused, ANTHROPIC]
+    server.answer = lambda seen: Reply(200, json.dumps(replies.pop(0)).encode())
+    found = await search.search("lakes")
+    assert found["answer"] == "Ladoga is the largest."
+    assert [m["role"] for m in sent(server)["messages"]] == ["user", "assistant"]
+
+
+async def test_a_failed_search_of_claudes_is_an_error(open_search, server) -> None:
+    search = open_search("anthropic")
+    told = copy.deepcopy(ANTHROPIC)
+    told["content"][1]["content"] = {
+        "type": "web_search_tool_result_error",
+        "error_code": "max_uses_exceeded",
+    }
+    del told["content"][2]
+    answering(server, told)
+    with pytest.raises(ToolExecutionError, match="max_uses_exceeded"):
+        await search.search("lakes")
+
+
+async def test_a_blocked_prompt_of_geminis_is_an_error(open_search, server) -> None:
+    search = open_search("google")
+    answering(server, {"promptFeedback": {"blockReason": "SAFETY"}})
+    with pytest.raises(ToolExecutionError, match="SAFETY"):
+        await search.search("lakes")
+
+
+async def test_a_failed_answer_of_openais_is_an_error(open_search, server) -> None:
+    search = open_search("openai")
+    answering(server, {**OPENAI, "status": "failed", "error": {"code": "x", "message": "sorry"}})
+    with pytest.raises(ToolExecutionError, match="sorry"):
+        await search.search("lakes")
+
+
+async def test_an_answer_without_a_search_has_no_pages(open_search, server) -> None:
+    search = open_search("google")
+    told = copy.deepcopy(GOOGLE)
+    del told["candidates"][0]["groundingMetadata"]
+    answering(server, told)
+    assert (await search.search("lakes"))["results"] == []
+
+
+@every_engine
+@pytest.mark.parametrize("told", [b"<html>", b"[]", b"7", b'{"output": [7], "content": [7]}'])
+async def test_an_answer_that_is_none_is_an_error(engine, told, open_search, server) -> None:
+    search = open_search(engine)
+    answering(server, told)
+    if engine == "searxng" and told.startswith(b"{"):
+        assert (await search.search("lakes"))["results"] == []
+        return
+    with pytest.raises((ToolExecutionError, LLMExecutionError)):
+        await search.search("lakes")
+
+
+@every_model
+@pytest.mark.parametrize(("status", "hint"), [(401, "check the key"), (429, "wait"), (404, "name")])
+async def test_a_refusal_says_what_to_do(engine, status, hint, open_search, server) -> None:
+    search = open_search(engine)
+    answering(server, {"error": {"message": f"no, {KEY}"}}, status)
+    with pytest.raises(LLMExecutionError) as caught:
+        await search.search("lakes")
+    assert caught.value.status == status
+    assert hint in (caught.value.hint or "")
+    assert KEY not in caught.value.describe()
+
+
+async def test_searxng_without_json_says_what_to_do(open_search, server) -> None:
+    search = open_search("searxng")
+    answering(server, b"Forbidden", 403)
+    with pytest.raises(ConnectionUnavailableError) as caught:
+        await search.search("lakes")
+    assert "search.formats" in (caught.value.hint or "")
+
+
+@every_engine
+async def test_nobody_there_is_an_error(engine, open_search) -> None:
+    where = {"searxng": "http://127.0.0.1:1"} if engine == "searxng" else {"llm": MODELS[engine]}
+    if engine != "searxng":
+        where |= {"base_url": "http://127.0.0.1:1/v1", "api_key": KEY}
+    with pytest.raises((ConnectionUnavailableError, LLMExecutionError), match="reach"):
+        await WebSearch(**where).search("lakes")
+
+
+# -- settings -----------------------------------------------------------------------------------
+
+
+@every_model
+async def test_a_missing_key_names_its_variable(engine) -> None:
+    with using_environ({}):
+        search = WebSearch(llm=MODELS[engine])
+        with pytest.raises(EnvironmentKeyError, match="_API_KEY"):
+            await search.search("lakes")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"llm": "gpt-5.5", "searxng": "http://x"},
+        {"llm": "groq/llama"},
+        {"llm": "gemini-3.5-flash", "domains": ["a.test"]},
+    ],
+)
+def test_settings_that_cannot_be_are_known_at_the_start(settings) -> None:
+    with pytest.raises(ConnectionConfigurationError):
+        WebSearch(**settings)
+
+
+@pytest.mark.parametrize("query", ["", "  ", "x" * 3000])
+async def test_a_search_has_words(query, open_search) -> None:
+    with pytest.raises(ToolRefusedError):
+        await open_search("searxng").search(query)
+
+
+async def test_pages_of_other_domains_are_left_out(open_search) -> None:
+    found = await open_search("searxng", domains=["c.test"]).search("lakes")
+    assert [page["url"] for page in found["results"]] == ["https://c.test/lakes"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "cost"), [("openai", 0.028), ("anthropic", 0.028), ("google", 0.032)]
+)
+async def test_the_cost_is_tokens_and_searches(engine, cost, open_search) -> None:
+    found = await open_search(engine, price={"input": 2, "output": 10}).search("lakes")
+    assert found["cost_usd"] == pytest.approx(cost)
+    unknown = await open_search(engine).search("lakes")
+    assert unknown["cost_usd"] is None
+
+
+async def test_searxng_costs_nothing(open_search) -> None:
+    assert (await open_search("searxng").search("lakes"))["cost_usd"] == 0
