@@ -112,12 +112,12 @@ Serve = Callable[..., Any]
 
 @asynccontextmanager
 async def serving(
-    agent: Agent, box: Outbox, key: str = "", **options: Any
+    agent: Agent, box: Outbox, key: str = "", port: int = 0, **options: Any
 ) -> AsyncIterator[Served]:
     """A server of an agent on a free port of loopback."""
     options.setdefault("grace_seconds", 0)
     app = make_app(agent, options, {})
-    listener = bind("127.0.0.1", 0)
+    listener = bind("127.0.0.1", port)
     server = make_server(app)
     work = asyncio.create_task(server.serve(sockets=[listener]))
     try:

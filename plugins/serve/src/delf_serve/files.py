@@ -71,7 +71,7 @@ class Uploads:
     def _path(self, file_id: str) -> Path:
         folder = self._folder / file_id
         if not _ID.fullmatch(file_id) or not folder.is_dir():
-            raise ProblemError(422, f"no file {file_id[:60]!r} was sent in", "POST /files first")
+            raise ProblemError(404, f"no file {file_id[:60]!r} was sent in", "POST /files first")
         return next(folder.iterdir())
 
     def forget_old(self) -> None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _PART: Final = re.compile(r"\{(\w+)\}")
 _HEADERS: Final[dict[str, dict[str, Any]]] = {
-    "Idempotency-Key": {"type": "string", "minLength": 1, "maxLength": 200},
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,15}$"},
 }
 _FAILURES: Final = {

@@ -478,8 +478,8 @@ _LATE: Final = (409, "It is too late, or it cannot be done now.")
 OPERATIONS: Final = (
     Operation(method="POST", path="/run", name="run", summary="Hand in a task.", right="run",
               handler=run, body=s.RunRequest, answer=s.Accepted, status=202,
-              other=((200, "The task is over."), (409, "The idempotency key is another task's.")),
-              headers=("Idempotency-Key",)),
+              other=(*_UNKNOWN, (200, "The task is over."),
+                     (409, "The idempotency key is another task's."))),
     Operation(method="GET", path="/tasks", name="list_tasks", summary="Tasks, the newest first.",
               right="read", handler=list_tasks, query=s.TaskQuery, answer=s.TaskList),
     Operation(method="GET", path="/tasks/{task_id}", name="get_task",

@@ -171,6 +171,8 @@ class Tasks:
             if earlier is not None:
                 return name, earlier.conversation
         conversation = order.conversation_id
+        if self._agent.chat is None and conversation is not None:
+            raise ProblemError(409, "the agent keeps no conversations", "Agent(chat=True)")
         if self._agent.chat is not None and conversation is None:
             conversation = f"web-{secrets.token_hex(6)}"
         known = self._open[name] = _Open(key.name)
