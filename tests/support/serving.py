@@ -26,7 +26,7 @@ def bearer(key: str) -> dict[str, str]:
 
 def scripts_of(request: Any) -> str:
     """The script that a test's task is: all after its first line, or the task itself."""
-    task = request.messages[-1].text
+    task = "\n".join(message.text for message in request.messages)
     return script(task.partition("```run\n")[2].partition("```")[0])
 
 

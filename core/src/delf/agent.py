@@ -103,6 +103,7 @@ class Agent:
         stream: bool | None = None,
         max_tasks: int | None = None,
         max_depth: int | None = None,
+        max_children: int | None = None,
         keep_tasks: int | None = None,
         record: str | None = None,
         journal: str | None = None,

@@ -56,7 +56,7 @@ class TaskStarted(_Event):
     ``seed`` is what its scripts draw chance from; ``setup`` is what the program that runs it
     needs to set up the same agent again. ``conversation`` is the one that it continues.
     ``attended``: whoever ordered it waits for it; else its requests wait for an answer.
-    ``parent`` is the task of which it is a child.
+    ``parent`` is the task of which it is a child, and ``worker`` the name of who does that.
     """
 
     task: str
@@ -66,6 +66,7 @@ class TaskStarted(_Event):
     conversation: str | None = None
     attended: bool = True
     parent: str | None = None
+    worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +225,7 @@ class ChildStarted(_Event):
     call_id: int
     child_id: str
     task: str
+    worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +247,8 @@ class ApprovalRequested(_Event):
     ``unsettled``: it was begun before its process died, and the question is whether to make
     it again. Of a script, ``call_id`` is 0, and ``actions`` are what it names of the actions
     that a person is asked about. ``reason`` and ``preview`` are what its connection says, ``line``
-    is that of the script that the call is written on.
+    is that of the script that the call is written on. ``worker`` is who asks, if the task is a
+    child that somebody does by name.
     """
 
     request_id: str
@@ -261,6 +264,7 @@ class ApprovalRequested(_Event):
     code: str | None = None
     actions: tuple[str, ...] = ()
     line: int | None = None
+    worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

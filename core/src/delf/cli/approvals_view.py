@@ -34,6 +34,7 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
         "state": state(record),
         "task_id": asked.task_id,
         "task": record.task.task,
+        "worker": asked.worker,
         "action": asked.action,
         "effect": asked.effect,
         "arguments": to_jsonable_or_repr(dict(asked.arguments)),
@@ -72,7 +73,8 @@ def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
     if asked.code is not None:
         return f"script with {', '.join(asked.actions)}"
     shown = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items())
-    call = _one_line(f"{asked.action}({shown})")
+    who = f"{asked.worker}: " if asked.worker else ""
+    call = _one_line(f"{who}{asked.action}({shown})")
     return f"again? {call}" if asked.unsettled else call
 
 
@@ -102,6 +104,8 @@ def show(record: RequestRecord) -> None:
         f"{_age(asked.at)} ago"
     )
     click.echo(f"task {asked.task_id}: {_one_line(record.task.task)}")
+    if asked.worker:
+        click.echo(f"the worker {_one_line(asked.worker)} asks")
     if decided is not None:
         why = f": {_one_line(decided.reason)}" if decided.reason else ""
         click.echo(f"{decided.decision} by {_one_line(decided.by)}{why}")

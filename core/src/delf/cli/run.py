@@ -10,6 +10,7 @@ import click
 from delf.cli.state import state_of
 
 _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
+_MODES_BY_NAME: Final = ("interactive", "approve_all", "strict", *_MODES)
 
 
 class _RunCommand(click.Command):
@@ -64,9 +65,12 @@ class _RunCommand(click.Command):
 @click.option("--memory", metavar="NAME", help="Where facts from before are kept.")
 @click.option("--sandbox", metavar="NAME", help="Where scripts run; the strongest by default.")
 @click.option(
+    "--approval-mode",
     "--approve",
-    type=click.Choice(tuple(_MODES)),
-    help="Calls that need approval: ask for each (default), allow all, or allow none.",
+    "approve",
+    type=click.Choice(_MODES_BY_NAME),
+    help="Calls that need approval: ask for each (interactive, the default), allow all "
+    "(approve_all), or deny all (strict). Short: ask, all, none.",
 )
 @click.option(
     "--confirm-mode",
@@ -146,7 +150,7 @@ def flags_of(given: dict[str, Any]) -> dict[str, Any]:
         "llm": {key: value for key, value in model.items() if value is not None} or None,
         "memory": given["memory"],
         "sandbox": given["sandbox"],
-        "approval_mode": _MODES.get(given["approve"]),
+        "approval_mode": _MODES.get(given["approve"], given["approve"]),
         "confirm_mode": given["confirm_mode"],
         "wait_approvals": given["wait_approvals"] or None,
         "journal": "memory" if given["no_journal"] else given["journal"],

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from delf.config.project import ConnectionEntry, Project
@@ -23,6 +26,62 @@ from delf.specs import ConnectionSpec
 from delf.tools.connection import Connection
 
 
+@dataclass(frozen=True, kw_only=True)
+class Connector:
+    """Makes connections by name, or from settings that stand in neither file nor code.
+
+    Implements :class:`delf.tools.context.Connect`.
+
+    Args:
+        host: Knows the types.
+        entries: The named instances.
+        environ: Where settings and references are looked up.
+        folder: From where relative paths count.
+    """
+
+    host: PluginHost
+    entries: Mapping[str, ConnectionEntry]
+    environ: Mapping[str, str] = field(repr=False)
+    folder: Path
+
+    def __call__(
+        self,
+        name: str,
+        *,
+        kind: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        where: str | None = None,
+    ) -> Connection:
+        """The connection; see the protocol."""
+        if kind is None and settings is None:
+            return _named(self.host, self.entries, self.environ, name)
+        kind, where = kind or name, where or f"connection {name!r}"
+        values, own = Values(), dict(settings or {})
+        permissions = {key: own.pop(key, None) for key in ("allow", "confirm")}
+        for key, value in own.items():
+            values.put((key,), value, lambda at: f"{where} {'.'.join(at)}", self.folder)
+        entry = ConnectionEntry(
+            name=name, type=kind, where=where, values=values, environ=self.environ, **permissions
+        )
+        if "." in kind:
+            return _make(_class_at(kind, where), entry, kind)
+        return _of_type(self.host, entry)
+
+
+def _class_at(path: str, where: str) -> Any:
+    """The class at a dotted path."""
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(
+            f"{where}: there is no {path}: {error}", hint="the path of a class, as package.Class"
+        ) from None
+    if not (isinstance(found, type) and issubclass(found, Connection)):
+        raise ConfigurationError(f"{where}: {path} is no class of connections")
+    return found
+
+
 def make_connection(host: PluginHost, project: Project, name: str) -> Connection:
     """The connection that a user means.
 
@@ -35,21 +94,38 @@ def make_connection(host: PluginHost, project: Project, name: str) -> Connection
     Raises:
         ConfigurationError: When there is no such name, or its settings do not fit.
     """
-    entry = project.connections.get(name)
-    if entry is None:
-        spec = _type(host, project, name)
-        entry = ConnectionEntry(
-            name=name.replace("-", "_"),
-            type=name,
-            where=f"connection {name!r}",
-            values=Values(),
-            environ=project.environ,
-        )
-    else:
-        try:
-            spec = host.spec(ConnectionSpec, entry.type)
-        except PluginError as error:
-            raise PluginError(f"{entry.where}: {error.message}", hint=error.hint) from None
+    return _named(host, project.connections, project.environ, name)
+
+
+def _named(
+    host: PluginHost,
+    entries: Mapping[str, ConnectionEntry],
+    environ: Mapping[str, str],
+    name: str,
+) -> Connection:
+    entry = entries.get(name)
+    if entry is not None:
+        return _of_type(host, entry)
+    spec = _type(host, entries, name)
+    entry = ConnectionEntry(
+        name=name.replace("-", "_"),
+        type=name,
+        where=f"connection {name!r}",
+        values=Values(),
+        environ=environ,
+    )
+    return _of_spec(host, spec, entry)
+
+
+def _of_type(host: PluginHost, entry: ConnectionEntry) -> Connection:
+    try:
+        spec = host.spec(ConnectionSpec, entry.type)
+    except PluginError as error:
+        raise PluginError(f"{entry.where}: {error.message}", hint=error.hint) from None
+    return _of_spec(host, spec, entry)
+
+
+def _of_spec(host: PluginHost, spec: ConnectionSpec, entry: ConnectionEntry) -> Connection:
     factory = host.resolve(spec)
     owner = host.origin(spec)
     if not callable(factory):
@@ -70,15 +146,15 @@ def plugin_warnings(host: PluginHost, project: Project) -> Iterator[str]:
             yield f"{project.file} [plugins.{name}]: no such plugin is installed{close}"
 
 
-def _type(host: PluginHost, project: Project, name: str) -> ConnectionSpec:
+def _type(host: PluginHost, entries: Mapping[str, ConnectionEntry], name: str) -> ConnectionSpec:
     try:
         return host.spec(ConnectionSpec, name)
     except PluginError as error:
         # A near miss of an instance is likelier meant than a type that could be installed.
-        close = did_you_mean(name, project.connections)
+        close = did_you_mean(name, entries)
         if not close:
             raise
-        listed = ", ".join(project.connections)
+        listed = ", ".join(entries)
         raise ConfigurationError(
             f"unknown connection {name!r}{close}", hint=f"configured: {listed}; {error.hint}"
         ) from None

@@ -154,6 +154,9 @@ class AgentConfig(BaseModel):
     max_depth: int = Field(
         default=5, ge=0, description="How deeply tasks may have child tasks of their own."
     )
+    max_children: int = Field(
+        default=100, ge=0, description="How many child tasks one task may have."
+    )
     keep_tasks: int = Field(default=1000, ge=0, description="Finished tasks kept for poll().")
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one task.")
     journal: str = Field(default="memory", description="Where events are kept.")

@@ -17,7 +17,13 @@ from delf.engine.scripts import ScriptRunner, named_actions
 from delf.engine.task import TaskState
 from delf.engine.toolset import BoundAction, Toolset
 from delf.engine.views.changes import changes_of
-from delf.errors import BudgetExceededError, DelfError, ReplayMismatch, UnrecordedCallError
+from delf.errors import (
+    BudgetExceededError,
+    CodeGenerationError,
+    DelfError,
+    ReplayMismatch,
+    UnrecordedCallError,
+)
 from delf.events import RerunRequested, RetryScheduled, ScriptGenerated, Warned
 from delf.messages import Message, ModelReply, ModelRequest, ModelTool, assistant
 from delf.protocols.model import ModelSession, SupportsTools
@@ -269,6 +275,21 @@ class TaskHost:
         if self._last_counts:
             self._answer += self.scripts.printed_text
         self.scripts.printed_text.clear()
+
+    def refuse(self, text: str) -> str | None:
+        """What is wrong with an answer; it is not said then."""
+        unfit = self.unfit(text)
+        if unfit is None:
+            return None
+        self._answer.clear()
+        self._last_counts = False
+        return unfit.message
+
+    def unfit(self, text: str) -> DelfError | None:
+        """The error of a task with an answer that does not fit."""
+        child = self._task.request.child
+        problem = None if child is None or child.check is None else child.check(text)
+        return None if problem is None else CodeGenerationError(problem)
 
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
         """Let people see what goes on, and how long it takes."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from delf.config.connections import Connector
 from delf.config.project import ConnectionEntry
 from delf.config.schema import AgentConfig
 from delf.engine.approvals.channels import CallbackChannel, NamedChannel
@@ -135,6 +136,12 @@ class Runtime:
             ModelContext(environ=parts.environ, providers=parts.config.providers),
             parts.config.record,
             self._redactor,
+        )
+        self._connector = Connector(
+            host=parts.host,
+            entries={entry.name: entry for entry in parts.configured},
+            environ=parts.environ,
+            folder=parts.folder,
         )
         self._threads = ToolThreads(_TOOL_THREADS)
         self._running: set[asyncio.Task[TaskOutcome]] = set()
@@ -308,7 +315,8 @@ class Runtime:
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
         slot, pipeline = Slot(self._places), None
-        self._parts.ledger.begin(request.task_id, request.past)
+        ledger = self._ledger_of(request)
+        ledger.begin(request.task_id, request.past)
         try:
             async with slot.taken():  # a task that waits for its place is no more than its order
                 pipeline = await self._prepare(request, slot)
@@ -321,8 +329,13 @@ class Runtime:
             if pipeline is None and not self._stopped:
                 await to_its_end(self._never_begun(request))
             raise
-        self._parts.ledger.end(request.task_id)
+        ledger.end(request.task_id)
         return outcome
+
+    def _ledger_of(self, request: TaskRequest) -> Ledger:
+        """Where a task's cost counts: the agent's, or that of a child with a budget of its own."""
+        own = None if request.child is None else request.child.ledger
+        return self._parts.ledger if own is None else own
 
     async def _never_begun(self, request: TaskRequest) -> None:
         """A task of the journal that was cancelled while it waited for a place is over."""
@@ -385,8 +398,9 @@ class Runtime:
         """
         end = next((event for event in request.past if isinstance(event, TaskFinished)), None)
         if end is not None:
-            self._parts.ledger.begin(request.task_id, request.past)
-            self._parts.ledger.end(request.task_id)
+            ledger = self._ledger_of(request)
+            ledger.begin(request.task_id, request.past)
+            ledger.end(request.task_id)
         else:
             outcome = await self.run(request)
             events = outcome.events
@@ -451,6 +465,9 @@ class Runtime:
             log=log,
             slot=slot,
             clock=clock,
+            ledger=models.ledger,
+            connections=set_up.connections,
+            connect=self._connector,
             folder=self._parts.folder,
             input_files={file.name: Path(file.path) for file in inputs},
             output_files=lambda: {name: Path(path) for name, path in output.files.items()},
@@ -478,7 +495,7 @@ class Runtime:
     ) -> ModelClient:
         return ModelClient(
             pool=self._models,
-            ledger=self._parts.ledger,
+            ledger=self._ledger_of(request),
             pricing=self._pricing,
             log=log,
             system_prompt=config.system_prompt,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.engine.loop.memory import AgentMemory
     from delf.engine.loop.prefilters import Prefilters
     from delf.engine.models.client import ModelClient
+    from delf.engine.models.usage import Ledger
     from delf.engine.toolset import Toolset
     from delf.events import Event
     from delf.messages import Message
@@ -53,6 +54,9 @@ class ChildOptions:
         config: Its configuration.
         clock: The parent's time.
         tools: Its connections; the agent's when None.
+        worker: Who does it, by name.
+        ledger: Holds its budget; that of the agent when None.
+        check: Says what is wrong with an answer.
     """
 
     parent: str
@@ -60,6 +64,9 @@ class ChildOptions:
     config: AgentConfig
     clock: TaskClock
     tools: Sequence[ConnectionLike] | None = None
+    worker: str | None = None
+    ledger: Ledger | None = None
+    check: Callable[[str], str | None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +103,11 @@ class TaskRequest:
     past: Sequence[Event] = ()
     child: ChildOptions | None = None
     files: Sequence[str] | None = None
+
+    @property
+    def worker(self) -> str | None:
+        """Who does it, if it is a child task that somebody does by name."""
+        return None if self.child is None else self.child.worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

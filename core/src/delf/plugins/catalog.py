@@ -48,7 +48,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "journal": ("sql",),
     "strategy": ("stream",),
     "observer": (),
-    "command": ("chat", "demo", "plugins new", "sandbox", "serve"),
+    "command": ("chat", "demo", "init", "plugins new", "sandbox", "serve", "workers"),
     "format": ("excel",),
 }
 """Names whose package is known. No other name is ever turned into an advice to install."""
@@ -56,6 +56,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
 _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 _BROUGHT_BY: Final = {
+    ("command", "init"): "delf-plugin-workers",
     ("command", "plugins new"): "delf-plugin-devkit",
     ("command", "sandbox"): "delf-plugin-sandbox-docker",
 }

@@ -203,6 +203,20 @@ class StrategyHost(Protocol):
         """Let people see what goes on, and how long it takes."""
         ...
 
+    def refuse(self, text: str) -> str | None:
+        """What is wrong with an answer, where the task wants one of a declared shape.
+
+        A strategy asks before it ends, and lets the model mend what is wrong. An answer that is
+        refused is not said; one that is returned all the same fails the task.
+
+        Args:
+            text: The answer.
+
+        Returns:
+            Words for the model; None where nothing is wrong.
+        """
+        ...
+
     async def retrying(self, reason: str) -> None:
         """Record that something failed and is tried once more."""
         ...

@@ -36,6 +36,8 @@ class Action:
             spells one out is the same call.
         context: The parameter of ``call`` that gets the :class:`delf.tools.context.CallContext`.
         tags: Words that it is sorted under, for searching.
+        resumes: All that it does is done by child tasks, so that a call that was interrupted is
+            made again without a question.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
     """
 
@@ -52,6 +54,7 @@ class Action:
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     context: str | None = None
     tags: tuple[str, ...] = ()
+    resumes: bool = False
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -87,21 +90,26 @@ class Action:
 class _Mark:
     permission: str | None
     effect: Effect
+    resumes: bool = False
 
 
 @overload
 def action(permission: F, /) -> F: ...
 @overload
 def action(
-    permission: str | None = None, /, *, effect: Effect = "irreversible"
+    permission: str | None = None, /, *, effect: Effect = "irreversible", resumes: bool = False
 ) -> Callable[[F], F]: ...
-def action(permission: Any = None, /, *, effect: Effect = "irreversible") -> Any:
+def action(
+    permission: Any = None, /, *, effect: Effect = "irreversible", resumes: bool = False
+) -> Any:
     """Mark a connection's method as an action.
 
     Args:
         permission: The unit of ``allow`` and ``confirm`` that it belongs to; the method's
             name when omitted.
         effect: ``read``, ``write`` or ``irreversible``; undeclared means irreversible.
+        resumes: All that it does is done by child tasks (``CallContext.delegate``), so that a call
+            that was interrupted may be made again as its task is resumed.
 
     Raises:
         ToolDefinitionError: For an unknown effect.
@@ -111,7 +119,7 @@ def action(permission: Any = None, /, *, effect: Effect = "irreversible") -> Any
 
     def mark(function: F) -> F:
         name = permission if isinstance(permission, str) else None
-        setattr(function, _MARK, _Mark(name, effect))
+        setattr(function, _MARK, _Mark(name, effect, resumes))
         return function
 
     return mark(permission) if callable(permission) else mark
@@ -146,6 +154,7 @@ def actions_of(owner: type, instance: object | None = None, where: str = "") -> 
                 name=name,
                 permission=mark.permission,
                 effect=mark.effect,
+                resumes=mark.resumes,
                 where=f"{where}.{name}" if where else name,
                 # Static and class methods come without the parameter that is filled in.
                 skip_first=not isinstance(
@@ -167,6 +176,7 @@ def action_from_function(
     handle_error: bool | str | Callable[[Exception], str] = False,
     where: str | None = None,
     skip_first: bool = False,
+    resumes: bool = False,
 ) -> Action:
     """An action from a function's signature and docstring.
 
@@ -180,6 +190,7 @@ def action_from_function(
         handle_error: What becomes of a ``ToolException``.
         where: How messages call it.
         skip_first: The function is a method.
+        resumes: As in :class:`Action`.
 
     Raises:
         ToolDefinitionError: When a script could not call it.
@@ -200,6 +211,7 @@ def action_from_function(
         schema=validator.json_schema,
         defaults=signature.defaults,
         context=signature.context,
+        resumes=resumes,
     )
 
 

@@ -5,10 +5,39 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from delf.llm import LLMConfig
+
+
+Check = Callable[[str], "str | None"]
+
+
+class Connect(Protocol):
+    """Makes a connection that neither ``delf.toml`` nor code has made."""
+
+    def __call__(
+        self,
+        name: str,
+        *,
+        kind: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        where: str | None = None,
+    ) -> Any:
+        """The connection, a :class:`delf.protocols.connection.ConnectionLike`.
+
+        Args:
+            name: What scripts call it; without a kind, one that ``delf.toml`` names, or a type.
+            kind: The name of a type, or the path of a class, as ``mycompany.tools.Database``.
+            settings: As in ``[connections.NAME]``, ``allow`` and ``confirm`` included. Relative
+                paths count from the project's folder.
+            where: Where it is configured, for messages.
+
+        Raises:
+            ConfigurationError: When there is no such type, or the settings do not fit.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +51,13 @@ class ChildTask:
         system_prompt: Instructions for the model.
         files: Paths of input files.
         timeout: Seconds. The parent's own time ends the child, too.
+        worker: Who does it, by name: people who are asked are told.
+        budget_usd: The most that it and its own children may cost, within the agent's budget.
+        retry_count: How often a failed script is mended.
+        rerun_count: How many further passes a script may ask for.
+        strategy: How it becomes tool calls.
+        check: Says what is wrong with an answer, which then goes back to the model; None if
+            nothing is. It is given the answer's text, and must be quick.
     """
 
     task: str
@@ -30,6 +66,12 @@ class ChildTask:
     system_prompt: str | None = None
     files: Sequence[str | Path] | None = None
     timeout: float | None = None
+    worker: str | None = None
+    budget_usd: float | None = None
+    retry_count: int | None = None
+    rerun_count: int | None = None
+    strategy: str | None = None
+    check: Check | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +109,10 @@ class CallContext:
         folder: The folder of the agent's project, or the working folder.
         depth: 0 in a task of the user, 1 in a child of it.
         input_files: Where the task's input files are, by name.
+        llm: The model of the task.
+        strategy: How the task becomes tool calls.
+        tools: The task's connections, by name.
+        connect: Makes further connections.
     """
 
     task_id: str
@@ -76,6 +122,10 @@ class CallContext:
     folder: Path
     depth: int
     input_files: Mapping[str, Path]
+    llm: LLMConfig
+    strategy: str
+    tools: Mapping[str, Any] = field(repr=False)
+    connect: Connect = field(repr=False)
     _output_files: Callable[[], Mapping[str, Path]] = field(repr=False)
     _delegate: Callable[[ChildTask], Awaitable[ChildResult]] = field(repr=False)
 
@@ -93,6 +143,7 @@ class CallContext:
         system_prompt: str | None = None,
         files: Sequence[str | Path] | None = None,
         timeout: float | None = None,
+        **more: Any,
     ) -> ChildResult:
         """Have a child task done, and wait for it.
 
@@ -109,6 +160,7 @@ class CallContext:
             system_prompt: Instructions for the model; the agent's when omitted.
             files: Paths of input files; those of the agent when omitted.
             timeout: Seconds; as many as the parent has in all when omitted.
+            more: Further fields of :class:`ChildTask`.
 
         Raises:
             ToolExecutionError: When the task is nested too deeply (``max_depth``).
@@ -121,5 +173,6 @@ class CallContext:
                 system_prompt=system_prompt,
                 files=files,
                 timeout=timeout,
+                **more,
             )
         )

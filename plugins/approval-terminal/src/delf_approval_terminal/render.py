@@ -259,6 +259,8 @@ def _preview(text: str, *, whole: bool) -> list[str]:
 def _about(request: ApprovalRequest, *, whole: bool) -> Iterator[str]:
     """Who asks and why, and where the task stands."""
     yield f"task: {_line(request.task, whole=whole)}"
+    if request.worker:
+        yield f"worker: {_line(request.worker, whole=whole)}"
     if request.script > 1:
         because = _line(request.because or "", whole=whole)
         yield f"script {request.script}, because {because}"

@@ -8,7 +8,16 @@ from typing import Any, BinaryIO, Final
 
 from delf import Connection, action
 from delf.errors import ToolExecutionError, ToolRefusedError
-from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
+from delf.protocols.connection import (
+    Allowed,
+    Asks,
+    Judgement,
+    ProposedCall,
+    ReadableFile,
+    Refused,
+)
+from delf.tools.action import actions_of
+from delf.tools.permissions import is_allowed, needs_confirmation
 from delf.types import Permission
 from delf_filesystem.changes import Change, preview_of
 from delf_filesystem.roots import Place, Roots, reading, replacing
@@ -51,6 +60,24 @@ class Filesystem(Connection):
             return self._judge(call.action, call.arguments)
         except ToolRefusedError as error:
             return Refused(message=error.message)
+
+    def readable(self, path: str) -> ReadableFile | None:
+        """Implements :class:`delf.protocols.connection.SupportsFiles`."""
+        if path.lstrip("/").partition("/")[0] not in {place.name for place in self._roots}:
+            return None
+        place = self._roots.file(path)
+        (read,) = (a for a in actions_of(type(self), self, self.name) if a.name == "read_bytes")
+        if not is_allowed(self.allow, read):
+            raise ToolRefusedError(f"{self.name}.read_file is not allowed here")
+        asks = place.settings.read_approval or needs_confirmation(self.confirm, read)
+        with reading(place) as file:
+            size = os.fstat(file.fileno()).st_size
+        return ReadableFile(
+            name=place.parts[-1],
+            size=size,
+            read=lambda: self.read_bytes(path),
+            asks=f"{place.name} asks before each read" if asks else None,
+        )
 
     def _judge(self, name: str, arguments: Mapping[str, Any]) -> Judgement:
         if name not in _WRITES:

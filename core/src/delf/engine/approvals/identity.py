@@ -23,6 +23,7 @@ _SIMPLE: Final = frozenset(
 NOBODY_BY: Final = "nobody"
 """Who decided where nobody could be asked."""
 _type_of: Callable[[Any], Any] = type
+_Asker = tuple[str | None, str]
 _COLLECTIONS: Final = frozenset({list, tuple, set, frozenset})
 
 
@@ -93,7 +94,7 @@ class Remembered:
 
     def __init__(self) -> None:
         self._keys: set[str] = set()
-        self._like: list[tuple[str, dict[str, Any], Mapping[str, str]]] = []
+        self._like: list[tuple[_Asker, dict[str, Any], Mapping[str, str]]] = []
 
     def add(
         self, request: ApprovalRequest | ApprovalRequested, like: Mapping[str, str] | None
@@ -106,7 +107,7 @@ class Remembered:
         """
         self._keys.add(memory_key(request))
         if like and request.code is None:
-            self._like.append((request.action, dict(request.arguments), like))
+            self._like.append((_asker(request), dict(request.arguments), like))
 
     def covers(
         self,
@@ -127,8 +128,8 @@ class Remembered:
             return False
         whole = {**defaults, **arguments}
         return any(
-            action == request.action and _is_like(whole, {**defaults, **seen}, like)
-            for action, seen, like in self._like
+            asker == _asker(request) and _is_like(whole, {**defaults, **seen}, like)
+            for asker, seen, like in self._like
         )
 
 
@@ -142,10 +143,21 @@ def _is_like(
 
 
 def memory_key(request: ApprovalRequest | ApprovalRequested) -> str:
-    """What an approval is remembered by; for a script, also the actions that pass with it."""
-    if request.code is None:
-        return request.digest
-    return call_digest(request.digest, {"actions": sorted({*request.actions})})
+    """What an approval is remembered by.
+
+    For a script, also the actions that pass with it; for a worker's request, also the worker:
+    its tools may be others of the same name.
+    """
+    about: dict[str, Any] = {}
+    if request.code is not None:
+        about["actions"] = sorted({*request.actions})
+    if request.worker is not None:
+        about["worker"] = request.worker
+    return call_digest(request.digest, about) if about else request.digest
+
+
+def _asker(request: ApprovalRequest | ApprovalRequested) -> _Asker:
+    return request.worker, request.action
 
 
 def remembered_calls(past: Sequence[Event]) -> Remembered:

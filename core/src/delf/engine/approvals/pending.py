@@ -32,6 +32,7 @@ class PendingRequest:
             "request_id": request.request_id,
             "task_id": request.task_id,
             "task": request.task,
+            "worker": request.worker,
             "action": request.action,
             "effect": request.effect,
             "arguments": copy_of(request.arguments),

@@ -255,6 +255,7 @@ class TaskApprovals:
             "because": stands.because,
             "changes": stands.changes,
             "made_before": stands.made_before,
+            "worker": self._order.worker,
         }
         return ApprovalRequest(**{**common, **fields})
 
@@ -367,6 +368,7 @@ class TaskApprovals:
             actions=request.actions,
             unsettled=request.unsettled,
             line=request.line,
+            worker=request.worker,
         )
 
     async def _ask(

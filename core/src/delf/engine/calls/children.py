@@ -13,12 +13,14 @@ from delf.config.schema import AgentConfig
 from delf.engine.calls.records import Call
 from delf.engine.clock import TaskClock
 from delf.engine.journal.log import TaskLog
+from delf.engine.models.usage import Ledger
 from delf.engine.slots import Slot
 from delf.engine.task import ChildOptions, TaskRequest
 from delf.errors import ToolExecutionError, UnknownTaskError
 from delf.events import ChildFinished, ChildStarted, Event
 from delf.llm import as_llm_config
-from delf.tools.context import CallContext, ChildResult, ChildTask
+from delf.protocols.connection import ConnectionLike
+from delf.tools.context import CallContext, ChildResult, ChildTask, Connect
 from delf.tools.function import as_connection
 
 
@@ -45,6 +47,9 @@ class ChildTasks:
         log: The parent's log.
         slot: The parent's place among the tasks that run, given up while a child works.
         clock: The parent's time.
+        ledger: Counts what the parent costs.
+        connections: The parent's.
+        connect: Makes further ones.
         folder: The project's folder.
         input_files: The parent's input files, by name.
         output_files: Gives the parent's output files, by name.
@@ -56,6 +61,9 @@ class ChildTasks:
     log: TaskLog
     slot: Slot
     clock: TaskClock
+    ledger: Ledger
+    connections: Sequence[ConnectionLike]
+    connect: Connect
     folder: Path
     input_files: Mapping[str, Path]
     output_files: Callable[[], Mapping[str, Path]]
@@ -80,6 +88,9 @@ class ChildTasks:
         begun = self.begun(call.number) if again else []
 
         def delegate(child: ChildTask) -> Awaitable[ChildResult]:
+            if child.tools is not None and child.worker is None:
+                # What was approved for tools of the same name is not approved for these.
+                child = replace(child, worker=call.bound.connection.name)
             return self._delegate(call.number, child, begun)
 
         return CallContext(
@@ -90,6 +101,10 @@ class ChildTasks:
             folder=self.folder,
             depth=self.depth,
             input_files=self.input_files,
+            llm=self.config.main_llm,
+            strategy=self.config.strategy,
+            tools={connection.name: connection for connection in self.connections},
+            connect=self.connect,
             _output_files=self.output_files,
             _delegate=delegate,
         )
@@ -106,8 +121,13 @@ class ChildTasks:
         request = self._request(child)
         again = next((event for event in begun if event.task == child.task), None)
         if again is None:
+            self._check_number()
             await self.log.record(
-                ChildStarted, call_id=call_id, child_id=request.task_id, task=child.task
+                ChildStarted,
+                call_id=call_id,
+                child_id=request.task_id,
+                task=child.task,
+                worker=child.worker,
             )
         else:
             begun.remove(again)
@@ -132,12 +152,29 @@ class ChildTasks:
             await self.log.record(ChildFinished, **end)
         return result
 
+    def _check_number(self) -> None:
+        """Refuse one child more than a task may have.
+
+        Raises:
+            ToolExecutionError: When there are as many.
+        """
+        had = sum(isinstance(event, ChildStarted) for event in self.log.events)
+        if had >= self.config.max_children:
+            raise ToolExecutionError(
+                f"the task has had {had} child tasks, and can have no more",
+                hint="max_children allows more",
+            )
+
     def _request(self, child: ChildTask) -> TaskRequest:
         changes: dict[str, Any] = {}
         if child.llm is not None:
             changes |= {"llm": as_llm_config(child.llm), "light_llm": None, "heavy_llm": None}
-        if child.system_prompt is not None:
-            changes["system_prompt"] = child.system_prompt
+        for name in ("system_prompt", "retry_count", "rerun_count", "strategy"):
+            if getattr(child, name) is not None:
+                changes[name] = getattr(child, name)
+        ledger = self.ledger
+        if child.budget_usd is not None:
+            ledger = Ledger(child.budget_usd, within=ledger)
         return TaskRequest(
             task=child.task,
             timeout=self.request.timeout if child.timeout is None else child.timeout,
@@ -148,6 +185,9 @@ class ChildTasks:
                 depth=self.depth + 1,
                 config=self.config.model_copy(update=changes),
                 clock=self.clock,
+                worker=child.worker,
+                ledger=ledger,
+                check=child.check,
                 tools=None if child.tools is None else [as_connection(t) for t in child.tools],
             ),
             files=self.request.files if child.files is None else [str(p) for p in child.files],

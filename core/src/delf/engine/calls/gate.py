@@ -221,6 +221,7 @@ class Gate:
                 action=call.bound.action.name,
                 arguments=copy.deepcopy(call.arguments),
                 description=call.description,
+                context=None if self._children is None else self._children.context(call),
             )
             if inspect.iscoroutinefunction(judge):
                 judged = await judge(asked)
@@ -256,8 +257,8 @@ class Gate:
             except ToolRefusedError as error:  # it was made with others, or a check has changed
                 unfit = f"its recorded arguments do not fit: {error.message}"
                 call = _as_recorded(call, past, edited)
-        if unfit is None and self._children is not None and self._children.begun(call.number):
-            return await self._make(call)  # it goes on with its child task
+        if unfit is None and self._goes_on(call):
+            return await self._make(call)
         decision = await self._decide(call, past, unsettled=True)
         match decision:
             case Settled(result=result):
@@ -273,6 +274,12 @@ class Gate:
             case _:
                 reason = why_not(decision)
         return await self._reject(call, reason)
+
+    def _goes_on(self, call: Call) -> bool:
+        """Whether a call that was begun is made again without a question."""
+        if call.bound.action.resumes:
+            return True
+        return self._children is not None and bool(self._children.begun(call.number))
 
     async def _take_as_made(self, call: Call, result: Any) -> CallAnswer:
         result = self._redactor.value(result)

@@ -120,6 +120,23 @@ def retry_messages(
     return assistant(_fenced(code)), user("\n".join(lines))
 
 
+def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, ...]:
+    """The follow-up to an answer that is not as it was to be.
+
+    Args:
+        code: The script.
+        text: What it printed, which the user will not see.
+        problem: What is wrong with that.
+    """
+    said = (
+        f"The script ran, and its answer is refused: {problem}\n"
+        f"It had printed (the user will not see this):\n{_cap(text)}\n"
+        "Its variables are still there, and what it did is done. Write a script that prints the "
+        "whole answer as it is to be, and nothing else."
+    )
+    return assistant(_fenced(code)), user(said)
+
+
 def crash_messages(code: str, message: str, done: Sequence[str] = ()) -> tuple[Message, ...]:
     """The follow-up to a script that took its sandbox with it."""
     gone = LimitReached(limit="sandbox", message=message)

@@ -16,6 +16,7 @@ from delf.engine.codegen.prompt import (
     no_code_messages,
     rerun_messages,
     retry_messages,
+    unfit_messages,
 )
 from delf.errors import (
     ApprovalRejectedError,
@@ -72,7 +73,13 @@ class CodegenStrategy:
             result = await host.execute(code)
             match result.outcome:
                 case Done(value=value):
-                    return compose(host.said, value)
+                    text = compose(host.said, value)
+                    problem = host.refuse(text)
+                    if problem is None or retries >= host.retry_count:
+                        return text
+                    retries += 1
+                    await host.retrying(problem)
+                    messages = (*messages, *unfit_messages(code, text, problem))
                 case Rerun() as outcome:
                     if reruns >= host.rerun_count:
                         raise _too_many_reruns(host, outcome)

@@ -104,6 +104,7 @@ class TaskPipeline:
                 conversation=None if continued is None else continued.conversation_id,
                 attended=request.attended,
                 parent=None if request.child is None else request.child.parent,
+                worker=request.worker,
             )
         for message in self._warnings:
             await self._log.record(Warned, message=message)
@@ -134,7 +135,8 @@ class TaskPipeline:
         host.scripts.retire()
         error = host.stopped or work.exception()
         if error is None:
-            return work.result(), None
+            unfit = host.unfit(work.result())
+            return (work.result(), None) if unfit is None else (host.said, unfit)
         if not isinstance(error, DelfError):
             message = f"task {self._log.task_id} failed inside delf"
             self._log.redactor.log_failure(_log, message, error)

@@ -28,6 +28,7 @@ class SetUp:
 
     def __init__(self, tools: Toolset, connections: Sequence[ConnectionLike]) -> None:
         self.tools = tools
+        self.connections = tuple(connections)
         self._left = [c for c in connections if isinstance(c, SupportsSetup) and c.needs_setup]
         self._needed = bool(self._left)
         self._turn = asyncio.Lock()

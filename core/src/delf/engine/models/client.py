@@ -255,7 +255,7 @@ class ModelClient:
 
     async def _price(self, config: LLMConfig) -> Price | None:
         """What a model costs, where a budget asks for it and that can be known beforehand."""
-        if self.ledger.budget_usd is None:
+        if not self.ledger.is_limited:
             return None
         price = self.pricing.find(config.model)
         source = self.pool.priced(config)

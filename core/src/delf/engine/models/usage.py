@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import threading
 from collections import deque
@@ -30,16 +31,24 @@ class Ledger:
     Args:
         budget_usd: The most to spend; None for no limit.
         allow_unpriced: Let models without a known price run under a budget.
+        within: The ledger that all of this counts in, too, with its budget, if there is one.
     """
 
-    def __init__(self, budget_usd: float | None = None, *, allow_unpriced: bool = False) -> None:
+    def __init__(
+        self,
+        budget_usd: float | None = None,
+        *,
+        allow_unpriced: bool = False,
+        within: Ledger | None = None,
+    ) -> None:
         self.budget_usd = budget_usd
-        self.allow_unpriced = allow_unpriced
+        self.within = within
+        self.allow_unpriced = allow_unpriced or (within is not None and within.allow_unpriced)
         self.usage = Usage()
         self.cost_usd = 0.0
         self.reserved_usd = 0.0
         self.unpriced_calls = 0
-        self.forecast = Forecast()
+        self.forecast: Forecast = Forecast() if within is None else within.forecast
         self._tasks: set[str] = set()
         self._lock = threading.Lock()
         self._waiting: deque[_Turn] = deque()
@@ -53,6 +62,11 @@ class Ledger:
     def is_exhausted(self) -> bool:
         """Whether nothing may be spent any more."""
         return self.remaining_usd == 0.0
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a budget here, or in what this is within."""
+        return self.budget_usd is not None or (self.within is not None and self.within.is_limited)
 
     def report(self) -> dict[str, Any]:
         """Money and tokens as JSON-ready data."""
@@ -84,6 +98,8 @@ class Ledger:
             BudgetExceededError: When the budget is used up, would be passed, or cannot be kept
                 because a model has no known price.
         """
+        if self.within is not None:
+            self.within.check(expected_usd)
         limit, spent = self.budget_usd, self.cost_usd
         if limit is None:
             return
@@ -110,6 +126,8 @@ class Ledger:
         Raises:
             BudgetExceededError: When there is a budget and ``allow_unpriced`` is not set.
         """
+        if self.within is not None:
+            self.within.refuse_unpriced(model)
         if self.budget_usd is not None and not self.allow_unpriced:
             raise self._unpriced(f"the price of the model {model!r} is not known")
 
@@ -132,16 +150,18 @@ class Ledger:
         Raises:
             BudgetExceededError: When what is expected does not fit into what is left.
         """
-        if self.budget_usd is None:
+        async with contextlib.AsyncExitStack() as held:
+            if self.budget_usd is not None:
+                amount = await self._take(estimate)
+                held.callback(self._give_back, amount)
+            if self.within is not None:
+                await held.enter_async_context(self.within.reserved(estimate))
             yield
-            return
-        amount = await self._take(estimate)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self.reserved_usd = max(0.0, self.reserved_usd - amount)
-                self._wake()
+
+    def _give_back(self, amount: float) -> None:
+        with self._lock:
+            self.reserved_usd = max(0.0, self.reserved_usd - amount)
+            self._wake()
 
     async def _take(self, estimate: Callable[[], Estimate]) -> float:
         woken = False
@@ -188,6 +208,11 @@ class Ledger:
 
     def add(self, usage: Usage, cost_usd: float | None) -> None:
         """Count a model call."""
+        self._count(usage, cost_usd)
+        if self.within is not None:
+            self.within.add(usage, cost_usd)
+
+    def _count(self, usage: Usage, cost_usd: float | None) -> None:
         with self._lock:
             self.usage = self.usage + usage
             if cost_usd is None:
@@ -207,12 +232,16 @@ class Ledger:
             self._tasks.add(task_id)
         for event in () if known else past:
             if isinstance(event, ModelReplied):
-                self.add(event.usage, event.cost_usd)
+                self._count(event.usage, event.cost_usd)
+        if self.within is not None:
+            self.within.begin(task_id, past)
 
     def end(self, task_id: str) -> None:
         """A task is over, so that it is never resumed."""
         with self._lock:
             self._tasks.discard(task_id)
+        if self.within is not None:
+            self.within.end(task_id)
 
     def reset(self, limit_usd: float | None = None) -> None:
         """Start counting money again, with a new limit if one is given."""

@@ -53,7 +53,8 @@ def story(event: ev.Event) -> str | None:
             what = f": {cut(event.error, 200)}" if event.error else ""
             return f"  ← {event.call_id} {event.status}, {event.duration_ms:.0f} ms{what}"
         case ev.ChildStarted():
-            return f"  → {event.call_id} child task {event.child_id}: {cut(event.task, 200)}"
+            who = f"worker {event.worker}" if event.worker else "child task"
+            return f"  → {event.call_id} {who} {event.child_id}: {cut(event.task, 200)}"
         case ev.ChildFinished():
             what = "done" if event.status else f"failed: {cut(event.error or '', 200)}"
             return f"  ← {event.call_id} child task {event.child_id}: {what}"

@@ -71,7 +71,7 @@ export class Card {
     if (question.preview) parts.push(el("p", { class: "quiet" }, "What would happen"), el("pre", { class: "value", tabindex: "0" }, long(question.preview, 8000)));
     const rows = Object.entries(question.arguments || {}).flatMap(([name, item]) =>
       [el("dt", {}, name), el("dd", {}, long(typeof item === "string" ? item : pretty(item)))]);
-    if (rows.length) parts.push(el("dl", { class: "fields", tabindex: "0", role: "group", "aria-label": "arguments" }, rows));
+    if (rows.length) parts.push(el("div", { role: "group", "aria-label": "arguments" }, el("dl", { class: "fields" }, rows)));
     fill(this.body, parts);
   }
 

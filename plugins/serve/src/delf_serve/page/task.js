@@ -10,7 +10,7 @@ import { answer } from "./text.js";
 import { Timeline } from "./timeline.js";
 import { STATES, ago, count, duration, exact, money, shortId, size } from "./words.js";
 
-const TAIL = 20_000;
+const TAIL = 8_000;
 
 export class TaskView {
   constructor(taskId, session, { connected, again, gone }) {
@@ -218,11 +218,11 @@ export class TaskView {
     if (ready) {
       fill(this.answer, el("h2", {}, "Answer"), answer(told.answer), told.answer.length > 20_000 ? this.takeButton(told.answer, "answer.txt") : null);
     } else {
-      this.live ??= el("pre", { class: "prints", tabindex: "0", "aria-label": "Prints" });
-      setText(this.live, told.tail(TAIL));
+      this.livePrints ??= el("span", {});
+      this.live ??= el("pre", { class: "prints live", tabindex: "0", role: "region", "aria-label": "Prints" }, this.livePrints);
+      setText(this.livePrints, told.tail(TAIL));
       if (this.live.parentNode !== this.answer) fill(this.answer, el("h2", {}, "So far"), this.printedNote ??= el("p", { class: "quiet" }), this.live);
       fill(this.printedNote, told.printed > TAIL ? [`the end of ${size(told.printed)} of prints `, this.takeButton(() => told.tail(1e9), "prints.txt")] : []);
-      this.live.scrollTop = this.live.scrollHeight;
     }
     const files = [...told.files];
     if (files.length !== this.files.childElementCount) fill(this.files, filesOf(this.id, files));

@@ -1,0 +1,116 @@
+"""The files that a worker is given: found, looked at, copied."""
+
+from __future__ import annotations
+
+import mimetypes
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from delf import CallContext
+from delf.errors import ToolRefusedError
+from delf.protocols.connection import ReadableFile, SupportsFiles
+from delf_workers.definition import WorkerDefinition
+
+
+@dataclass(frozen=True)
+class Attached:
+    """A file that a call gives to a worker.
+
+    Args:
+        path: As the script named it.
+        file: What it is.
+    """
+
+    path: str
+    file: ReadableFile
+
+    def __str__(self) -> str:
+        kind = mimetypes.guess_type(self.file.name)[0] or "unknown type"
+        return f"{self.path}, {self.file.size:,} bytes, {kind}"
+
+
+def find(context: CallContext, paths: Sequence[str]) -> list[Attached]:
+    """The files of the calling task by what scripts call them.
+
+    Args:
+        context: The task: its input and output files, and connections that have files.
+        paths: Names, or paths as ``papers/a.pdf``.
+
+    Raises:
+        ToolRefusedError: When one is not there, or must not be read.
+    """
+    return [Attached(path, _find(context, path)) for path in dict.fromkeys(paths)]
+
+
+def _find(context: CallContext, path: str) -> ReadableFile:
+    own = {**context.input_files, **context.output_files}
+    if path in own:
+        found = own[path]
+        return ReadableFile(name=found.name, size=found.stat().st_size, read=found.read_bytes)
+    for connection in context.tools.values():
+        if isinstance(connection, SupportsFiles):
+            file = connection.readable(path)
+            if file is not None:
+                return file
+    raise ToolRefusedError(
+        f"there is no file {path[:200]!r}. Files of the task: {', '.join(own) or 'none'}; files of "
+        "a connection are named as its own actions name them"
+    )
+
+
+def check(worker: WorkerDefinition, files: Sequence[Attached]) -> None:
+    """Refuse what the worker's policy does not take.
+
+    Raises:
+        ToolRefusedError: Saying what it takes.
+    """
+    policy = worker.attachments
+    total = sum(item.file.size for item in files)
+    if len(files) > policy.max_count:
+        raise ToolRefusedError(
+            f"worker {worker.name!r} takes at most {policy.max_count} attachments, "
+            f"{len(files)} were given"
+        )
+    if total > policy.max_total_bytes:
+        raise ToolRefusedError(
+            f"worker {worker.name!r} takes attachments of at most {policy.max_total_bytes:,} bytes "
+            f"together, these have {total:,}"
+        )
+    for item in files:
+        if policy.suffixes and not item.file.name.lower().endswith(policy.suffixes):
+            raise ToolRefusedError(
+                f"worker {worker.name!r} does not take {item.path!r}. It takes: "
+                f"{', '.join(policy.suffixes)}"
+            )
+
+
+def copy_to(folder: Path, files: Sequence[Attached], most: int) -> list[Path]:
+    """Copies of files, for the worker's scripts; those of an earlier life of the call are kept.
+
+    Args:
+        folder: Where; it is made, for the user alone.
+        files: The files.
+        most: Bytes of all of them together.
+
+    Raises:
+        ToolRefusedError: When they have grown.
+    """
+    if folder.is_dir():
+        return sorted(folder.iterdir())
+    building = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True, mode=0o700)
+    left = most
+    for number, item in enumerate(files, 1):
+        content = item.file.read()
+        left -= len(content)
+        if left < 0:
+            raise ToolRefusedError(f"{item.path!r} has grown since it was looked at")
+        path = building / item.file.name
+        if path.exists():
+            path = path.with_name(f"{path.stem}-{number}{path.suffix}")
+        path.write_bytes(content)
+    building.rename(folder)
+    return sorted(folder.iterdir())

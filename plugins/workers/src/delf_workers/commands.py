@@ -1,0 +1,217 @@
+"""``delf workers``: the workers that there are, and one of them at work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from delf.cli import errors
+from delf.cli.run import flags_of, rest_of
+from delf.cli.run import run as run_command
+from delf.cli.state import State, state_of
+from delf.errors import DelfError, ToolRefusedError
+
+if TYPE_CHECKING:
+    from delf_workers.definition import WorkerDefinition
+    from delf_workers.registry import Registry
+
+_NOT_SHARED: Final = {"task", "connections", "files"}
+
+
+@click.group("workers")
+def workers() -> None:
+    """Agents that are written down in files: NAME.worker in the folder workers.
+
+    \b
+    delf workers list
+    delf workers run summarise "Sum up the plan." --attach plan.md
+    """  # noqa: D301 - click's mark for lines that stay as they are
+
+
+@workers.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Write one object a worker.")
+@click.pass_context
+def list_command(ctx: click.Context, *, as_json: bool) -> None:
+    """List the workers; one whose file is wrong is listed with what is wrong."""
+    state = state_of(ctx)
+    registry = _registry(ctx, state)
+    rows: list[dict[str, Any]] = []
+    for name, path in registry.files().items():
+        row: dict[str, Any] = {
+            "name": name,
+            "file": str(path),
+            "description": None,
+            "generated": registry.is_generated(path),
+            "error": None,
+        }
+        try:
+            row["description"] = registry.find(name).description
+        except DelfError as error:
+            row["error"] = state.clean(error.message)
+        rows.append(row)
+    if as_json:
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    widest = max((len(row["name"]) for row in rows), default=0)
+    for row in rows:
+        told = f"! {row['error']}" if row["error"] else row["description"]
+        made = "  (generated)" if row["generated"] else ""
+        click.echo(f"{row['name']:<{widest}}  {told}{made}".rstrip())
+    if not rows:
+        errors.say("hint", f"no worker is in {', '.join(map(str, registry.folders))}; delf init")
+
+
+@workers.command("show")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Write what it says as one object.")
+@click.pass_context
+def show(ctx: click.Context, name: str, *, as_json: bool) -> None:
+    """Show the worker NAME: its file, checked."""
+    state = state_of(ctx)
+    with _reported(ctx, state):
+        found = _registry(ctx, state).find(name)
+        if as_json:
+            data = {"file": str(found.file), **found.model_dump(mode="json")}
+            click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+            return
+        click.echo(click.style(str(found.file), dim=True))
+        click.echo(errors.visible(found.file.read_text(encoding="utf-8").rstrip("\n")))
+
+
+@workers.command("check", epilog="Exit status: 0 all are right, 2 one is wrong.")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.pass_context
+def check(ctx: click.Context, names: tuple[str, ...]) -> None:
+    """Check workers, all when none is named: their files, and the connections that they name."""
+    state = state_of(ctx)
+    registry = _registry(ctx, state)
+    wrong = 0
+    with _reported(ctx, state):
+        checking = _Checking(state, registry)
+        for name in names or tuple(registry.files()):
+            try:
+                checking.check(name)
+            except DelfError as error:
+                wrong += 1
+                errors.report(error, debug=state.debug, clean=state.clean)
+            else:
+                click.echo(f"{name}: ok")
+    if wrong:
+        ctx.exit(errors.USAGE)
+
+
+class _Checking:
+    """Makes what workers use, without using it."""
+
+    def __init__(self, state: State, registry: Registry) -> None:
+        from delf_workers.connection import Workers
+        from delf_workers.rights import Workshop
+
+        project = state.load_project()
+        self._registry = registry
+        self._own = Workers(folders=[str(folder) for folder in registry.folders])
+        held = {made.name: made for made in state.connections(tuple(project.connections))}
+        tools = {self._own.name: self._own, **held}
+        self._shop = Workshop(registry, tools, state.connector(), project.environ)
+
+    def check(self, name: str) -> WorkerDefinition:
+        """Make a worker's connections.
+
+        Raises:
+            ConfigurationError: Naming file, line and key.
+        """
+        found = self._registry.find(name)
+        self._shop.tools_of(found, self._own)
+        return found
+
+
+@workers.command(
+    "run",
+    epilog="Exit status: 0 done, 1 the task failed, 2 usage or configuration, 130 interrupted.",
+)
+@click.argument("name")
+@click.argument("task", required=False)
+@click.option("--input", "inputs", metavar="KEY=VALUE", multiple=True, help="A value it asks for.")
+@click.option(
+    "--attach",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="A file that it may read. May be repeated.",
+)
+@click.pass_context
+def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
+    """Let the worker NAME do TASK, or what its instructions say without one.
+
+    \b
+    delf workers run summarise --attach plan.md --input words=50
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from pathlib import Path
+
+    from delf.cli.session import Options, run_session
+    from delf_workers.running import order
+
+    state = state_of(ctx)
+    with _reported(ctx, state):
+        found = _registry(ctx, state).find(name)
+        inputs = _inputs(ctx, found, given["inputs"])
+        try:
+            found.told(inputs)
+        except ToolRefusedError as error:
+            raise click.UsageError(error.message, ctx) from None
+        # A generated worker uses what the agent has.
+        names = dict.fromkeys([*state.load_project().connections, "workers"])
+    connections = tuple(names) if found.generated else ("workers",)
+    text = order(name, task, inputs, [Path(file).name for file in given["files"]])
+    flags = {**flags_of(given), "strategy": "worker"}
+    rest: dict[str, Any] = {**rest_of({**given, "connections": connections})}
+    ctx.exit(run_session(state, text, Options(flags=flags, **rest)))
+
+
+run.params += [option for option in run_command.params if option.name not in _NOT_SHARED]
+
+
+def _inputs(ctx: click.Context, worker: WorkerDefinition, given: tuple[str, ...]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for text in given:
+        key, sign, value = text.partition("=")
+        if not sign:
+            raise click.UsageError(f"--input {text}: KEY=VALUE", ctx)
+        wanted = worker.inputs.get(key)
+        if wanted is None or wanted.type == "string":
+            values[key] = value
+        else:
+            try:
+                values[key] = json.loads(value)
+            except ValueError:
+                raise click.UsageError(
+                    f"--input {key}: {value!r} is no {wanted.type}", ctx
+                ) from None
+    return values
+
+
+def _registry(ctx: click.Context, state: State) -> Registry:
+    """The search path, as the connection ``workers`` of the project has it."""
+    from delf_workers.connection import Workers
+
+    try:
+        made: Any = state.connections(["workers"])[0]
+    except DelfError as error:
+        ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
+    if not isinstance(made, Workers):
+        raise click.UsageError("the connection 'workers' of delf.toml is of another type", ctx)
+    return made.registry
+
+
+@contextmanager
+def _reported(ctx: click.Context, state: State) -> Generator[None]:
+    """End the command with an error's words and its exit status."""
+    try:
+        yield
+    except DelfError as error:
+        ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))

@@ -1,0 +1,289 @@
+"""``Workers``: agents that are written down in files, as scripts call them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypedDict
+
+from delf import CallContext, Connection, action
+from delf.errors import ConfigurationError, ToolExecutionError, ToolRefusedError
+from delf.llm import LLMConfig
+from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
+from delf.types import Permission
+from delf_workers import attachments as files_of
+from delf_workers import shape
+from delf_workers.definition import WorkerDefinition, check_name
+from delf_workers.registry import FOLDER, Registry, project_folder
+from delf_workers.rights import Workshop, lineage
+from delf_workers.settings import WorkersSettings
+
+STRATEGY: Final = "worker"
+"""The strategy that gives a whole task to a worker."""
+_SHOWN: Final = 40
+
+
+class _Named(TypedDict):
+    name: str
+    instructions: str
+
+
+class WorkerSpec(_Named, total=False):
+    """A worker to be made.
+
+    ``connections`` are names of those that you have; ``result`` is a JSON Schema of its answer,
+    ``inputs`` are values for places as {{topic}} in the instructions.
+    """
+
+    description: str
+    connections: list[str]
+    inputs: dict[str, dict[str, Any]]
+    result: dict[str, Any]
+    budget_usd: float
+
+
+class Workers(Connection):
+    """Agents that are written down in files. Each does its task with tools of its own.
+
+    Args:
+        folders: Where they are; the folder ``workers`` of the project when omitted.
+        allow_workers: Names or patterns of those that may be called.
+    """
+
+    Settings = WorkersSettings
+    settings: WorkersSettings
+
+    def __init__(self, *, confirm: Permission = None, **options: Any) -> None:
+        # A worker's own calls ask where they must; `create` asks always.
+        super().__init__(confirm=False if confirm is None else confirm, **options)
+        folders = [Path(folder) for folder in self.settings.folders]
+        self.registry = Registry(folders or [project_folder() / FOLDER])
+        self.patterns: tuple[tuple[str, ...], ...] = (self.settings.allow_workers,)
+        """It may call the workers that fit one pattern of each."""
+        self.caller: WorkerDefinition | None = None
+        """The worker whose calls these are; None for the agent's own."""
+        self.agent: Workers = self
+        """The agent's own connection."""
+        self.workshop: Workshop | None = None
+        """Makes what workers use, from the agent's first call on."""
+
+    def for_worker(self, worker: WorkerDefinition, *patterns: tuple[str, ...]) -> Workers:
+        """The same for what a worker calls.
+
+        Args:
+            worker: The worker.
+            patterns: Which workers it may call: those that fit one of each.
+        """
+        made = Workers(name="workers", folders=[str(f) for f in self.registry.folders])
+        made.patterns, made.caller, made.agent = patterns, worker, self.agent
+        return made
+
+    async def context(self, task: str) -> str | None:
+        """The workers, for the prompt."""
+        return await asyncio.to_thread(self._listed)
+
+    def _listed(self) -> str:
+        lines: list[str] = []
+        for name in self.registry.files():
+            if not self._may_call(name):
+                continue
+            try:
+                lines.append(f"- {_line(self.registry.find(name))}")
+            except ConfigurationError:
+                lines.append(f"- {name}: its file is wrong, and it cannot be called")
+        more = [f"… and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+        return (
+            "\n".join([f"{self.name}.call:", *lines[:_SHOWN], *more])
+            if lines
+            else (f"{self.name}: there are none yet")
+        )
+
+    def _may_call(self, name: str) -> bool:
+        return all(any(fnmatchcase(name, p) for p in some) for some in self.patterns)
+
+    def _worker(self, name: str) -> WorkerDefinition:
+        if not self._may_call(name):
+            allowed = [known for known in self.registry.files() if self._may_call(known)]
+            raise ToolRefusedError(
+                f"worker {name[:80]!r} may not be called here. "
+                f"Workers: {', '.join(allowed) or 'none'}"
+            )
+        return self.registry.find(name)
+
+    def _shop(self, context: CallContext) -> Workshop:
+        agent = self.agent
+        if agent.workshop is None:
+            agent.workshop = Workshop(agent.registry, context.tools, context.connect, os.environ)
+        return agent.workshop
+
+    # -- judging --------------------------------------------------------------------------
+
+    def judge(self, call: ProposedCall) -> Judgement:
+        """Implements :class:`delf.protocols.connection.SupportsJudge`."""
+        try:
+            if call.action == "create":
+                return self._judge_spec(call)
+            return self._judge_files(call)
+        except (ConfigurationError, ToolRefusedError) as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            return Refused(message=f"{error.message}{hint}")
+
+    def _judge_spec(self, call: ProposedCall) -> Judgement:
+        text = self._text_of(call.arguments["spec"], call.context)
+        return Asks(reason="a new worker can be called from then on", preview=text)
+
+    def _judge_files(self, call: ProposedCall) -> Judgement:
+        worker = self._worker(str(call.arguments["worker"]))
+        paths: Sequence[str] = call.arguments.get("attachments") or ()
+        if not paths or call.context is None:
+            return Allowed()
+        given = files_of.find(call.context, paths)
+        files_of.check(worker, given)
+        preview = "\n".join(["attachments:", *(f"  {item}" for item in given)])
+        asks = next((item.file.asks for item in given if item.file.asks), None)
+        if worker.attachments.approval:
+            asks = asks or f"{worker.name} asks before it is given files"
+        return Allowed(preview=preview) if asks is None else Asks(reason=asks, preview=preview)
+
+    # -- actions --------------------------------------------------------------------------
+
+    @action(effect="write", resumes=True)
+    async def call(
+        self,
+        worker: str,
+        task: str,
+        attachments: list[str] | None = None,
+        inputs: dict[str, Any] | None = None,
+        *,
+        context: CallContext,
+    ) -> Any:
+        """Let a worker do a task, and wait for its answer.
+
+        Args:
+            worker: Its name.
+            task: What to do, in plain words. The worker knows nothing else of your task.
+            attachments: Files that it may read: names of this task's files, or paths of a
+                connection's.
+            inputs: Values that it asks for, by name.
+            context: The task that calls.
+
+        Returns:
+            Its answer: text, or data where it declares a shape.
+        """
+        found = await asyncio.to_thread(self._worker, worker)
+        given = await asyncio.to_thread(files_of.find, context, attachments or ())
+        files_of.check(found, given)
+        told = found.told(inputs or {})
+        line = await asyncio.to_thread(lineage, self.registry, found)
+        model = context.llm if found.model is None else _model(found.model)
+        for ancestor in line:
+            ancestor.check_model(model.model)
+        tools = await asyncio.to_thread(self._shop(context).tools_of, found, self.agent)
+        budgets = [ancestor.budget_usd for ancestor in line if ancestor.budget_usd is not None]
+        folder = _copies(context)
+        try:
+            result = await context.delegate(
+                task,
+                tools=tools,
+                llm=None if found.model is None else model,
+                system_prompt=told,
+                files=await asyncio.to_thread(
+                    files_of.copy_to, folder, given, found.attachments.max_total_bytes
+                )
+                if given
+                else [],
+                timeout=found.limits.timeout,
+                worker=found.name,
+                strategy="codegen" if context.strategy == STRATEGY else None,
+                budget_usd=min(budgets, default=None),
+                retry_count=found.limits.retries,
+                rerun_count=found.limits.reruns,
+                check=None if found.result is None else partial(shape.answer_problem, found.result),
+            )
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        if not result.status:
+            raise ToolExecutionError(f"worker {found.name!r} failed: {result.error}")
+        return result.text if found.result is None else json.loads(result.text)
+
+    @action(effect="write")
+    async def create(self, spec: WorkerSpec, *, context: CallContext) -> str:
+        """Make a worker that can be called from then on; a person is asked.
+
+        Args:
+            spec: It gets no more than you have: ``connections`` are names of your own.
+            context: The task that calls.
+
+        Returns:
+            Its name.
+        """
+        text = await asyncio.to_thread(self._text_of, spec, context)
+        await asyncio.to_thread(self.agent.registry.write, spec["name"], text)
+        return spec["name"]
+
+    def _text_of(self, spec: Mapping[str, Any], context: CallContext | None) -> str:
+        """The file of a worker to be made, checked.
+
+        Raises:
+            ConfigurationError: When it would be none.
+            ToolRefusedError: When it would have more than its maker.
+        """
+        check_name(str(spec["name"]), "name")
+        if not self._may_call(str(spec["name"])):
+            raise ToolRefusedError(f"a worker {spec['name']!r} could not be called here")
+        held: Mapping[str, Any] = {} if context is None else context.tools
+        wanted: list[str] = spec.get("connections", [])
+        for name in wanted:
+            if name not in held:
+                raise ToolRefusedError(
+                    f"a worker has no more than its maker, which does not have {name!r}. "
+                    f"It has: {', '.join(held) or 'nothing'}"
+                )
+        table = {key: value for key, value in spec.items() if key != "instructions"}
+        if "workers" in wanted:
+            named: dict[str, Any] = {name: {} for name in wanted}
+            table["connections"] = {**named, "workers": {"allow_workers": [*self.patterns[0]]}}
+        if self.caller is not None:
+            table["maker"] = self.caller.name
+        return self.agent.registry.text_of(table, str(spec["instructions"]))
+
+    async def aclose(self) -> None:
+        """Free the connections of workers."""
+        shop, self.workshop = self.workshop, None
+        if shop is not None:
+            await shop.aclose()
+
+
+def _line(worker: WorkerDefinition) -> str:
+    """A worker in a line, for prompts and lists."""
+    parts = [f"{worker.name}: {worker.description or 'no description'}"]
+    if worker.inputs:
+        named = (f"{n} ({i.type})" + ("" if i.default is None else "?") for n, i in _inputs(worker))
+        parts.append(f"inputs: {', '.join(named)}")
+    if worker.attachments.suffixes:
+        parts.append(f"attachments: {' '.join(worker.attachments.suffixes)}")
+    if worker.result is not None:
+        parts.append(f"answers with JSON of the schema {json.dumps(worker.result)}")
+    return "; ".join(parts)
+
+
+def _inputs(worker: WorkerDefinition) -> list[tuple[str, Any]]:
+    return list(worker.inputs.items())
+
+
+def _model(given: str | Mapping[str, Any]) -> LLMConfig:
+    return LLMConfig(given) if isinstance(given, str) else LLMConfig(**given)
+
+
+def _copies(context: CallContext) -> Path:
+    """Where a call's copies of attachments are; the same when the call is made again."""
+    from platformdirs import user_data_path
+
+    data = user_data_path("delf", appauthor=False)
+    return data / "workers" / f"{context.task_id}-{context.call_id}"

@@ -1,0 +1,284 @@
+"""A worker: what its file says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from delf.errors import ConfigurationError, ToolRefusedError, did_you_mean
+from delf_workers import frontmatter, shape
+
+SUFFIX: Final = ".worker"
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_SLOT: Final = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+_GIVEN_BY_MAKER: Final = ("model", "sandbox", "limits")
+_ALIASES: Final = {"filesystem": "filesystem", "shell": "shell", "delegation": "workers"}
+TOOLS: Final = "custom"
+"""The alias of the ``tools.py`` beside a worker."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class Attachments(_Part):
+    """Which files a worker may be given."""
+
+    max_count: int = Field(default=10, ge=0, description="How many.")
+    max_total_bytes: int = Field(default=10_000_000, ge=0, description="All of them together.")
+    suffixes: tuple[str, ...] = Field(default=(), description="Only these; all when empty.")
+    approval: bool = Field(default=False, description="Ask a person before each call with files.")
+
+    @field_validator("suffixes")
+    @classmethod
+    def _with_dots(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(f".{suffix.lower().lstrip('.')}" for suffix in value)
+
+
+class Limits(_Part):
+    """How long a worker may work, and how often it may try."""
+
+    timeout: float | None = Field(default=None, gt=0, description="Seconds for one call.")
+    retries: int | None = Field(default=None, ge=0, le=20, description="Of a failed script.")
+    reruns: int | None = Field(default=None, ge=0, le=20, description="Further passes.")
+
+
+class Input(_Part):
+    """A value that fills a place of the instructions."""
+
+    type: Literal["string", "number", "integer", "boolean"] = "string"
+    description: str = ""
+    default: str | float | int | bool | None = None
+
+
+class Sandbox(_Part):
+    """The folders of the connection ``filesystem``."""
+
+    paths: dict[str, Any] = Field(default_factory=dict, description="As its setting roots.")
+
+
+class WorkerDefinition(_Part):
+    """What a ``.worker`` file says.
+
+    Its table has these keys; ``instructions`` are what comes below.
+    """
+
+    name: str = Field(description="What it is called by.")
+    description: str = Field(default="", description="What it is for, in a line.")
+    instructions: str = Field(description="What the model is told; {{input}} is filled in.")
+    model: str | dict[str, Any] | None = Field(
+        default=None, description="The model; the caller's when omitted."
+    )
+    compatible_models: tuple[str, ...] = Field(
+        default=(), description="Patterns of models that it is written for; any when empty."
+    )
+    connections: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="What it may use, by alias, type or class path."
+    )
+    sandbox: Sandbox = Sandbox()
+    attachments: Attachments = Attachments()
+    inputs: dict[str, Input] = Field(default_factory=dict, description="Values for {{input}}.")
+    result: dict[str, Any] | None = Field(
+        default=None, description="The JSON Schema of its answer; text when omitted."
+    )
+    limits: Limits = Limits()
+    budget_usd: float | None = Field(default=None, gt=0, description="The most for one call.")
+    maker: str | None = Field(default=None, description="Of a generated one: the worker.")
+
+    file: Path = Field(default=Path(), exclude=True)
+    generated: bool = Field(default=False, exclude=True)
+    lines: dict[str, int] = Field(default_factory=dict, exclude=True, repr=False)
+
+    def place(self, *keys: str) -> str:
+        """Where a value of its file stands: file, line, keys."""
+        known = (".".join(keys[:n]) for n in range(len(keys), 0, -1))
+        line = next((self.lines[key] for key in known if key in self.lines), 1)
+        return f"{self.file}, line {line}: {'.'.join(keys)}"
+
+    def kind_of(self, name: str) -> str | None:
+        """The type of one of its connections; None where its name says which is meant."""
+        own = self.connections[name].get("type")
+        if own is not None:
+            return str(own)
+        return name if "." in name else _ALIASES.get(name)
+
+    def check_model(self, model: str) -> None:
+        """Refuse a model that it is not written for.
+
+        Raises:
+            ToolRefusedError: Naming the patterns.
+        """
+        names = (model, model.partition(":")[2])
+        patterns = self.compatible_models
+        if patterns and not any(fnmatchcase(n, p) for n in names if n for p in patterns):
+            raise ToolRefusedError(
+                f"worker {self.name!r} is for models like {', '.join(patterns)}, and would be "
+                f"done by {model!r}",
+                hint="its file can name a model of its own",
+            )
+
+    def told(self, inputs: Mapping[str, Any]) -> str:
+        """The instructions with inputs filled in.
+
+        Args:
+            inputs: Values by name; those with a default may be left out.
+
+        Raises:
+            ToolRefusedError: For an unknown or missing one, or one of another type.
+        """
+        for name in inputs:
+            if name not in self.inputs:
+                raise ToolRefusedError(
+                    f"worker {self.name!r} has no input {name!r}{did_you_mean(name, self.inputs)}. "
+                    f"Its inputs: {', '.join(self.inputs) or 'none'}"
+                )
+        values = {name: self._input(name, inputs) for name in self.inputs}
+        text = _SLOT.sub(lambda slot: str(values[slot[1]]), self.instructions)
+        return text if self.result is None else f"{text}\n\n{shape.instructions(self.result)}"
+
+    def _input(self, name: str, inputs: Mapping[str, Any]) -> Any:
+        wanted = self.inputs[name]
+        value = inputs.get(name, wanted.default)
+        if value is None:
+            raise ToolRefusedError(f"worker {self.name!r} needs the input {name!r}")
+        problem = shape.problem({"type": wanted.type}, value)
+        if problem is not None:
+            raise ToolRefusedError(f"worker {self.name!r}, input {name!r}: {problem}")
+        return value
+
+
+def read_worker(path: Path, name: str, *, generated: bool = False) -> WorkerDefinition:
+    """Read a worker's file.
+
+    Args:
+        path: The file.
+        name: What its place says that it is called.
+        generated: Whether it lies where workers are kept that models made.
+
+    Raises:
+        ConfigurationError: Naming file, line and key.
+    """
+    return from_front_matter(frontmatter.read(path), name, generated=generated)
+
+
+def from_front_matter(
+    front: frontmatter.FrontMatter, name: str, *, generated: bool = False
+) -> WorkerDefinition:
+    """A worker from what its file holds.
+
+    Raises:
+        ConfigurationError: Naming file, line and key.
+    """
+    table: dict[str, Any] = {str(key): value for key, value in front.table.items()}
+    lines = {".".join(keys): line for keys, line in front.lines.items()}
+    if "toolsets" in table:
+        if "connections" in table:
+            raise front.error("connections say the same", ("toolsets",))
+        table["connections"] = table.pop("toolsets")
+        lines |= {
+            key.replace("toolsets", "connections", 1): line
+            for key, line in lines.items()
+            if key.partition(".")[0] == "toolsets"
+        }
+    given = {"name": name, **table, "connections": _connections(front, table)}
+    if not front.text:
+        raise front.error("there are no instructions below the table")
+    for key in ("instructions", "file", "generated", "lines"):
+        if key in table:
+            raise front.error(f"unknown key{did_you_mean(key, _keys())}", (key,), _known())
+    try:
+        own = {"file": front.path, "generated": generated, "lines": lines}
+        made = WorkerDefinition.model_validate({**given, **own, "instructions": front.text})
+    except ValidationError as error:
+        raise _explained(front, error) from None
+    _check(front, made, name)
+    return made
+
+
+def _keys() -> list[str]:
+    hidden = ("instructions", "file", "generated", "lines")
+    return [key for key in WorkerDefinition.model_fields if key not in hidden]
+
+
+def _known() -> str:
+    return f"known keys: {', '.join(_keys())}"
+
+
+def _connections(front: frontmatter.FrontMatter, table: Mapping[str, Any]) -> dict[str, Any]:
+    """Connections as a table; a list names those that need no settings here."""
+    given: Any = table.get("connections") or {}
+    if isinstance(given, str):
+        given = [given]
+    if isinstance(given, list):
+        names = cast("list[Any]", given)
+        if all(isinstance(name, str) for name in names):
+            return {name: {} for name in names}
+    if isinstance(given, dict):
+        named = cast("dict[Any, Any]", given)
+        return {str(name): {} if item is None else item for name, item in named.items()}
+    raise front.error("a list of names, or a table of settings by name", ("connections",))
+
+
+def _explained(front: frontmatter.FrontMatter, error: ValidationError) -> Exception:
+    first = error.errors(include_url=False, include_input=False)[0]
+    keys = first["loc"]
+    if first["type"] == "extra_forbidden":
+        key = str(keys[-1])
+        close = did_you_mean(key, _keys()) if len(keys) == 1 else ""
+        return front.error(f"unknown key{close}", keys, _known() if len(keys) == 1 else "")
+    return front.error(first["msg"].removeprefix("Value error, "), keys)
+
+
+def _check(front: frontmatter.FrontMatter, made: WorkerDefinition, name: str) -> None:
+    """What a model of pydantic does not say."""
+    check_name(made.name, front.place(("name",)))
+    if made.name != name:
+        raise front.error(f"the file is that of {name!r}", ("name",), "both are one name")
+    if made.result is not None:
+        problem = shape.schema_problem(made.result)
+        if problem is not None:
+            raise front.error(f"it is no JSON Schema: {problem}", ("result",))
+    for slot in _SLOT.finditer(front.text):
+        if slot[1] not in made.inputs:
+            line = front.text_line + front.text.count("\n", 0, slot.start())
+            raise ConfigurationError(
+                f"{front.path}, line {line}: there is no input {slot[1]!r}"
+                f"{did_you_mean(slot[1], made.inputs)}",
+                hint=f"inputs: {', '.join(made.inputs) or 'none'}",
+            )
+    if made.generated:
+        _check_generated(front, made)
+    elif made.maker is not None:
+        raise front.error("only a generated worker has a maker", ("maker",))
+
+
+def _check_generated(front: frontmatter.FrontMatter, made: WorkerDefinition) -> None:
+    """A generated worker names what its maker has, and brings nothing of its own."""
+    for key in _GIVEN_BY_MAKER:
+        if key in made.model_fields_set:
+            raise front.error("a generated worker has its maker's", (key,))
+    for name, settings in made.connections.items():
+        more = sorted(settings.keys() - {"allow", "allow_workers"})
+        if "." in name or name == TOOLS or more:
+            raise front.error(
+                "a generated worker has connections of its maker, by name, and may allow less",
+                ("connections", name, *more[:1]),
+            )
+
+
+def check_name(name: str, where: str) -> None:
+    """Refuse what is no name of a worker.
+
+    Raises:
+        ConfigurationError: Saying what is one.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"{where}: {name[:80]!r} is no name of a worker",
+            hint="small letters, digits, - and _, as summarise_file",
+        )

@@ -1,0 +1,143 @@
+"""Text files that begin with a table in YAML between two lines of three dashes.
+
+Every value is known with its line, so that an error can name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from delf.errors import ConfigurationError
+
+_MARK: Final = "---"
+_MOST_BYTES: Final = 256 * 1024
+_HINT: Final = "it begins with ---, then name: value lines, then ---, then instructions"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontMatter:
+    """What a file holds.
+
+    Args:
+        path: The file.
+        table: Its table.
+        text: What comes after that.
+        text_line: The line where that begins, from 1.
+        lines: The line of each value by the keys that lead to it.
+    """
+
+    path: Path
+    table: dict[str, Any]
+    text: str
+    text_line: int
+    lines: dict[tuple[str, ...], int] = field(repr=False)
+
+    def place(self, keys: Sequence[str | int] = ()) -> str:
+        """Where a value stands: file, line, keys.
+
+        Args:
+            keys: The keys that lead to it; the nearest that is there counts.
+        """
+        names = tuple(map(str, keys))
+        known = (names[:n] for n in range(len(names), 0, -1) if names[:n] in self.lines)
+        line = self.lines.get(next(known, ()), 1)
+        return ": ".join(filter(None, (f"{self.path}, line {line}", ".".join(names))))
+
+    def error(self, problem: str, keys: Sequence[str | int] = (), hint: str = "") -> Exception:
+        """A ``ConfigurationError`` about a value."""
+        return ConfigurationError(f"{self.place(keys)}: {problem}", hint=hint or None)
+
+
+def read(path: Path) -> FrontMatter:
+    """Read a file.
+
+    Raises:
+        ConfigurationError: Naming file, line and key.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > _MOST_BYTES:
+        raise ConfigurationError(f"{path} has over {_MOST_BYTES // 1024} KiB")
+    try:
+        return parse(path, content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path} is not UTF-8 text") from None
+
+
+def parse(path: Path, text: str) -> FrontMatter:
+    """Take a text apart.
+
+    Args:
+        path: What errors call it.
+        text: The text.
+
+    Raises:
+        ConfigurationError: Naming file, line and key.
+    """
+    lines = text.splitlines(keepends=True)
+    marks = [number for number, line in enumerate(lines) if line.rstrip() == _MARK]
+    if len(marks) < 2 or marks[0] != 0:
+        problem = "the table is not closed" if marks[:1] == [0] else "there is no table"
+        raise ConfigurationError(f"{path}, line 1: {problem}", hint=_HINT)
+    end = marks[1]
+    head = "".join(lines[1:end])
+    found: dict[tuple[str, ...], int] = {}
+    table = _load(path, head, found)
+    body = "".join(lines[end + 1 :])
+    start = end + 2 + (len(body) - len(body.lstrip("\n")))
+    return FrontMatter(path=path, table=table, text=body.strip(), text_line=start, lines=found)
+
+
+def _load(path: Path, head: str, found: dict[tuple[str, ...], int]) -> dict[str, Any]:
+    loader: Any = yaml.SafeLoader(head)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return {}
+        if not isinstance(node, yaml.MappingNode):
+            raise ConfigurationError(f"{path}, line 2: the table is none", hint=_HINT)
+        _look(path, node, (), found, set())
+        return loader.construct_document(node)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        line = 2 if mark is None else mark.line + 2
+        problem = getattr(error, "problem", None) or "it is no YAML"
+        raise ConfigurationError(f"{path}, line {line}: {problem}") from None
+    finally:
+        loader.dispose()
+
+
+def _look(
+    path: Path,
+    node: yaml.Node,
+    keys: tuple[str, ...],
+    found: dict[tuple[str, ...], int],
+    seen: set[int],
+) -> None:
+    """Note the line of each value; refuse what reads otherwise than it looks."""
+    line = node.start_mark.line + 2
+    if id(node) in seen:
+        raise ConfigurationError(f"{path}, line {line}: anchors and aliases are not taken")
+    seen.add(id(node))
+    found.setdefault(keys, line)
+    if isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            _look(path, item, (*keys, str(number)), found, seen)
+    elif isinstance(node, yaml.MappingNode):
+        for key, item in node.value:
+            at = key.start_mark.line + 2
+            below = (*keys, str(key.value))
+            if not isinstance(key, yaml.ScalarNode):
+                raise ConfigurationError(f"{path}, line {at}: a key is no word")
+            if below in found:
+                raise ConfigurationError(f"{path}, line {at}: {'.'.join(below)} is there twice")
+            found[below] = at
+            _look(path, item, below, found, seen)

@@ -1,0 +1,44 @@
+"""The plugin's hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from delf.hookspecs import hookimpl
+from delf.specs import CommandSpec, ConnectionSpec, StrategySpec
+
+
+@hookimpl
+def delf_connections() -> Iterable[ConnectionSpec]:
+    """What scripts call workers by."""
+    yield ConnectionSpec(
+        name="workers",
+        summary="Agents that are written down in files.",
+        factory="delf_workers.connection:Workers",
+        exports=("Workers",),
+    )
+
+
+@hookimpl
+def delf_strategies() -> Iterable[StrategySpec]:
+    """How a task is given to a worker as it is."""
+    yield StrategySpec(
+        name="worker",
+        summary="Gives the task to a worker: NAME: TASK.",
+        factory="delf_workers.running:WorkerStrategy",
+    )
+
+
+@hookimpl
+def delf_commands() -> Iterable[CommandSpec]:
+    """``delf workers`` and ``delf init``."""
+    yield CommandSpec(
+        name="workers",
+        summary="List, show, check and run workers.",
+        factory="delf_workers.commands:workers",
+    )
+    yield CommandSpec(
+        name="init",
+        summary="Start a small project.",
+        factory="delf_workers.init:init",
+    )

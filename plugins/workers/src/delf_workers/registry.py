@@ -1,0 +1,122 @@
+"""Where workers are: the search path."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from delf.errors import ConfigurationError, did_you_mean
+from delf_workers import frontmatter
+from delf_workers.definition import SUFFIX, WorkerDefinition, from_front_matter, read_worker
+
+FOLDER: Final = "workers"
+GENERATED: Final = "generated"
+_PROJECT: Final = "delf.toml"
+_INSIDE: Final = f"worker{SUFFIX}"
+
+
+def project_folder() -> Path:
+    """The nearest folder upwards that has a ``delf.toml``, or the working folder."""
+    here = Path.cwd()
+    return next((f for f in (here, *here.parents) if (f / _PROJECT).is_file()), here)
+
+
+class Registry:
+    """The workers of some folders. Each is a file ``NAME.worker``, or ``NAME/worker.worker``.
+
+    Args:
+        folders: Looked through in order; the first worker of a name counts. In each the folder
+            ``generated`` comes after all of them.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.folders = tuple(folders)
+
+    @property
+    def generated(self) -> Path:
+        """Where workers are kept that models made."""
+        return self.folders[0] / GENERATED
+
+    def files(self) -> dict[str, Path]:
+        """The file of each worker, by name, in the order of the names."""
+        found: dict[str, Path] = {}
+        for folder in (*self.folders, *(folder / GENERATED for folder in self.folders)):
+            for name, path in _in_folder(folder):
+                found.setdefault(name, path)
+        return dict(sorted(found.items()))
+
+    def find(self, name: str) -> WorkerDefinition:
+        """The worker of a name.
+
+        Raises:
+            ConfigurationError: When there is none, or its file is wrong: file, line and key.
+        """
+        files = self.files()
+        path = files.get(name)
+        if path is None:
+            raise ConfigurationError(
+                f"there is no worker {name[:80]!r}{did_you_mean(name, files)}",
+                hint=f"workers: {', '.join(files) or 'none'}; looked in "
+                f"{', '.join(map(str, self.folders))}",
+            )
+        return read_worker(path, name, generated=self.is_generated(path))
+
+    def is_generated(self, path: Path) -> bool:
+        """Whether a worker's file lies where workers are kept that models made."""
+        kept = [folder / GENERATED for folder in self.folders]
+        return any(path.is_relative_to(folder) for folder in kept)
+
+    def text_of(self, table: dict[str, Any], instructions: str) -> str:
+        """The file of a generated worker.
+
+        Raises:
+            ConfigurationError: When that would be no worker.
+        """
+        name = str(table["name"])
+        head = yaml.safe_dump(table, sort_keys=False, allow_unicode=True)
+        text = f"---\n{head}---\n{instructions.strip()}\n"
+        path = self._path(name)
+        from_front_matter(frontmatter.parse(path, text), name, generated=True)
+        return text
+
+    def _path(self, name: str) -> Path:
+        return self.generated / name / _INSIDE
+
+    def write(self, name: str, text: str) -> Path:
+        """Keep a generated worker; the file is there whole, or not at all.
+
+        Raises:
+            ConfigurationError: When there is a worker of that name, or it cannot be written.
+        """
+        if name in self.files():
+            raise ConfigurationError(
+                f"there is a worker {name!r} already", hint="take another name"
+            )
+        path = self._path(name)
+        temporary = path.with_name(f".{secrets.token_hex(8)}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(text, encoding="utf-8")
+            os.link(temporary, path)  # fails where another call was quicker
+        except FileExistsError:
+            raise ConfigurationError(f"there is a worker {name!r} already") from None
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
+        finally:
+            temporary.unlink(missing_ok=True)
+        return path
+
+
+def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:
+    if not folder.is_dir():
+        return
+    for path in sorted(folder.iterdir()):
+        if path.suffix == SUFFIX and path.is_file():
+            yield path.stem, path
+        elif path.name != GENERATED and (path / _INSIDE).is_file():
+            yield path.name, path / _INSIDE

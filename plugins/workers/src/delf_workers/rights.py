@@ -1,0 +1,213 @@
+"""What a worker may use: its own connections, or for a generated one some of its maker's."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from delf.cli.toolfile import load_tools
+from delf.errors import ConfigurationError
+from delf.protocols.connection import ConnectionLike, SupportsClose
+from delf.tools.context import Connect
+from delf.tools.function import Tool
+from delf.tools.permissions import check_permission
+from delf_workers.definition import TOOLS, WorkerDefinition
+from delf_workers.registry import Registry
+
+if TYPE_CHECKING:
+    from delf_workers.connection import Workers
+
+WORKERS: Final = "workers"
+_PERMISSIONS: Final = frozenset({"allow", "confirm"})
+_DEEPEST: Final = 20
+
+
+@dataclass
+class Workshop:
+    """Makes what workers use, once for an agent, and frees it.
+
+    Args:
+        registry: The workers.
+        tools: The agent's own connections, by name.
+        connect: Makes further ones.
+        environ: Where ``tools.py`` files look up settings.
+    """
+
+    registry: Registry
+    tools: Mapping[str, ConnectionLike]
+    connect: Connect
+    environ: Mapping[str, str] = field(repr=False)
+    _made: dict[str, list[ConnectionLike]] = field(
+        default_factory=dict[str, "list[ConnectionLike]"], repr=False
+    )
+
+    def tools_of(self, worker: WorkerDefinition, own: Workers) -> list[ConnectionLike]:
+        """The connections of a worker.
+
+        Args:
+            worker: The worker.
+            own: The agent's own connection to workers, of which it may get one for itself.
+
+        Raises:
+            ConfigurationError: Naming file, line and key.
+        """
+        key = f"{worker.file}\0{worker.model_dump_json()}"
+        if key not in self._made:
+            self._made[key] = list(self._make(worker, own))
+        return self._made[key]
+
+    def _make(self, worker: WorkerDefinition, own: Workers) -> Iterator[ConnectionLike]:
+        if worker.generated:
+            yield from self._of_maker(worker, own)
+            return
+        if worker.sandbox.paths and not any(
+            worker.kind_of(name) == "filesystem" for name in worker.connections
+        ):
+            raise ConfigurationError(
+                f"{worker.place('sandbox', 'paths')}: they are those of connections.filesystem, "
+                "which is not there"
+            )
+        for name in worker.connections:
+            yield from self._connection(worker, name, own)
+
+    def _connection(
+        self, worker: WorkerDefinition, name: str, own: Workers
+    ) -> Iterator[ConnectionLike]:
+        where = worker.place("connections", name)
+        settings = {key: v for key, v in worker.connections[name].items() if key != "type"}
+        kind = worker.kind_of(name)
+        if name == TOOLS:
+            yield from self._custom(worker, settings, where)
+        elif kind == WORKERS or (kind is None and name == WORKERS):
+            yield own.for_worker(worker, _patterns(settings, where))
+        elif kind == "filesystem" and worker.sandbox.paths and "roots" not in settings:
+            settings["roots"] = worker.sandbox.paths
+            yield self.connect(name, kind=kind, settings=settings, where=where)
+        elif worker.connections[name].get("type") is None and settings.keys() <= _PERMISSIONS:
+            yield _permitted(self._named(name, where), settings, where)
+        else:
+            script_name = name.rpartition(".")[2].lower()
+            yield self.connect(script_name, kind=kind or name, settings=settings, where=where)
+
+    def _named(self, name: str, where: str) -> ConnectionLike:
+        """The agent's own connection, else that of ``delf.toml``, else one of that type."""
+        if name in self.tools:
+            return self.tools[name]
+        try:
+            if "." in name:
+                return self.connect(
+                    name.rpartition(".")[2].lower(), kind=name, settings={}, where=where
+                )
+            return self.connect(name)
+        except ConfigurationError as error:
+            raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
+
+    def _custom(
+        self, worker: WorkerDefinition, settings: Mapping[str, Any], where: str
+    ) -> Iterator[ConnectionLike]:
+        """The functions of ``tools.py`` that a worker names."""
+        found = {t.name: t for t in load_tools(worker.file.parent / "tools.py", self.environ)}
+        for name, options in settings.items():
+            if name not in found:
+                known = ", ".join(found)
+                raise ConfigurationError(f"{where}.{name}: tools.py has no {name!r}; {known}")
+            given: dict[str, Any] = dict(options or {})
+            approved = given.pop("pre_approved", False)
+            if given or not isinstance(approved, bool):
+                raise ConfigurationError(f"{where}.{name}: pre_approved: true or false")
+            tool = copy.copy(found[name])
+            if isinstance(tool, Tool):
+                tool.confirm = not approved
+            elif approved:
+                tool.confirm = False
+            yield cast("ConnectionLike", tool)
+
+    def _of_maker(self, worker: WorkerDefinition, own: Workers) -> Iterator[ConnectionLike]:
+        pool = self._pool(worker, own)
+        for name, settings in worker.connections.items():
+            where = worker.place("connections", name)
+            if name not in pool:
+                who = "the agent" if worker.maker is None else f"the worker {worker.maker!r}"
+                raise ConfigurationError(
+                    f"{where}: its maker, {who}, does not have {name!r}",
+                    hint=f"it has: {', '.join(pool) or 'nothing'}",
+                )
+            held = pool[name]
+            if name == WORKERS:
+                maker = cast("Workers", held)
+                yield maker.for_worker(worker, _patterns(settings, where), *maker.patterns)
+            else:
+                yield _narrowed(held, settings.get("allow"), where)
+
+    def _pool(self, worker: WorkerDefinition, own: Workers) -> Mapping[str, ConnectionLike]:
+        """What the maker of a generated worker has."""
+        if worker.maker is None:
+            return self.tools
+        lineage(self.registry, worker)
+        maker = self.registry.find(worker.maker)
+        return {connection.name: connection for connection in self.tools_of(maker, own)}
+
+    async def aclose(self) -> None:
+        """Free what was made; the agent's own stays open."""
+        made, self._made = self._made, {}
+        held = {id(tool) for tool in self.tools.values()}
+        for connection in {id(c): c for some in made.values() for c in some}.values():
+            if isinstance(connection, SupportsClose) and id(connection) not in held:
+                await connection.aclose()
+
+
+def lineage(registry: Registry, worker: WorkerDefinition) -> list[WorkerDefinition]:
+    """A worker with its maker, the maker's maker, and so on.
+
+    Raises:
+        ConfigurationError: When one is its own maker.
+    """
+    line = [worker]
+    while (maker := line[-1].maker) is not None:
+        line.append(registry.find(maker))
+        if len(line) > _DEEPEST:
+            raise ConfigurationError(f"{worker.place('maker')}: its makers do not come to an end")
+    return line
+
+
+def _patterns(settings: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    given = settings.get("allow_workers", ())
+    given = [given] if isinstance(given, str) else given
+    unknown = sorted(settings.keys() - {"allow_workers"})
+    if unknown or not all(isinstance(pattern, str) for pattern in given):
+        raise ConfigurationError(f"{where}: allow_workers, a list of names or patterns")
+    return tuple(given)
+
+
+def _permitted(
+    connection: ConnectionLike, settings: Mapping[str, Any], where: str
+) -> ConnectionLike:
+    """A connection with other permissions, as the user wrote them."""
+    if not settings:
+        return connection
+    changed = copy.copy(connection)
+    for key in _PERMISSIONS & settings.keys():
+        setattr(changed, key, check_permission(settings[key], key, where))
+    return changed
+
+
+def _narrowed(connection: ConnectionLike, allow: Any, where: str) -> ConnectionLike:
+    """A connection of which fewer actions may be called."""
+    if allow is None:
+        return connection
+    wanted = check_permission(allow, "allow", where)
+    names = (wanted,) if isinstance(wanted, str) else wanted
+    held = connection.allow
+    changed = copy.copy(connection)
+    if isinstance(names, bool) or names is None:
+        changed.allow = held if names is not False else False
+    elif held is False:
+        changed.allow = False
+    elif held is None or held is True:
+        changed.allow = names
+    else:
+        kept = {held} if isinstance(held, str) else set(held)
+        changed.allow = tuple(name for name in names if name in kept) or False
+    return changed

@@ -1,0 +1,25 @@
+"""Where workers are, and which of them may be called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from delf.settings import LocalPath, PluginSettings
+
+
+class WorkersSettings(PluginSettings):
+    """The search path, and what scripts may do with it."""
+
+    folders: tuple[LocalPath, ...] = Field(
+        default=(), description="Where workers are; the folder workers of the project when empty."
+    )
+    allow_workers: tuple[str, ...] = Field(
+        default=("*",), description='Names or patterns of workers that may be called: ["sum*"].'
+    )
+
+    @field_validator("folders", "allow_workers", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value

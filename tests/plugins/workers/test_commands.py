@@ -1,0 +1,147 @@
+"""``delf workers`` and ``delf init``, as people type them."""
+
+import json
+
+import pytest
+
+from delf_workers import arun_worker
+from support.commands import check_object, json_tables
+from support.program import delf
+
+FIRST = "---\ndescription: Sums up.\nattachments: {suffixes: [.md]}\ninputs: {words: {type: integer, default: 9}}\n---\nSum up in {{words}} words.\n"
+
+
+def reply(code, *contains):
+    text = f"```python\n{code}\n```"
+    return json.dumps(
+        {"request": {"contains": list(contains)}, "reply": {"text": text, "cost_usd": 0.5}}
+    )
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "workers").mkdir()
+    (tmp_path / "workers/sum.worker").write_text(FIRST)
+    (tmp_path / "delf.toml").write_text('[agent]\nllm = "recorded:a.jsonl"\njournal = "memory"\n')
+    (tmp_path / "a.md").write_text("one two")
+    (tmp_path / "a.jsonl").write_text(
+        reply("print(open('a.md').read())", "Sum up in 5 words.", "Sum it up.", "a.md") + "\n"
+    )
+    return tmp_path
+
+
+def test_list_and_show(project):
+    (project / "workers/bad.worker").write_text("---\nx: 1\n---\nx\n")
+    listed = delf("workers", "list", cwd=project)
+    bad, good = listed.stdout.splitlines()
+    assert bad.startswith(f"bad  ! {project}/workers/bad.worker, line 2: x: unknown key")
+    assert good == "sum  Sums up."
+    rows = json.loads(delf("workers", "list", "--json", cwd=project).stdout)
+    for row in rows:
+        check_object(row, json_tables()["delf workers list"])
+    assert FIRST.rstrip() in delf("workers", "show", "sum", cwd=project).stdout
+    shown = json.loads(delf("workers", "show", "sum", "--json", cwd=project).stdout)
+    assert shown["instructions"] == "Sum up in {{words}} words."
+    missing = delf("workers", "show", "som", cwd=project)
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert "there is no worker 'som'; did you mean 'sum'?" in missing.stderr
+
+
+def test_check(project):
+    assert delf("workers", "check", cwd=project).stdout == "sum: ok\n"
+    (project / "workers/bad.worker").write_text("---\nconnections: [nothing]\n---\nx\n")
+    done = delf("workers", "check", cwd=project)
+    assert (done.returncode, done.stdout) == (2, "sum: ok\n")
+    assert "bad.worker, line 2: connections.nothing: unknown connection 'nothing'" in done.stderr
+
+
+def test_run(project):
+    done = delf(
+        "workers", "run", "sum", "Sum it up.", "--attach", "a.md", "--input", "words=5", "--json",
+        cwd=project,
+    )  # fmt: skip
+    response = json.loads(done.stdout)
+    assert response["text"] == "one two"
+    assert response["cost_usd"] == 0.5
+    for arguments, message in (
+        (("som",), "did you mean 'sum'"),
+        (("sum", "--input", "words=x"), "'x' is no integer"),
+        (("sum", "--input", "words"), "KEY=VALUE"),
+        (("sum", "--input", "word=1"), "has no input 'word'"),
+    ):
+        wrong = delf("workers", "run", *arguments, cwd=project)
+        assert (wrong.returncode, wrong.stdout) == (2, "")
+        assert message in wrong.stderr
+
+
+def test_a_script_calls_workers_by_the_connections_name(project):
+    call = "print(await workers.call('sum', 'Sum it up.', ['a.md'], {'words': 5}))"
+    with (project / "a.jsonl").open("a") as file:
+        file.write(reply(call, "Have it summed up.") + "\n")
+    done = delf("run", "Have it summed up.", "-c", "workers", "--file", "a.md", cwd=project)
+    assert done.stdout == "one two\n", done.stderr
+
+
+def test_init_makes_a_project_that_works(tmp_path):
+    made = delf("init", "papers", "--llm", "recorded:a.jsonl", cwd=tmp_path)
+    assert made.returncode == 0
+    folder = tmp_path / "papers"
+    assert made.stdout.splitlines() == [
+        "papers/delf.toml",
+        "papers/tools.py",
+        "papers/workers/summarise.worker",
+        "papers/workers/tools.py",
+    ]
+    assert delf("workers", "check", cwd=folder).stdout == "summarise: ok\n"
+    (folder / "notes.md").write_text("Tea at five, with Ann.")
+    lines = [
+        reply(
+            "text = open('notes.md').read()\nprint(await count_words(text))",
+            "Sum it up in at most 9 words",
+        ),
+        reply("print(await count_words('a b c'))", "How many words"),
+    ]
+    (folder / "a.jsonl").write_text("\n".join(lines))
+    done = delf("workers", "run", "summarise", "--attach", "notes.md", "--input", "words=9", "--no-journal", cwd=folder)  # fmt: skip
+    assert done.stdout == "5\n", done.stderr
+    done = delf("run", "How many words?", "--tools", "tools.py", "--no-journal", cwd=folder)
+    assert done.stdout == "3\n", done.stderr
+    (folder / "tools.py").write_text("mine")
+    again = delf("init", ".", cwd=folder)
+    assert "tools.py: left as it is" in again.stdout
+    assert (folder / "tools.py").read_text() == "mine"
+
+
+async def test_run_worker_from_code(project, monkeypatch):
+    monkeypatch.chdir(project)
+    response = await arun_worker(
+        "sum", "Sum it up.", inputs={"words": 5}, attachments=["a.md"], project=project
+    )
+    assert response.text == "one two"
+    assert response.trace.tool_calls[0].name == "workers.call"
+
+
+@pytest.mark.timeout(120)
+def test_a_worker_that_was_killed_is_resumed(project):
+    """``delf resume`` knows that the task is a worker's."""
+    (project / "delf.toml").write_text('[agent]\nllm = "recorded:a.jsonl"\n')
+    (project / "tools.py").write_text("")
+    (project / "workers/tools.py").write_text(
+        "import os\nfrom pathlib import Path\nfrom delf import tool\n"
+        "@tool\ndef die_once() -> str:\n    'Die.'\n"
+        f"    mark = Path({str(project)!r}) / 'mark'\n"
+        "    if not mark.exists():\n"
+        "        mark.touch()\n        os.kill(os.getpid(), 9)\n"
+        "    return 'alive'\n"
+    )
+    (project / "workers/die.worker").write_text(
+        "---\nconnections: {custom: {die_once: {pre_approved: true}}}\n---\nDie.\n"
+    )
+    (project / "a.jsonl").write_text(reply("print(await die_once())", "Die.") + "\n")
+    killed = delf("workers", "run", "die", cwd=project)
+    assert killed.returncode in (-9, 137)
+    (row,) = json.loads(
+        delf("runs", "list", "--state", "interrupted", "--json", cwd=project).stdout
+    )[-1:]
+    done = delf("resume", row["task_id"], "--approve", "all", cwd=project)
+    assert "alive" in done.stdout + done.stderr

@@ -1,0 +1,7 @@
+"""The contract of packages."""
+
+from delf.testing import PluginContract
+
+
+class TestPackage(PluginContract):
+    name = "workers"

@@ -1,0 +1,125 @@
+"""A worker's file: what it may say, and errors that name file, line and key."""
+
+import textwrap
+
+import pytest
+
+from delf.errors import ConfigurationError
+from delf_workers.definition import read_worker
+from delf_workers.registry import Registry
+
+
+def write(folder, name, text):
+    path = folder / f"{name}.worker"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(text).lstrip("\n"))
+    return path
+
+
+WHOLE = """
+---
+name: whole
+description: All keys.
+model: gpt-4o-mini
+compatible_models: [gpt-*, "anthropic:*"]
+connections:
+  filesystem: {}
+  shell:
+    rules: [{pattern: git status, approval_required: false}]
+  delegation: {allow_workers: [helper]}
+  custom:
+    my_tool: {pre_approved: true}
+  mycompany.tools.Database: {url: x}
+sandbox:
+  paths:
+    input: {root: ./input, mode: ro, suffixes: [.pdf, .txt]}
+attachments: {max_count: 2, max_total_bytes: 1000, suffixes: [md], approval: true}
+inputs:
+  topic: {description: What about, default: tea}
+result: {type: object}
+limits: {timeout: 30, retries: 2, reruns: 1}
+budget_usd: 0.5
+---
+
+Write about {{ topic }}.
+"""
+
+
+def test_a_whole_file(tmp_path):
+    found = read_worker(write(tmp_path, "whole", WHOLE), "whole")
+    assert found.description == "All keys."
+    assert list(found.connections)[:2] == ["filesystem", "shell"]
+    assert found.kind_of("delegation") == "workers"
+    assert found.kind_of("mycompany.tools.Database") == "mycompany.tools.Database"
+    assert found.attachments.suffixes == (".md",)
+    assert found.instructions == "Write about {{ topic }}."
+    assert found.told({}).startswith("Write about tea.\n\nThe answer is one JSON value")
+    assert found.limits.timeout == 30
+
+
+def test_toolsets_are_connections(tmp_path):
+    text = "---\ntoolsets:\n  shell: {rules: []}\n---\nDo it.\n"
+    assert list(read_worker(write(tmp_path, "a", text), "a").connections) == ["shell"]
+
+
+WRONG = {
+    "no table": ("Do it.\n", "line 1: there is no table"),
+    "not closed": ("---\nname: a\n", "line 1: the table is not closed"),
+    "no YAML": ("---\nname: [a\n---\nx\n", "line 3: "),
+    "no table but a list": ("---\n- a\n---\nx\n", "line 2: the table is none"),
+    "twice": ("---\nmodel: a\nmodel: b\n---\nx\n", "line 3: model is there twice"),
+    "anchor": ("---\nlimits: &a {}\nsandbox: *a\n---\nx\n", "line 2: anchors and aliases"),
+    "unknown": ("---\nmodell: a\n---\nx\n", "line 2: modell: unknown key; did you mean 'model'?"),
+    "deep": ("---\nlimits:\n  timeout: 1\n  retrys: 1\n---\nx\n", "line 4: limits.retrys: unknown"),
+    "value": ("---\nlimits:\n  timeout: soon\n---\nx\n", "line 3: limits.timeout: Input should be"),
+    "bound": ("---\nbudget_usd: 0\n---\nx\n", "line 2: budget_usd: Input should be greater"),
+    "name": ("---\nname: b\n---\nx\n", "line 2: name: the file is that of 'a'"),
+    "empty": ("---\nname: a\n---\n\n", "there are no instructions"),
+    "both": ("---\nconnections: {}\ntoolsets: {}\n---\nx\n", "line 3: toolsets: connections say"),
+    "connections": ("---\nconnections: [1]\n---\nx\n", "line 2: connections: a list of names"),
+    "connection": ("---\nconnections:\n  shell: 1\n---\nx\n", "line 3: connections.shell: Input"),
+    "slot": ("---\nname: a\n---\n\none\n{{ two }}\n", "line 6: there is no input 'two'"),
+    "schema": ("---\nresult: {type: thing}\n---\nx\n", "line 2: result: it is no JSON Schema"),
+    "maker": ("---\nmaker: b\n---\nx\n", "line 2: maker: only a generated worker"),
+    "own": ("---\nfile: b\n---\nx\n", "line 2: file: unknown key"),
+    "instructions": ("---\ninstructions: b\n---\nx\n", "line 2: instructions: unknown key"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_errors_name_file_line_and_key(case, tmp_path):
+    text, message = WRONG[case]
+    path = tmp_path / "a.worker"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as error:
+        read_worker(path, "a")
+    assert error.value.message.startswith(str(path))
+    assert message in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"---\n\xff\n---\nx", "is not UTF-8 text"), (b"x" * 300_000, "has over 256 KiB")],
+)
+def test_a_file_that_is_none(content, message, tmp_path):
+    path = tmp_path / "a.worker"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=message):
+        read_worker(path, "a")
+
+
+def test_the_search_path(tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    hello = "---\ndescription: {}\n---\nHello.\n"
+    write(one, "a", hello.format("first"))
+    write(one / "generated", "a", hello.format("generated"))
+    write(two, "a", hello.format("second"))
+    write(two / "b", "worker", hello.format("in a folder"))
+    write(one / "generated/c", "worker", hello.format("made"))
+    registry = Registry([one, two])
+    assert list(registry.files()) == ["a", "b", "c"]
+    assert registry.find("a").description == "first"
+    assert registry.find("b").description == "in a folder"
+    assert registry.find("c").generated
+    with pytest.raises(ConfigurationError, match="there is no worker 'd'"):
+        registry.find("d")

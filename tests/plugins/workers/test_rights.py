@@ -1,0 +1,280 @@
+"""What workers may use: their own connections; made ones never more than who made them."""
+
+import json
+import textwrap
+
+import pytest
+
+from delf import tool
+from delf_filesystem import Filesystem
+
+
+def asks(answer=True):
+    seen = []
+
+    def person(request):
+        seen.append(request)
+        return answer
+
+    return person, seen
+
+
+def disk(bench, **more):
+    for name in ("in", "out"):
+        (bench.folder / name).mkdir(exist_ok=True)
+    (bench.folder / "in/a.md").write_text("A")
+    roots = {
+        "in": str(bench.folder / "in"),
+        "out": {"root": str(bench.folder / "out"), "mode": "rw", "write_approval": False},
+    }
+    return Filesystem(name="disk", roots=roots, **more)
+
+
+def create(**spec):
+    return f"print(await workers.create({json.dumps(spec)!s}))"
+
+
+# -- files of the user ----------------------------------------------------------------------------
+
+
+async def test_sandbox_paths_are_the_folders_of_the_filesystem(bench):
+    disk(bench)
+    bench.worker(
+        "read",
+        f"""
+        sandbox:
+          paths:
+            input: {{root: {bench.folder}/in, mode: ro, suffixes: [.md]}}
+        connections:
+          filesystem: {{}}
+        """,
+    )
+    bench.answers("read it", "print(await filesystem.read_file('input/a.md'))")
+    response = await bench.run("print(await workers.call('read', 'read it'))")
+    assert response.text == "A"
+
+
+async def test_paths_count_from_the_folder_of_the_project(bench):
+    disk(bench)
+    bench.worker("read", "connections:\n  disk: {type: filesystem, roots: {in: ./in}}")
+    bench.answers("read it", "print(await disk.read_file('in/a.md'))")
+    response = await bench.run("print(await workers.call('read', 'read it'))")
+    assert response.text == "A"
+
+
+async def test_a_class_path_and_tools_beside_the_file(bench, monkeypatch):
+    (bench.folder / "ourtools.py").write_text(
+        textwrap.dedent(
+            """
+            from delf import Connection, action
+            from delf.settings import PluginSettings
+            from pydantic import Field
+
+            class DeskSettings(PluginSettings):
+                room: str = Field(description="Where.")
+
+            class Desk(Connection):
+                "A desk."
+                Settings = DeskSettings
+
+                @action(effect="read")
+                def where(self) -> str:
+                    "Say where."
+                    return self.settings.room
+            """
+        )
+    )
+    monkeypatch.syspath_prepend(str(bench.folder))
+    bench.worker(
+        "ask",
+        """
+        connections:
+          ourtools.Desk: {room: attic}
+          custom:
+            twice: {pre_approved: true}
+            thrice: {}
+        """,
+    )
+    (bench.folder / "workers/tools.py").write_text(
+        "from delf import tool\n"
+        "@tool\ndef twice(n: int) -> int:\n    'Twice.'\n    return 2 * n\n"
+        "@tool\ndef thrice(n: int) -> int:\n    'Thrice.'\n    return 3 * n\n"
+        "@tool\ndef other(n: int) -> int:\n    'Other.'\n    return n\n"
+    )
+    bench.answers(
+        "ask it", "print(await desk.where(), await twice(2), await thrice(2))\nawait other(1)"
+    )
+    person, seen = asks()
+    response = await bench.run("print(await workers.call('ask', 'ask it'))", on_confirm=person)
+    assert [request.action for request in seen] == ["thrice"]
+    assert "NameError" in response.error, "only what is named is there"
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("connections: {disc: {}}", "line 2: connections.disc: unknown connection"),
+        ("connections: {nowhere.Tool: {}}", "line 2: connections.nowhere.Tool: there is no"),
+        ("connections: {os.path.join: {}}", "is no class of connections"),
+        ("connections: {disk: {type: filesystem, rots: 1}}", "line 2: connections.disk"),
+        ("sandbox: {paths: {a: ./a}}", "line 2: sandbox.paths: they are those of"),
+        ("connections: {custom: {x: {}}}", "tools.py"),
+        ("connections: {workers: {allow: x}}", "connections.workers: allow_workers"),
+        ("connections: {disk: {allow: [read_flie]}}", "read_flie"),
+    ],
+)
+async def test_what_a_worker_cannot_have_is_said_with_file_and_line(bench, head, message):
+    bench.worker("one", head)
+    response = await bench.run("await workers.call('one', 'x')", disk(bench))
+    assert not response.status
+    assert message in response.error
+
+
+async def test_a_worker_may_be_allowed_less_of_a_connection(bench):
+    bench.worker("read", "connections: {disk: {allow: [read_file]}}")
+    bench.answers("try it", "await disk.write_file('out/a.md', 'x')")
+    response = await bench.run("await workers.call('read', 'try it')", disk(bench))
+    assert "disk.write_file is not allowed here" in response.error
+
+
+# -- made by tasks -----------------------------------------------------------------------------------
+
+
+async def test_a_worker_is_made_once_a_person_says_yes(bench):
+    person, seen = asks()
+    spec = {"name": "reader", "description": "Reads.", "connections": ["disk"]}
+    bench.answers("read it", "print(await disk.read_file('in/a.md'))")
+    code = create(**spec, instructions="Read in/a.md.")
+    code += "\nprint(await workers.call('reader', 'read it'))"
+    response = await bench.run(code, disk(bench), on_confirm=person)
+    assert response.text == "reader\nA"
+    (request,) = seen
+    assert request.action == "workers.create"
+    assert "Read in/a.md." in request.preview
+    path = bench.folder / "workers/generated/reader/worker.worker"
+    assert path.read_text() == request.preview
+
+
+async def test_nothing_is_made_where_a_person_says_no(bench):
+    person, _ = asks(False)
+    response = await bench.run(create(name="x", instructions="y"), on_confirm=person)
+    assert not response.status
+    assert not (bench.folder / "workers/generated").exists()
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"name": "../x"}, "no name of a worker"),
+        ({"name": "brief"}, "there is a worker 'brief' already"),
+        ({"name": "x", "connections": ["sql"]}, "which does not have 'sql'"),
+        ({"name": "x", "connections": ["os.path"]}, "which does not have 'os.path'"),
+        ({"name": "x", "instructions": "{{ y }}"}, "there is no input 'y'"),
+        ({"name": "x", "instructions": " "}, "there are no instructions"),
+        ({"name": "x", "result": {"type": "thing"}}, "no JSON Schema"),
+        ({"name": "x", "model": "gpt-5.5"}, "model"),
+        ({"name": "x", "maker": "brief"}, "maker"),
+        ({"name": "x", "description": "a\n---\nmodel: gpt"}, None),
+    ],
+)
+async def test_what_cannot_be_made(bench, spec, message):
+    bench.worker("brief")
+    person, _ = asks()
+    code = create(**{"instructions": "Do it.", **spec})
+    response = await bench.run(code, disk(bench), on_confirm=person)
+    if message is None:
+        assert response.status
+        found = bench.workers().registry.find("x")
+        assert (found.model, found.description) == (None, spec["description"])
+    else:
+        assert not response.status
+        assert message in response.error
+
+
+async def test_it_has_what_its_maker_has_and_not_what_its_caller_has(bench):
+    """A worker with less makes one; the parent, which has more, calls it."""
+    whole = disk(bench)
+    bench.worker(
+        "maker", "connections: {disk: {allow: [read_file]}, workers: {allow_workers: [n*]}}"
+    )
+    spec = {"name": "new", "instructions": "Do it.", "connections": ["disk"]}
+    bench.answers("make it", create(**spec))
+    bench.answers("write it", "await disk.write_file('out/a.md', 'x')")
+    person, _ = asks()
+    code = "await workers.call('maker', 'make it')\nawait workers.call('new', 'write it')"
+    response = await bench.run(code, whole, on_confirm=person)
+    assert "disk.write_file is not allowed here" in response.error
+    assert bench.workers().registry.find("new").maker == "maker"
+    assert not (bench.folder / "out/a.md").exists()
+
+
+async def test_it_calls_whom_its_maker_may_call(bench):
+    bench.worker("maker", "connections: {workers: {allow_workers: [new, good]}}")
+    bench.worker("good")
+    bench.worker("bad")
+    spec = {"name": "new", "instructions": "Do it.", "connections": ["workers"]}
+    bench.answers("make it", create(**spec))
+    bench.answers("be good", "print('good')")
+    bench.answers(
+        "call them", "print(await workers.call('good', 'be good'))\nawait workers.call('bad', 'x')"
+    )
+    person, _ = asks()
+    code = "await workers.call('maker', 'make it')\nawait workers.call('new', 'call them')"
+    response = await bench.run(code, on_confirm=person)
+    assert "worker 'bad' may not be called here" in response.error
+
+
+async def test_its_makers_budget_is_its_own(bench):
+    bench.worker("maker", "budget_usd: 1\nconnections: {workers: {allow_workers: ['*']}}")
+    spec = {"name": "new", "instructions": "Do it.", "budget_usd": 50}
+    bench.answers("make it", create(**spec))
+    person, _ = asks()
+    await bench.run("await workers.call('maker', 'make it')", on_confirm=person)
+    bench.said.clear()
+    bench.answers("spend", "raise ValueError('no')", cost=0.6)
+    response = await bench.run(
+        "try:\n    await workers.call('new', 'spend')\nexcept ToolError as e:\n    print(e)",
+        on_confirm=person,
+        budget_usd=9.0,
+        retry_count=5,
+    )
+    assert "budget of $1" in response.text
+
+
+async def test_a_made_workers_file_cannot_bring_more(bench):
+    """Whoever writes into the folder of made workers does not get more than the agent has."""
+    folder = bench.folder / "workers/generated"
+    folder.mkdir(parents=True)
+    wrong = {
+        "sandbox": "sandbox: {paths: {etc: /etc}}\nconnections: {filesystem: {}}",
+        "settings": "connections: {disk: {type: filesystem, roots: {etc: /etc}}}",
+        "class": "connections: {os.path.join: {}}",
+        "code": "connections: {custom: {x: {pre_approved: true}}}",
+        "model": "model: gpt-5.5-pro",
+        "confirm": "connections: {disk: {confirm: false}}",
+        "unheld": "connections: [shell]",
+    }
+    for name, head in wrong.items():
+        (folder / f"{name}.worker").write_text(f"---\n{head}\n---\nDo it.\n")
+    code = "\n".join(
+        f"try:\n    await workers.call('{name}', 'x')\nexcept ToolError as e:\n    print(e)"
+        for name in wrong
+    )
+    response = await bench.run(code, disk(bench))
+    assert len(response.text.splitlines()) == len(wrong)
+    assert bench.children == []
+
+
+async def test_functions_are_passed_on_with_their_questions(bench):
+    @tool
+    def pay(n: int) -> int:
+        """Pay."""
+        return n
+
+    spec = {"name": "payer", "instructions": "Pay.", "connections": ["pay"]}
+    bench.answers("pay it", "print(await pay(1))")
+    person, seen = asks()
+    code = create(**spec) + "\nprint(await workers.call('payer', 'pay it'))"
+    response = await bench.run(code, pay, on_confirm=person)
+    assert response.text == "payer\n1"
+    assert [(r.worker, r.action) for r in seen] == [(None, "workers.create"), ("payer", "pay")]
