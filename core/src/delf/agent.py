@@ -434,7 +434,7 @@ class Agent:
 
         return need_command(self._host, name, protocol)
 
-    def serve(self, host: str = "127.0.0.1", port: int = 8765, **options: Any) -> None:
+    def serve(self, host: str = "127.0.0.1", port: int = 8080, **options: Any) -> None:
         """Serve its tasks over HTTP, with a page, until the process ends (the plugin ``serve``).
 
         ``options`` are ``api_key``, ``allow_origins`` and the plugin's other settings.
