@@ -188,12 +188,15 @@ async def run(call: Call) -> Response:
     service = call.service
     paths = await service.uploads.paths(order.files)
     task_id, conversation = await service.tasks.submit(order, call.key, paths)
+    state: s.State = "queued"
     if order.wait:
         await service.tasks.wait(task_id, order.wait)
         detail = await service.tasks.detail(task_id)
-        return shown(detail, 200 if detail.is_terminal else 202)
+        if detail.is_terminal:
+            return shown(detail)
+        state = detail.state
     url = call.http.scope.get("root_path", "") + f"/tasks/{task_id}"
-    accepted = s.Accepted(task_id=task_id, state="queued", conversation_id=conversation, url=url)
+    accepted = s.Accepted(task_id=task_id, state=state, conversation_id=conversation, url=url)
     return shown(accepted, 202, location=url)
 
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Base64Bytes, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 State = Literal["queued", "running", "waiting", "done", "failed", "stopped", "interrupted"]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 ConversationId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:-]{1,100}$")]
 Time = Annotated[float, Field(description="Unix time in seconds.")]
+
+
+_BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+FileName = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[\w()\[\]+@#=&'-](?:[\w ()\[\]+@#=&'.,-]{0,118}[\w()\[\]+@#=&'-])?$"
+    ),
+]
+"""A name and never a path: letters, digits and a few marks, none of them at an end."""
 
 
 class Given(BaseModel):
@@ -34,8 +43,8 @@ class Problem(Shown):
 class InlineFile(Given):
     """An input file in the request itself."""
 
-    name: Name
-    content: Annotated[Base64Bytes, Field(strict=False, description="In base64.")]
+    name: FileName
+    content: Annotated[str, StringConstraints(pattern=_BASE64)] = Field(description="In base64.")
 
 
 class FileReference(Given):
@@ -303,7 +312,7 @@ class FileQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: Name
+    name: FileName
 
 
 class NoQuery(BaseModel):
