@@ -12,7 +12,10 @@ from typing import Final
 
 import pytest
 
+from support.quick_templates import quick_templates
 from support.server import session_folder
+
+__all__ = ["quick_templates"]
 
 ACCEPTED_SKIPS: Final = ("needs ../shared", "needs macOS", "needs Windows")
 """Reasons that hold on CI's machine, too; any other skip there is a failure."""
@@ -72,6 +75,12 @@ def clean_environment(
 
 def _unaccepted(reason: str) -> bool:
     return os.environ.get("CI") == "true" and not reason.startswith(ACCEPTED_SKIPS)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are processors: many tests wait for servers and containers."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 4
 
 
 def pytest_configure() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.program import DELF, delf, environment, failure_lines, write_recording
+from support.program import DELF, delf, environment, failure_lines, start, write_recording
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -83,7 +83,7 @@ def long_answer(here: Path) -> list[str]:
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 def test_a_reader_that_has_seen_enough(tmp_path, unbuffered):
     """As in ``delf run … | head -1``: a part was read, more was written, and the rest is lost."""
-    with subprocess.Popen(
+    with start(
         [DELF, *long_answer(tmp_path)],
         cwd=tmp_path,
         env=environment(PYTHONUNBUFFERED=unbuffered),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.program import DELF, delf, environment
+from support.program import DELF, delf, environment, start
 from support.waiting import FREE_TO_CLOSE, Run, running, sent
 
 pytestmark = pytest.mark.timeout(120)
@@ -42,7 +42,7 @@ def test_from_another_folder_with_its_own_options(here: Path, tmp_path: Path) ->
     assert sent(here) == ["closed 7"]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    process = subprocess.Popen(
+    process = start(
         [DELF, "resume", task[:9]],
         cwd=elsewhere,
         env=environment(),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.openai_server import OpenAIServer
-from support.program import DELF, delf, environment, failure_lines, write_recording
+from support.program import DELF, delf, environment, failure_lines, start, write_recording
 
 TOOLS = '''
 import asyncio
@@ -122,7 +122,7 @@ def test_events_come_before_the_task_is_over(here):
     subprocess.run(["mkfifo", fifo], check=True)
     llm = model(here, "print(await wait())")
     command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--events"]
-    with subprocess.Popen(
+    with start(
         command, cwd=here, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         for line in process.stdout:
@@ -137,7 +137,7 @@ def test_events_come_before_the_task_is_over(here):
 def test_a_reader_that_goes_away_is_no_failure(here, flags):
     llm = model(here, "for n in range(200): await add(n, n)\nprint('x' * 1_000_000)")
     command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, *flags]
-    with subprocess.Popen(
+    with start(
         command, cwd=here, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         process.stdout.close()

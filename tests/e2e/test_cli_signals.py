@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.program import DELF, environment, failure_lines, write_recording
+from support.program import DELF, environment, failure_lines, start, write_recording
 
 SCRIPTS = {
     "sleeps": "import asyncio\nprint(await started())\nawait asyncio.sleep(600)",
@@ -47,7 +47,7 @@ def running(here: Path, script: str) -> Iterator[subprocess.Popen[str]]:
     (here / "tools.py").write_text(TOOLS)
     llm = write_recording(here / "answers.jsonl", SCRIPTS[script])
     command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--events"]
-    with subprocess.Popen(
+    with start(
         command,
         cwd=here,
         env=environment(),
@@ -115,7 +115,7 @@ def test_an_ignored_hangup_stays_ignored(tmp_path):
     (tmp_path / "tools.py").write_text(TOOLS)
     llm = write_recording(tmp_path / "answers.jsonl", SCRIPTS["sleeps"])
     command = ["nohup", DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--events"]
-    with subprocess.Popen(
+    with start(
         command,
         cwd=tmp_path,
         env=environment(),

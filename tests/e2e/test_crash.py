@@ -1,4 +1,8 @@
-"""A task is killed again and again, and ends as if nothing had happened."""
+"""A task is killed again and again, and ends as if nothing had happened.
+
+Some kills for each database; ``DELF_CRASH_KILLS=250`` for a long run, with ``DELF_CRASH_SEED`` for
+other moments.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +10,26 @@ import json
 import os
 import random
 import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
-from support.postgres import PostgresServer
-
-pytestmark = pytest.mark.service
+from support.fixtures import Database, sqlite_file
+from support.program import start
 
 WORKER = Path(__file__).parents[1] / "support" / "crash_worker.py"
-SEED = 20260
-ROUNDS = 13
-KILLS = 5
-DEATHS = 60
+KILLS = int(os.environ.get("DELF_CRASH_KILLS", "10"))
+SEED = int(os.environ.get("DELF_CRASH_SEED", "20260"))
+KILLS_OF_A_TASK = 5
 CALLS = 40
+SECONDS_OF_A_KILL = 20
+
+pytestmark = [pytest.mark.service, pytest.mark.timeout(120 + SECONDS_OF_A_KILL * KILLS)]
 
 
 @dataclass(frozen=True)
@@ -50,18 +55,31 @@ class End:
     calls: int = 0
 
 
+@dataclass(frozen=True)
+class Life:
+    """What became of a task that was killed."""
+
+    plan: str
+    deaths: int
+    processes: int
+    other: str
+
+    def __str__(self) -> str:
+        return f"{self.plan:<30} {self.deaths:>6} {self.processes:>10}   {self.other or 'the same'}"
+
+
 class Workers:
     """Starts one process after the other; a context manager."""
 
-    def __init__(self, journal: Path) -> None:
-        environ = {**os.environ, "DELF_JOURNAL_SQL_URL": f"sqlite:///{journal}"}
-        self._output = journal.with_suffix(".output")
-        self._parent = subprocess.Popen(
-            [sys.executable, str(WORKER)],
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir()
+        self._parent = start(
+            [WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environ,
+            env={**os.environ, "DELF_JOURNAL_SQL_URL": f"sqlite:///{folder / 'journal.db'}"},
         )
 
     def run(self, url: str, task: str, plan: str) -> tuple[int, list[str]]:
@@ -70,10 +88,15 @@ class Workers:
         Returns:
             Its exit status and the lines that it wrote.
         """
-        order = {"url": url, "task": task, "plan": plan, "output": str(self._output)}
+        output, files = self._folder / "output", self._folder / "files"
+        order = {"url": url, "task": task, "plan": plan, "output": f"{output}", "files": f"{files}"}
         print(json.dumps(order), file=self._parent.stdin, flush=True)
         status = int(self._parent.stdout.readline())
-        return status, self._output.read_text().splitlines()
+        return status, output.read_text().splitlines()
+
+    def files(self) -> dict[str, str]:
+        """What was handed over."""
+        return {path.name: path.read_text() for path in (self._folder / "files").iterdir()}
 
     def __enter__(self) -> Self:
         return self
@@ -85,13 +108,13 @@ class Workers:
 class Runs:
     """One task in one database with one journal, worked on by process after process."""
 
-    def __init__(self, server: PostgresServer, database: str, workers: Workers) -> None:
-        self._server, self._database, self._workers = server, database, workers
-        server.run("CREATE TABLE steps (n INTEGER, v INTEGER)", database)
+    def __init__(self, database: Database, workers: Workers) -> None:
+        self._database, self._workers = database, workers
+        database.run("CREATE TABLE steps (n INTEGER, v INTEGER)")
 
-    def work(self, task: str, deaths: Sequence[Death] = ()) -> End:
+    def work(self, task: str, deaths: list[Death]) -> End:
         plan = ",".join(map(str, deaths)) or "-"
-        status, lines = self._workers.run(self._server.url(self._database), task, plan)
+        status, lines = self._workers.run(self._database.url, task, plan)
         assert status in (0, -9), lines
         names = [line.removeprefix("task ") for line in lines if line.startswith("task ")]
         name, died = names[-1] if names else task, lines.count("death")
@@ -99,7 +122,7 @@ class Runs:
             return End(status, name, died)
         return End(0, name, died, *json.loads(lines[-1]))
 
-    def survive(self, deaths: Sequence[Death]) -> tuple[End, int, int]:
+    def survive(self, deaths: list[Death]) -> tuple[End, int, int]:
         """Work until the task is done.
 
         Returns:
@@ -114,43 +137,69 @@ class Runs:
             if end.status == 0:
                 return end, processes, died
 
-    def rows(self) -> list[str]:
-        return self._server.run("SELECT n, v FROM steps ORDER BY n, v", self._database).split()
+    def left(self) -> dict[str, Any]:
+        """What the task did."""
+        rows = self._database.run("SELECT n, v FROM steps ORDER BY n, v").split()
+        return {"rows": rows, "files": self._workers.files()}
 
 
-@pytest.mark.timeout(400)
-def test_sixty_deaths(postgres_server: PostgresServer, tmp_path: Path) -> None:
+def plans() -> Iterator[list[Death]]:
+    """For each task when to kill whom."""
     chance = random.Random(SEED)
-    rounds = [
-        [
-            Death(chance.randint(1, 20), chance.randint(0, 6000), chance.choice(("host", "guest")))
-            for _ in range(KILLS)
+    while True:
+        yield [
+            Death(
+                chance.randint(1, 20),
+                chance.randint(0, 6000),
+                chance.choice(("host", "guest", "template")),
+            )
+            for _ in range(KILLS_OF_A_TASK)
         ]
-        for _ in range(ROUNDS)
-    ]
-    with postgres_server.database() as database, Workers(tmp_path / "whole.db") as workers:
-        runs = Runs(postgres_server, database, workers)
-        whole, rows = runs.work("new"), runs.rows()
-    assert (whole.status, whole.calls, len(rows)) == (0, CALLS, 20)
 
-    def live(deaths: Sequence[Death]) -> tuple[str, int, bool]:
-        with (
-            postgres_server.database() as database,
-            Workers(tmp_path / f"{database}.db") as workers,
-        ):
-            runs = Runs(postgres_server, database, workers)
-            end, processes, died = runs.survive(deaths)
-            ended = {"text": end.text, "rows": runs.rows()}
-            wanted = {"text": whole.text, "rows": rows}
-            other = [f"{name}: {ended[name]!r}" for name in wanted if ended[name] != wanted[name]]
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_task_that_is_killed_ends_as_if_it_had_not_been(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    numbers = count()
+
+    def live(deaths: list[Death]) -> tuple[dict[str, Any], End, int, int]:
+        folder = tmp_path / str(next(numbers))
+        with Workers(folder) as workers:
+            if kind == "sqlite":
+                runs = Runs(sqlite_file(folder / "truth.db"), workers)
+                end, processes, died = runs.survive(deaths)
+                return {"text": end.text, **runs.left()}, end, processes, died
+            server = request.getfixturevalue("postgres_server")
+            with server.database() as name:
+                database = Database(kind, server.url(name), lambda text: server.run(text, name))
+                runs = Runs(database, workers)
+                end, processes, died = runs.survive(deaths)
+                return {"text": end.text, **runs.left()}, end, processes, died
+
+    whole, end, _, _ = live([])
+    assert (end.calls, len(whole["rows"]), sorted(whole["files"])) == (
+        CALLS,
+        20,
+        ["half.csv", "whole.json"],
+    )
+
+    def compare(deaths: list[Death]) -> Life:
+        ended, _, processes, died = live(deaths)
         plan = " ".join(f"{death.events}{death.whom[0]}" for death in deaths)
-        line = f"{plan:<30} {died:>6} {processes:>10}   {'; '.join(other) or 'the same'}"
-        return line, died, not other
+        other = [f"{name}: {ended[name]!r}" for name in whole if ended[name] != whole[name]]
+        return Life(plan, died, processes, "; ".join(other))
 
+    lives: list[Life] = []
+    moments = plans()
     with ThreadPoolExecutor(2) as threads:
-        lived = list(threads.map(live, rounds))
-    table = [f"{'killed after events: host, guest':<30} deaths  processes   same end"]
-    table += [line for line, _, _ in lived]
+        while sum(life.deaths for life in lives) < KILLS:
+            lives += threads.map(compare, islice(moments, 2))
+    table = [f"{'killed after events':<30} deaths  processes   same end"]
+    table += map(str, lives)
+    died = sum(life.deaths for life in lives)
+    table += [
+        f"{len(lives)} tasks, {died} deaths, {sum(life.processes for life in lives)} processes"
+    ]
     print("\n".join(["", *table]))
-    assert sum(died for _, died, _ in lived) >= DEATHS
-    assert all(same for _, _, same in lived), "\n".join(table)
+    assert not [life for life in lives if life.other], "\n".join(table)

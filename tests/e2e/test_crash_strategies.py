@@ -1,11 +1,11 @@
 """A task of any strategy goes on after `kill -9`: the same end, and nothing written twice."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support.program import run
 
 WORKER = Path(__file__).parents[1] / "support" / "strategy_worker.py"
 
@@ -13,9 +13,7 @@ WORKER = Path(__file__).parents[1] / "support" / "strategy_worker.py"
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", ["call", "execute", "codegen"])
 def test_killed_after_every_fifth_event(kind: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(WORKER), kind, str(tmp_path)], capture_output=True, text=True
-    )
+    done = run([WORKER, kind, tmp_path], text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     (_, answer, written), *killed = map(json.loads, done.stdout.splitlines())
     assert written == sorted({*written})

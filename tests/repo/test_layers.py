@@ -26,13 +26,14 @@ CONTRACTS = frozenset(
         "delf.ranking",
         "delf.settings",
         "delf.specs",
+        "delf.threads",
         "delf.tools",
         "delf.types",
         "delf.values",
     }
 )
 # What a command uses that runs tasks as the core's own commands do.
-COMMANDS = frozenset({"delf.chat", "delf.cli", "delf.plugins", "delf.surroundings", "delf.sync"})
+COMMANDS = frozenset({"delf.cli", "delf.plugins", "delf.surroundings", "delf.sync"})
 VIEWS = "delf.engine.views"
 RUN_TASKS = ("chat", "serve")
 # What the author's kit is there for: it runs plugins and tasks of tests.
@@ -85,7 +86,7 @@ def test_the_guest_needs_the_standard_library_only() -> None:
 def test_a_plugin_imports_contracts_only(plugin: Library) -> None:
     allowed = CONTRACTS
     allowed |= COMMANDS | {"delf.terminal"} if plugin.name in RUN_TASKS else frozenset()
-    allowed |= frozenset({"delf.cli"}) if plugin.name == "workers" else frozenset()
+    allowed |= frozenset({"delf.cli"}) if plugin.name in ("filesystem", "workers") else frozenset()
     allowed |= KIT if plugin.name == "devkit" else frozenset()
     found = [
         f"{place(path, node)} imports {name}"

@@ -46,6 +46,8 @@ SECRETS = (
     "DELF-SECRET-HOST-c44d1e0b",
 )
 HOST_SECRET = SECRETS[2]
+FOR_ALL_USERS_ALIKE = ("exhaust_cpu", "exhaust_memory", "exhaust_output")
+"""What a process is kept from by limits of its own, whoever runs it."""
 _RESOURCES = re.compile("exhaust|hang|kill|crash")
 _LISTENED = "DELF-LISTENER"
 
@@ -107,19 +109,45 @@ async def _fill(session: Any, host: NotingHost) -> None:
 # -- honest scripts -------------------------------------------------------------------------
 
 
-async def run_benign(backend: SandboxBackend, entry: dict[str, Any]) -> list[str]:
-    """Run an honest script; what was other than outside."""
+async def run_honest(backend: SandboxBackend, scripts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Run honest scripts one after another; what was other than outside, by their files.
+
+    They share a session where they can, which costs less. One whose end is another after all that
+    the others left there is judged by its end in a session of its own.
+    """
+    found: dict[str, Any] = {}
+    session: SandboxSession | None = None
+    try:
+        for entry in scripts:
+            is_first = session is None or not session.alive
+            session = session if session is not None and session.alive else await _open(backend)
+            problems = await _run_honest(session, entry)
+            if problems and not is_first:
+                await session.aclose()
+                session = await _open(backend)
+                problems = await _run_honest(session, entry)
+            if problems:
+                found[entry["file"]] = problems
+    finally:
+        if session is not None:
+            await session.aclose()
+    return found
+
+
+async def _open(backend: SandboxBackend) -> SandboxSession:
+    session = await backend.open(SessionSpec(tools=TOOLS, modules=allowed_modules()))
+    await _fill(session, NotingHost())
+    return session
+
+
+async def _run_honest(session: SandboxSession, entry: dict[str, Any]) -> list[str]:
     stub = _stub()
     env = stub.make_tools()
     host = NotingHost(_tools(env, stub.ToolError))
-    session = await backend.open(SessionSpec(tools=TOOLS, modules=allowed_modules()))
     try:
-        if entry["reads_workspace"]:
-            await _fill(session, host)
         code = (CORPUS / "benign" / entry["file"]).read_text("utf-8")
         outcome = await session.execute(code, host)
     finally:
-        await session.aclose()
         env._db.close()
     if not isinstance(outcome, Done | Rerun):
         return [str(getattr(outcome, "message", outcome))]
@@ -199,7 +227,7 @@ async def run_escapes(
             if session is None or alone or not session.alive:
                 if session is not None:
                     await session.aclose()
-                session = await backend.open(_escape_spec())
+                session = await backend.open(_escape_spec(1 if alone else 5))
             problem = await _run_escape(session, entry, target)
             if problem:
                 found[entry["file"]] = problem
@@ -211,8 +239,8 @@ async def run_escapes(
     return found
 
 
-def _escape_spec() -> SessionSpec:
-    limits = Limits(cpu_seconds=2, memory_bytes=256 * 2**20, output_bytes=2**20, calls=1000)
+def _escape_spec(seconds: float) -> SessionSpec:
+    limits = Limits(cpu_seconds=seconds, memory_bytes=256 * 2**20, output_bytes=2**20, calls=1000)
     return SessionSpec(tools=TOOLS, modules=allowed_modules(), limits=limits)
 
 
@@ -227,7 +255,7 @@ async def _run_escape(session: SandboxSession, entry: dict[str, Any], target: Ta
     source = source.replace("@CORPUS@", str(target.folder))
     outcome: Outcome
     try:
-        async with asyncio.timeout(4):
+        async with asyncio.timeout(2):
             outcome = await session.execute(source, host)
             if session.alive:
                 await session.execute("print('[second script]', 6 * 7)", host)
@@ -265,7 +293,7 @@ async def _main(folder: Path, part: int, of: int) -> list[Any]:
 
     backend = LocalBackend(pool_size=1)
     async with Targets(folder, os.environ.__setitem__) as target:
-        attempts = entries("escape")[part::of]
+        attempts = [e for e in entries("escape") if e["goal"] not in FOR_ALL_USERS_ALIKE][part::of]
         escaped = await run_escapes(backend, attempts, target)
         await backend.aclose()
     return [len(attempts), escaped]

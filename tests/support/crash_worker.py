@@ -2,19 +2,21 @@
 
 Each line of the standard input is the start of one process, as JSON::
 
-    {"url": DATABASE_URL, "task": TASK_ID or "new", "plan": KILLS, "output": FILE}
+    {"url": …, "task": TASK_ID or "new", "plan": KILLS, "output": FILE, "files": FOLDER}
 
-``KILLS`` is ``-`` or a list ``EVENTS:MICROSECONDS:host|guest,…``: that long after so many further
-events, the process or its sandboxes are killed. The last line of its output is the answer; its
+``KILLS`` is ``-`` or a list ``EVENTS:MICROSECONDS:host|guest|template,…``: that long after so many
+further events, the process, its sandboxes or what these are forked from are killed. The last line of its output is the answer; its
 exit status is printed here. It is forked from this one, which has imported all that it needs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import sys
 import threading
 import time
@@ -40,20 +42,29 @@ for n in range(6):
     print("step", n, await step(n))
 await ledger.write("INSERT INTO steps VALUES (:n, :v)", {"n": 100, "v": 1}, desc="the ledger")
 print(await asyncio.gather(*(step(n) for n in range(6, 11))))
+add_to_output_files("half.csv", [{"n": n, "v": 2 * n} for n in range(11)])
 rerun(context="half is done", remaining="the other half")
 """
-SECOND = """
-import random
-order = random.sample(range(11, 19), 8)
+FAILING = """
 print("rows", (await sql.query("SELECT COUNT(*) AS n FROM steps"))[0]["n"])
+print("step", 11, await step(11))
+print(1 / 0)
+"""
+REST = """
+import random
+order = random.sample(range(12, 19), 7)
 print(sum(await asyncio.gather(*(step(n) for n in order))))
+add_to_output_files("whole.json", {"rows": 20, "stamp": len(stamp)})
 print(len(stamp))
 """
 
 
 def answer(request: Any) -> str:
     """What the model writes: by what it was told, not by how often it was asked."""
-    return script(SECOND if "half is done" in request.messages[-1].text else FIRST)
+    told = [message.text for message in request.messages]
+    if "half is done" in told[-1]:
+        return script(FAILING)
+    return script(REST if "ZeroDivisionError" in told[-1] else FIRST)
 
 
 def decide(url: str) -> Any:
@@ -62,18 +73,28 @@ def decide(url: str) -> Any:
     def on_confirm(request: Any) -> Any:
         if not request.unsettled:
             return True
-        number = request.arguments["params"]["n"]
-        with psycopg.connect(url) as connection:
-            found = connection.execute("SELECT 1 FROM steps WHERE n = %s", [number]).fetchone()
-        if found is None:
+        if not is_written(url, request.arguments["params"]["n"]):
             return Approved()
         return Settled(result={"rowcount": 1, "rows": [], "committed": True})
 
     return on_confirm
 
 
-def guests() -> list[int]:
-    """The processes that the template process has forked."""
+def is_written(url: str, number: int) -> bool:
+    """Whether a step is in the database."""
+    if url.startswith("sqlite:///"):
+        with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
+            file.execute("BEGIN IMMEDIATE")  # whoever still writes is through after this
+            return file.execute("SELECT 1 FROM steps WHERE n = ?", [number]).fetchone() is not None
+    with psycopg.connect(url) as connection:
+        found = connection.execute("SELECT 1 FROM steps WHERE n = %s", [number]).fetchone()
+        return found is not None
+
+
+def victims(whom: str) -> list[int]:
+    """The processes to kill: the host, the template process, or what that has forked."""
+    if whom == "host":
+        return [os.getpid()]
     above: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -81,7 +102,8 @@ def guests() -> list[int]:
         except OSError:
             continue
         above[int(folder.name)] = int(line.rpartition(")")[2].split()[1])
-    return [pid for pid, parent in above.items() if above.get(parent) == os.getpid()]
+    forked = [pid for pid, parent in above.items() if above.get(parent) == os.getpid()]
+    return forked if whom == "guest" else sorted({above[pid] for pid in forked})
 
 
 class Killer:
@@ -105,11 +127,12 @@ class Killer:
 
     def _kill(self, seconds: float, whom: str) -> None:
         time.sleep(seconds)
-        for pid in guests() if whom == "guest" else [os.getpid()]:
-            os.kill(pid, signal.SIGKILL)
+        for pid in victims(whom):
+            with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+                os.kill(pid, signal.SIGKILL)
 
 
-async def main(url: str, task: str, plan: str) -> None:
+async def main(url: str, task: str, plan: str, files: str) -> None:
     host = TestHost.discover(environ=os.environ)
     model = ScriptedModel(default=answer)
     host.provide(model.spec, model.factory)
@@ -120,6 +143,7 @@ async def main(url: str, task: str, plan: str) -> None:
         sandbox="local",
         journal="sql",
         on_confirm=decide(url),
+        output_dir=files,
         timeout=120,
     )
     listeners = [Killer(plan)]
@@ -142,7 +166,7 @@ def fork(order: dict[str, str]) -> int:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     status = 1
     try:
-        asyncio.run(main(order["url"], order["task"], order["plan"]))
+        asyncio.run(main(order["url"], order["task"], order["plan"], order["files"]))
         status = 0
     except BaseException:
         traceback.print_exc()

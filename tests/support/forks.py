@@ -14,6 +14,15 @@ def guests() -> list[int]:
     return [pid for pid, parent in above.items() if above.get(parent) == os.getpid()]
 
 
+def templates() -> list[int]:
+    """The template processes of this one: each leads a session of its own."""
+    return [
+        pid
+        for pid in children_of(os.getpid())
+        if b"template" in Path(f"/proc/{pid}/cmdline").read_bytes() and os.getsid(pid) == pid
+    ]
+
+
 def children_of(pid: int) -> list[int]:
     """The processes that one has started."""
     return [child for child, parent in _parents().items() if parent == pid]

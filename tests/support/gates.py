@@ -15,10 +15,10 @@ from delf.engine.calls.threads import ToolThreads
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.memory import MemoryJournal
 from delf.engine.secrets.redaction import Redactor
-from delf.engine.slots import Slot
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.views.trace import Trace
+from delf.engine.waiting import Slot
 from delf.events import Event
 from delf.protocols.sandbox import CallAnswer, CallRequest
 from delf.types import ApprovalMode

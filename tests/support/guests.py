@@ -19,6 +19,8 @@ LIMITS = Limits(frame_bytes=100_000, output_bytes=10_000, file_bytes=5_000, tota
 class FakeProcess:
     """Implements :class:`delf_sandbox.process.GuestProcess` without a process."""
 
+    cpu_seconds = 0.0
+
     def __init__(self) -> None:
         self.kills = 0
         self.closed = False

@@ -16,6 +16,8 @@ not the model's provider ask with a plugin that needs no provider's library::
     <!-- model answers
     print(await stock("desk"))
     -->
+
+An answer that is no script stands after ``<!-- model says``.
 """
 
 from __future__ import annotations
@@ -37,12 +39,14 @@ from typing import Final
 from delf.testing import install_plugin, script
 from support.light_model import install_light_model
 from support.openai_server import OpenAIServer
+from support.program import DELF, run
 from support.workspace import ROOT
 
 _FENCE: Final = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_ANSWER: Final = re.compile(r"^<!-- model answers\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
+_ANSWER: Final = re.compile(r"^<!-- model (answers|says)\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
 _FILE: Final = re.compile(r"^# ([\w./-]+\.(?:py|toml))$")
 _ENTRY_POINTS: Final = "[project.entry-points.delf]"
+_TESTS: Final = Path(__file__).parents[1]
 _RUNNER: Final = Path(__file__).with_name("page_runner.py")
 SECONDS: Final = 150
 
@@ -90,7 +94,8 @@ def blocks_of(text: str) -> Iterator[Block]:
 
 def answers_of(text: str) -> list[str]:
     """What the model answers on a page."""
-    return [script(match[1]) for match in _ANSWER.finditer(text)]
+    found = _ANSWER.finditer(text)
+    return [script(m[2]) if m[1] == "answers" else m[2].strip() for m in found]
 
 
 class PageError(AssertionError):
@@ -138,7 +143,7 @@ def run_page(page: Path, folder: Path, *, provider: bool = False) -> None:
 
 def _environ(folder: Path, site: Path, server: OpenAIServer) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("DELF_", "OPENAI_"))}
-    path = os.pathsep.join(map(str, (folder / "src", site)))
+    path = os.pathsep.join(map(str, (folder / "src", site, _TESTS)))
     kept |= {"PYTHONPATH": path, "HOME": str(folder), "NO_COLOR": "1"}
     kept |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"}
     return kept | {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-of-the-docs"}
@@ -220,6 +225,8 @@ def _run_tests(page: Path, folder: Path, environ: dict[str, str]) -> None:
         "pytest_asyncio.plugin",
         "-p",
         "delf_devkit.testing.pytest_plugin",
+        "-p",
+        "support.quick_templates",
     ]
     options += ["--import-mode=importlib", "-W", "error", "tests"]
     result = _run([*command, *plugins, *options], folder, environ)
@@ -230,16 +237,8 @@ def _run_tests(page: Path, folder: Path, environ: dict[str, str]) -> None:
 def _run(
     command: Sequence[str | Path], folder: Path, environ: dict[str, str], given: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env=environ,
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    words = [DELF, *command[1:]] if command[0] == "delf" else command
+    return run(words, cwd=folder, env=environ, given=given, timeout=SECONDS, text=True)
 
 
 def _compare(page: Path, block: Block, printed: str) -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import atexit
+import fcntl
 import json
 import os
 import re
-import signal
-import socket
 import subprocess
 import sys
+import termios
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 from support.many_programs import MARK
+from support.nurseries import Program
 
 DELF = Path(sys.executable).with_name("delf")
 
@@ -33,76 +31,78 @@ def delf(
     env: Mapping[str, str] | None = None,
     timeout: float = 60,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the program to its end, with pipes.
-
-    It is forked from a process that has imported what it needs, unless its environment has
-    something to say to Python itself: to import it all takes a second of processor time each.
-    """
+    """Run the program to its end, with pipes; see :func:`start`."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
-    given = environment(**(env or {}))
     command = [DELF, *map(str, arguments)]
-    if sys.platform != "linux" or _of_python(given) != _of_python(os.environ):
-        done = subprocess.run(
-            command, cwd=cwd, env=given, input=data, capture_output=True, timeout=timeout
-        )
-        status, out, err = done.returncode, done.stdout, done.stderr
-    else:
-        status, out, err = warm_program().run(command[1:], str(cwd), given, data, timeout)
-    return subprocess.CompletedProcess(command, status, out.decode(), err.decode(errors="replace"))
+    done = run(command, cwd=cwd, env=environment(**(env or {})), given=data, timeout=timeout)
+    out, err = done.stdout.decode(), done.stderr.decode(errors="replace")
+    return subprocess.CompletedProcess(command, done.returncode, out, err)
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    given: str | bytes | None = None,
+    timeout: float = 60,
+    **options: Any,
+) -> subprocess.CompletedProcess[Any]:
+    """Run a program to its end, with pipes; see :func:`start`.
+
+    Args:
+        command: The program and its arguments.
+        given: Its standard input.
+        timeout: Seconds, after which it is killed.
+        options: As of :func:`start`.
+
+    Raises:
+        subprocess.TimeoutExpired: When it was.
+    """
+    pipe = subprocess.PIPE
+    with start(command, stdin=pipe, stdout=pipe, stderr=pipe, **options) as process:
+        try:
+            out, err = process.communicate(given, timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def start(
+    command: Sequence[str | Path],
+    *,
+    cwd: str | Path = ".",
+    env: Mapping[str, str] | None = None,
+    terminal: bool = False,
+    **options: Any,
+) -> subprocess.Popen[Any]:
+    """Start a program with the options of ``Popen``.
+
+    ``delf``, a file of Python, ``python -c`` and ``python -m`` are forked from a process that has
+    imported what they need, unless the environment has something to say to Python itself: to
+    import it all takes half a second of processor time.
+
+    Args:
+        command: The program and its arguments.
+        cwd: Its folder.
+        env: All of its environment, this process's when omitted.
+        terminal: Whether its standard input becomes the terminal that controls it.
+        options: As of ``Popen``.
+    """
+    env = dict(os.environ) if env is None else env
+    words = [str(word) for word in command]
+    words = words[1:] if words[0] == sys.executable else words
+    is_known = words[0] in (str(DELF), "-c", "-m") or words[0].endswith(".py")
+    options["cwd"] = Path(cwd).resolve()
+    if is_known and sys.platform == "linux" and _of_python(env) == _of_python(os.environ):
+        return Program(words, terminal=terminal, env=env, **options)
+    if terminal:
+        options["preexec_fn"] = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    return subprocess.Popen(command, env=env, **options)
 
 
 def _of_python(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environ.items() if name.startswith("PYTHON")}
-
-
-@cache
-def warm_program() -> WarmProgram:
-    """The one that this process runs programs with."""
-    return WarmProgram()
-
-
-class WarmProgram:
-    """A process from which programs are forked; see :mod:`support.warm_program`."""
-
-    def __init__(self) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        worker = Path(__file__).with_name("warm_program.py")
-        self._process = subprocess.Popen(
-            [sys.executable, worker, str(theirs.fileno())],
-            pass_fds=(theirs.fileno(),),
-            stdin=subprocess.DEVNULL,
-        )
-        theirs.close()
-        atexit.register(self._process.kill)
-
-    def run(
-        self,
-        arguments: Sequence[str],
-        cwd: str,
-        env: Mapping[str, str],
-        data: bytes,
-        timeout: float,
-    ) -> tuple[int, bytes, bytes]:
-        """A program's exit status and what it wrote."""
-        request = json.dumps({"arguments": arguments, "cwd": cwd, "env": dict(env)}).encode()
-        with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
-            given.write(data)
-            given.seek(0)
-            streams = [file.fileno() for file in (given, out, err)]
-            self._control.settimeout(60)
-            socket.send_fds(self._control, [request], streams)
-            child = json.loads(self._control.recv(100))
-            self._control.settimeout(timeout)
-            try:
-                status = json.loads(self._control.recv(100))
-            except TimeoutError:
-                os.kill(child, signal.SIGKILL)
-                self._control.settimeout(60)
-                self._control.recv(100)
-                raise subprocess.TimeoutExpired(["delf", *arguments], timeout) from None
-            out.seek(0)
-            err.seek(0)
-            return status, out.read(), err.read()
+    quick = ("PYTHONPATH",)
+    return {k: v for k, v in environ.items() if k.startswith("PYTHON") and k not in quick}
 
 
 def delf_many(
@@ -114,13 +114,8 @@ def delf_many(
 ) -> list[subprocess.CompletedProcess[str]]:
     """Run the program several times in one process, which imports what it needs once."""
     worker = Path(__file__).with_name("many_programs.py")
-    done = subprocess.run(
-        [sys.executable, worker, json.dumps(commands)],
-        cwd=cwd,
-        env=environment(**(env or {})),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=timeout,
+    done = run(
+        [worker, json.dumps(commands)], cwd=cwd, env=environment(**(env or {})), timeout=timeout
     )
     outputs = [
         re.split(f"{re.escape(MARK)}(.*)\n", stream.decode(errors="replace"))

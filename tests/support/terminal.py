@@ -10,12 +10,13 @@ import re
 import select
 import signal
 import struct
-import subprocess
 import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
+
+from support.program import start
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 SECONDS = 20.0
@@ -54,7 +55,7 @@ class TerminalProcess:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, self._columns, 0, 0))
         with contextlib.ExitStack() as stack:
             out = stack.enter_context(self._stdout.open("wb")) if self._stdout else slave
-            self.process = subprocess.Popen(
+            self.process = start(
                 self._command,
                 stdin=slave,
                 stdout=out,
@@ -62,7 +63,7 @@ class TerminalProcess:
                 env=self._env,
                 cwd=self._cwd,
                 start_new_session=True,
-                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+                terminal=True,
             )
         os.close(slave)
         return self

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.program import DELF, delf, environment, write_recording
+from support.program import DELF, delf, environment, start, write_recording
 
 TOOLS = '''
 import os, signal
@@ -76,7 +76,7 @@ def running(
 def _background(
     command: Sequence[str | Path], here: Path, env: Mapping[str, str] | None = None
 ) -> Iterator[Run]:
-    process = subprocess.Popen(
+    process = start(
         command,
         cwd=here,
         env=environment(**(env or {})),

@@ -1,24 +1,27 @@
-"""The program, in processes forked from one that has imported what it needs.
+"""Programs, in processes forked from one that has imported what they need.
 
 python warm_program.py DESCRIPTOR
 
-A request is a line of JSON with the arguments, folder and environment, and three descriptors for
-the streams; the answer is a line with the child's number, and one with its exit status.
+A request has the arguments, folder and environment; its descriptors are the three streams. The
+program is ``delf``, a file of Python where the first argument is one, or what follows ``-c`` or ``-m``.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib
 import io
-import json
 import os
 import random
+import runpy
 import signal
 import socket
 import sys
 import tempfile
+import termios
 import threading
+import types
 from typing import Any, NoReturn
 
 
@@ -26,6 +29,7 @@ def preload() -> None:
     """Import what most runs of the program import."""
     for name in ("agent", "cli.run", "config.project", "engine.runtime", "engine.views.trace"):
         importlib.import_module(f"delf.{name}")
+    importlib.import_module("pytest")
     from delf_model_litellm import library
 
     library.load_now()
@@ -36,14 +40,20 @@ def preload() -> None:
 
 def become(request: dict[str, Any], streams: list[int]) -> NoReturn:
     """In a child: be the program."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if request["session"]:
+        os.setsid()
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
     os.closerange(3, 1024)
+    if request["terminal"]:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir(request["cwd"])
+    before = _python_path()
     os.environ.clear()
     os.environ.update(request["env"])
-    sys.argv[:] = ["delf", *request["arguments"]]
+    sys.path[:] = [*_python_path(), *(path for path in sys.path if path not in before)]
+    importlib.invalidate_caches()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     tempfile.tempdir = None
     random.seed()
     sys.stdin = io.TextIOWrapper(os.fdopen(0, "rb"), encoding="utf-8")
@@ -52,27 +62,36 @@ def become(request: dict[str, Any], streams: list[int]) -> NoReturn:
         os.fdopen(2, "wb"), encoding="utf-8", errors="backslashreplace", line_buffering=True
     )
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+    program, *arguments = request["command"]
+    sys.argv[:] = [program, *arguments]
+    if program == "-c":
+        code, sys.argv[1:] = arguments[0], arguments[1:]
+        sys.path.insert(0, "")
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(code, "<string>", "exec"), vars(sys.modules["__main__"]))
+        sys.exit()
+    if program == "-m":
+        sys.path.insert(0, "")
+        sys.argv[:] = arguments
+        runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+        sys.exit()
+    if program.endswith(".py"):
+        sys.path.insert(0, os.path.dirname(os.path.abspath(program)))
+        runpy.run_path(program, run_name="__main__")
+        sys.exit()
     from delf.cli.main import main
 
+    sys.argv[0] = "delf"
     sys.exit(main())
 
 
-def serve(control: socket.socket) -> None:
-    """Fork for each request until the other end is closed; one is under way at a time."""
-    while True:
-        data, streams, _, _ = socket.recv_fds(control, 1 << 20, 3)
-        if not data:
-            return
-        child = os.fork()
-        if child == 0:
-            become(json.loads(data), streams)
-        for descriptor in streams:
-            os.close(descriptor)
-        control.send(json.dumps(child).encode())
-        _, status = os.waitpid(child, 0)
-        control.send(json.dumps(os.waitstatus_to_exitcode(status)).encode())
+def _python_path() -> list[str]:
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 
 if __name__ == "__main__":
+    from forking import serve
+
+    del sys.path[0]
     preload()
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(socket.socket(fileno=int(sys.argv[1])), become)

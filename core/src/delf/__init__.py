@@ -14,7 +14,6 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from delf.agent import Agent
-    from delf.chat import Chat, ChatMessage
     from delf.engine.views.parts import StreamEvent
     from delf.engine.views.snapshot import StreamSnapshot
     from delf.engine.views.trace import Trace
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from delf.llm import LLMConfig
     from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled
     from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
+    from delf.protocols.conversation import ChatMessage
     from delf.response import Response
     from delf.surroundings import plugin_context
     from delf.tools.action import Action, action
@@ -105,8 +105,7 @@ _HOMES: Final = {
     "Approved": "delf.protocols.approval",
     "Asks": "delf.protocols.connection",
     "CallContext": "delf.tools.context",
-    "Chat": "delf.chat",
-    "ChatMessage": "delf.chat",
+    "ChatMessage": "delf.protocols.conversation",
     "Connection": "delf.tools.connection",
     "Edited": "delf.protocols.approval",
     "Judgement": "delf.protocols.connection",
@@ -138,7 +137,6 @@ __all__ = [
     "Asks",
     "BudgetExceededError",
     "CallContext",
-    "Chat",
     "ChatMessage",
     "CodeGenerationError",
     "ConfigurationError",

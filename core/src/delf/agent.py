@@ -22,7 +22,6 @@ from delf.tools.function import as_connection
 from delf.types import ApprovalMode, CodeIn, ConfirmMode, Isolation
 
 if TYPE_CHECKING:
-    from delf.chat import Chat
     from delf.config.project import Project
     from delf.engine.journal.log import Listener
     from delf.engine.runtime import Runtime
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
     from delf.protocols.journal import Journal
     from delf.protocols.memory import MemoryStore, SupportsStore
+    from delf.protocols.strategy import Strategy
+    from delf.surroundings import AgentChat
 
 T = TypeVar("T")
 
@@ -48,8 +49,10 @@ class Agent:
 
     Args:
         tools: Connections, ``@tool`` functions, or plain functions.
-        chat: A conversation to continue; True for one in memory, or the options of a ``Chat``.
+        chat: A conversation to continue: a ``Chat`` (the plugin ``chat``), its options, or True
+            for one in memory.
         memory: Facts from before, recalled for each task: a store, or the name of one.
+        strategy: How a task becomes tool calls: a name, or what a plugin's class makes.
         on_confirm: Asked about calls that need approval; returns True, False, or None to
             leave it to the next channel. Plain or async.
         host: Plugins; those installed when omitted.
@@ -70,7 +73,7 @@ class Agent:
         light_llm: str | LLMConfig | None = None,
         heavy_llm: str | LLMConfig | None = None,
         vision_llm: str | LLMConfig | None = None,
-        chat: Chat | Mapping[str, Any] | bool | None = None,
+        chat: AgentChat | Mapping[str, Any] | bool | None = None,
         memory: MemoryStore | SupportsStore | str | None = None,
         system_prompt: str | None = None,
         on_confirm: Callable[[Any], Any] | None = None,
@@ -91,7 +94,7 @@ class Agent:
         allowed_libs: Sequence[str] | None = None,
         budget_usd: float | None = None,
         allow_unpriced: bool | None = None,
-        strategy: str | None = None,
+        strategy: str | Strategy | None = None,
         code_in: CodeIn | None = None,
         approval_mode: ApprovalMode | None = None,
         confirm_mode: ConfirmMode | None = None,
@@ -114,14 +117,15 @@ class Agent:
     ) -> None:
         from delf.config.schema import AgentConfig, make_config
         from delf.engine.approvals.pending import PendingRequests
-        from delf.engine.models.usage import Ledger
+        from delf.engine.models.money import Ledger
+        from delf.surroundings import as_chat
 
         store = None if isinstance(memory, str) else memory
         memory = memory if isinstance(memory, str) else None
+        self._strategy = None if isinstance(strategy, str) else strategy
         fields = AgentConfig.model_fields.keys() - {"chat"}
-        given: dict[str, Any] = {
-            name: value for name, value in locals().items() if name in fields and value is not None
-        }
+        own = (None, self._strategy)
+        given: dict[str, Any] = {n: v for n, v in locals().items() if n in fields and v not in own}
         if project is not None:
             written = project.agent
             given = {**{n: getattr(written, n) for n in written.model_fields_set}, **given}
@@ -133,11 +137,9 @@ class Agent:
                 f"on_confirm is a {type(on_confirm).__name__}", hint="give a function"
             )
         self.agent_id = f"agent_{secrets.token_hex(6)}"
-        self.chat: Chat | None = None
+        self.chat: AgentChat | None = None
         if chat is not None and chat is not False:
-            from delf.chat import Chat
-
-            self.chat = Chat.of(chat)
+            self.chat = as_chat(chat, host)
         self.memory = store
         self._store = cast("MemoryStore | None", getattr(store, "store", store))
         self.tools = tuple(as_connection(item) for item in tools or ())
@@ -240,8 +242,8 @@ class Agent:
                 conversation cannot be opened.
             AgentStateError: When called from the event loop that the agent works on.
         """
-        order = self._order(task, timeout, conversation_id)
-        return self._home.call(lambda runtime: self._run(runtime, order))
+        request = self._request(task, timeout, conversation_id)
+        return self._home.call(lambda runtime: self._run(runtime, request))
 
     async def arun(
         self,
@@ -263,9 +265,9 @@ class Agent:
             setup: Kept in the journal for whoever resumes the task; plain data, no secrets.
             conversation_id: As for :meth:`run`.
         """
-        order = self._order(task, timeout, conversation_id)
-        order = replace(order, listeners=listeners, on_delta=on_delta, setup=dict(setup or {}))
-        return await self._home.call_async(lambda runtime: self._run(runtime, order))
+        request = self._request(task, timeout, conversation_id)
+        request = replace(request, listeners=listeners, on_delta=on_delta, setup=dict(setup or {}))
+        return await self._home.call_async(lambda runtime: self._run(runtime, request))
 
     def resume(self, task_id: str, timeout: float | None = None) -> Response:
         """Go on with a task whose process was killed, and wait for it.
@@ -296,11 +298,8 @@ class Agent:
         on_delta: Callable[[str], None] | None = None,
     ) -> Response:
         """The same from asynchronous code; ``listeners`` and ``on_delta`` see what is new."""
-        return await self._home.call_async(
-            lambda runtime: self._resume(
-                runtime, task_id, timeout, listeners=listeners, on_delta=on_delta
-            )
-        )
+        seen: dict[str, Any] = {"listeners": listeners, "on_delta": on_delta}
+        return await self._home.call_async(lambda r: self._resume(r, task_id, timeout, **seen))
 
     async def _resume(
         self, runtime: Runtime, task_id: str, timeout: float | None, **seen: Any
@@ -313,15 +312,13 @@ class Agent:
             return past_response(past, end)
         begun = next((e for e in past if isinstance(e, (TaskStarted, TaskQueued))), None)
         kept = None if begun is None or self.chat is None else begun.conversation
-        order = replace(self._order("resumed", timeout, kept), task_id=task_id, past=past, **seen)
+        request = replace(
+            self._request("resumed", timeout, kept), task_id=task_id, past=past, **seen
+        )
         if begun is not None:
-            order = replace(
-                order,
-                task=begun.task,
-                patient=not begun.attended,
-                files=begun.setup.get("input_files"),
-            )
-        return await self._run(runtime, order)
+            patient, files = not begun.attended, begun.setup.get("input_files")
+            request = replace(request, task=begun.task, patient=patient, files=files)
+        return await self._run(runtime, request)
 
     def submit(
         self, task: str, timeout: float | None = None, *, conversation_id: str | None = None
@@ -338,9 +335,9 @@ class Agent:
         Returns:
             The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
         """
-        order = self._order(task, timeout, conversation_id, attended=False)
+        request = self._request(task, timeout, conversation_id, attended=False)
         return self._tasks.add(
-            order, lambda o: self._home.post_after(lambda r: r.enqueue(o), self._run)
+            request, lambda o: self._home.post_after(lambda r: r.enqueue(o), self._run)
         )
 
     async def asubmit(
@@ -352,9 +349,10 @@ class Agent:
         **more: Any,
     ) -> str:
         """The same from asynchronous code; ``more``: conversation_id, task_id, files, setup."""
-        order = replace(self._order(task, timeout, attended=False, **more), listeners=listeners)
-        order = await self._home.call_async(lambda runtime: runtime.enqueue(order))
-        return self._tasks.add(order, lambda o: self._home.post(lambda r: self._run(r, o)))
+        request = self._request(task, timeout, attended=False, **more)
+        request = replace(request, listeners=listeners)
+        request = await self._home.call_async(lambda runtime: runtime.enqueue(request))
+        return self._tasks.add(request, lambda o: self._home.post(lambda r: self._run(r, o)))
 
     def stream(
         self,
@@ -373,12 +371,12 @@ class Agent:
             conversation_id: As for :meth:`run`.
         """
         return stream_of(
-            self._order(task, timeout, conversation_id),
-            lambda order: self._home.call_async(lambda runtime: self._run(runtime, order)),
+            self._request(task, timeout, conversation_id),
+            lambda request: self._home.call_async(lambda runtime: self._run(runtime, request)),
             granularity,
         )
 
-    def _order(
+    def _request(
         self,
         task: str,
         timeout: float | None,
@@ -405,12 +403,12 @@ class Agent:
             setup={**(setup or {}), **({} if files is None else {"input_files": list(files)})},
         )
 
-    async def _run(self, runtime: Runtime, order: TaskRequest) -> Response:
+    async def _run(self, runtime: Runtime, request: TaskRequest) -> Response:
         from delf.engine.views.story import tell
 
         if self.config.verbose:
-            order = replace(order, listeners=(tell, *order.listeners))
-        response = response_of(await runtime.run(order))
+            request = replace(request, listeners=(tell, *request.listeners))
+        response = response_of(await runtime.run(request))
         response.raise_if_never_begun()
         if self.config.verbose:
             sys.stderr.write(visible(response.trace.summary()) + "\n")
@@ -585,6 +583,7 @@ class Agent:
                 ledger=self._ledger,
                 pending=self._pending,
                 memory=self._store,
+                strategy=self._strategy,
                 on_confirm=self._on_confirm,
                 pricing_files=around.pricing_files,
                 attached=() if self.chat is None else (self.chat,),

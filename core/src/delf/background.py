@@ -31,13 +31,13 @@ class BackgroundTask:
     """A task with all that is known of it.
 
     Args:
-        order: What was asked.
+        request: What was asked.
         events: What happened so far, in order; it grows.
         outcome: Its response, once there is one.
         accepted_at: Unix time in seconds.
     """
 
-    order: TaskRequest
+    request: TaskRequest
     events: list[Event]
     outcome: Future[Response]
     accepted_at: float = field(default_factory=time.time)
@@ -53,9 +53,9 @@ class BackgroundTask:
         if self.outcome.done():
             state, error = "error", _failure(self.outcome)
         return StreamSnapshot(
-            task_id=self.order.task_id,
+            task_id=self.request.task_id,
             state=state,
-            task=self.order.task,
+            task=self.request.task,
             elapsed_ms=elapsed,
             error=error,
         )
@@ -87,23 +87,23 @@ class BackgroundTasks:
         self._lock = threading.Lock()
         self._tasks: OrderedDict[str, BackgroundTask] = OrderedDict()
 
-    def add(self, order: TaskRequest, start: Callable[[TaskRequest], Future[Response]]) -> str:
+    def add(self, request: TaskRequest, start: Callable[[TaskRequest], Future[Response]]) -> str:
         """Take a task in and start it.
 
         Args:
-            order: What is asked.
+            request: What is asked.
             start: Lets it run.
 
         Returns:
             Its id.
         """
         events: list[Event] = []
-        outcome = start(replace(order, listeners=(*order.listeners, events.append)))
+        outcome = start(replace(request, listeners=(*request.listeners, events.append)))
         with self._lock:
-            self._tasks[order.task_id] = BackgroundTask(order, events, outcome)
+            self._tasks[request.task_id] = BackgroundTask(request, events, outcome)
             self._forget_old()
-        outcome.add_done_callback(lambda _: self._weigh(order.task_id, events))
-        return order.task_id
+        outcome.add_done_callback(lambda _: self._weigh(request.task_id, events))
+        return request.task_id
 
     def _weigh(self, task_id: str, events: Sequence[Event]) -> None:
         """Count what a task that is over takes."""

@@ -141,6 +141,19 @@ class ModelFailed(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelWrote(_Event):
+    """What a model has written of its answer since the last such event, before the whole came.
+
+    A call of the answer is about to be made, or the answer broke off. Where no whole answer
+    follows, this is the answer.
+    """
+
+    purpose: Purpose
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptGenerated(_Event):
     """A script was taken out of a model's answer."""
 
@@ -216,6 +229,26 @@ class CallGivenUp(_Event):
 
     call_id: int
     action: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPrinted(_Event):
+    """What a call had to say while it was made, such as the output of a command."""
+
+    call_id: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeKept(_Event):
+    """A call is about to change something, and whoever undoes it finds here what was before.
+
+    ``what`` says who understands ``data``: ``file`` is the plugin ``filesystem``.
+    """
+
+    call_id: int
+    what: str
+    data: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,6 +377,17 @@ class Warned(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Noted(_Event):
+    """Something that a strategy took from elsewhere, or did, and that people see.
+
+    ``topic`` is the strategy's own word for it. A resumed task is given the same again.
+    """
+
+    topic: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FactsLearned(_Event):
     """Facts of this task went into the memory store."""
 
@@ -373,12 +417,15 @@ Event = (
     | ModelCalled
     | ModelReplied
     | ModelFailed
+    | ModelWrote
     | ScriptGenerated
     | SandboxOpened
     | ScriptFinished
     | CallStarted
     | CallFinished
     | CallGivenUp
+    | CallPrinted
+    | ChangeKept
     | ChildStarted
     | ChildFinished
     | ApprovalRequested
@@ -389,6 +436,7 @@ Event = (
     | RerunRequested
     | RetryScheduled
     | Warned
+    | Noted
     | FactsLearned
     | TaskFinished
 )

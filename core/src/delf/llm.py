@@ -23,6 +23,7 @@ SETTINGS: Final = (
     "stop",
     "seed",
     "timeout",
+    "live_model",
 )
 
 
@@ -60,8 +61,9 @@ class LLMConfig:
             in a repr nor by ``dataclasses.asdict()`` and other dumps.
         headers: Extra HTTP headers for every request. Never shown.
         settings: Generation settings: ``temperature``, ``top_p``, ``top_k``, ``max_tokens``,
-            ``presence_penalty``, ``frequency_penalty``, ``stop``, ``seed`` and ``timeout``
-            (seconds for one request). ``top-k`` and ``max-tokens`` mean the same.
+            ``presence_penalty``, ``frequency_penalty``, ``stop``, ``seed``, ``timeout`` (seconds
+            for one request) and ``live_model`` (the one whose sessions are used, by its name or
+            as the address ``wss://…?model=NAME``). ``top-k`` and ``max-tokens`` mean the same.
         provider: The protocol to speak; ``auto`` infers it from the name.
 
     Raises:

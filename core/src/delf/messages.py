@@ -194,7 +194,8 @@ class ModelReply:
         model: The model that was asked, as the user named it.
         usage: Tokens as the provider counted them.
         cost_usd: The price by the provider's list, or None where it is not known.
-        finish_reason: ``stop``, ``length``, ``tool_calls`` or the provider's own word.
+        finish_reason: ``stop``, ``length``, ``tool_calls``, ``cut`` where the answer broke off, or
+            the provider's own word.
         calls: What it asks to be called.
     """
 
@@ -213,7 +214,9 @@ class ModelDelta:
     Args:
         text: What came.
         call: Which of the reply's calls it is a piece of the arguments of; None for its text.
+        whole: The call, once all of its arguments have come.
     """
 
     text: str
     call: int | None = None
+    whole: ToolCall | None = None

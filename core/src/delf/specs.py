@@ -167,7 +167,7 @@ class JournalSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class StrategySpec(Spec):
-    """A strategy; the factory is called without arguments."""
+    """A strategy; the factory is called for each task, with its options as keywords."""
 
     kind: ClassVar[str] = "strategy"
 

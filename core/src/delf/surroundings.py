@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from delf.environment import current_environ
 from delf.errors import ModelConfigurationError, PluginError
@@ -13,13 +13,13 @@ from delf.plugins.embedders import Embedders
 from delf.plugins.host import PluginHost
 from delf.plugins.journals import make_journal, need_durable_journal
 from delf.protocols.context import PluginContext
-from delf.protocols.conversation import SupportsConversations
+from delf.protocols.conversation import Conversation, SupportsConversations
 from delf.specs import JournalSpec
 
 if TYPE_CHECKING:
     from delf.config.project import ConnectionEntry, Project
     from delf.config.schema import AgentConfig
-    from delf.engine.models.usage import Ledger
+    from delf.engine.models.money import Ledger
     from delf.llm import LLMConfig
 
 
@@ -112,8 +112,7 @@ class Surroundings:
         from delf.engine.journal.log import TaskLog
         from delf.engine.journal.memory import MemoryJournal
         from delf.engine.models.client import ModelClient, ModelPool
-        from delf.engine.models.pricing import load_pricing
-        from delf.engine.models.usage import Ledger
+        from delf.engine.models.money import Ledger, load_pricing
         from delf.engine.secrets.known import secrets_of_agent, secrets_of_model
         from delf.engine.secrets.redaction import Redactor
         from delf.engine.task import new_task_id
@@ -143,6 +142,43 @@ class Surroundings:
             return (await asker.ask(model, request)).text
         finally:
             await pool.aclose()
+
+
+@runtime_checkable
+class AgentChat(Protocol):
+    """The conversations that an agent's tasks continue: ``Chat`` of the plugin ``chat``."""
+
+    def attach(self, surroundings: Surroundings) -> None:
+        """Use an agent's plugins, options, environment, models and budget."""
+        ...
+
+    def here(self, conversation_id: str | None = None) -> Conversation:
+        """A conversation as a task continues it; the present one when no id is given."""
+        ...
+
+    def in_memory(self) -> AgentChat:
+        """The same conversation of this process alone: itself, if it is kept nowhere."""
+        ...
+
+    async def aclose(self) -> None:
+        """Free what is held. Safe to call twice; the chat can be used again."""
+        ...
+
+
+def as_chat(given: Any, host: PluginHost | None = None) -> AgentChat:
+    """A chat as ``Agent(chat=…)`` and ``delf.toml`` may give it.
+
+    Args:
+        given: A chat itself, True for one in memory, or its options.
+        host: Plugins; those installed when omitted.
+
+    Raises:
+        ConfigurationError: For anything else, and for an option that there is not.
+        OptionalDependencyError: When the plugin is missing that has chats.
+    """
+    if isinstance(given, AgentChat):
+        return given
+    return (host or PluginHost.discover()).exported("Chat").of(given)
 
 
 def plugin_context(project: Project | None = None, *, namespace: str = "default") -> PluginContext:

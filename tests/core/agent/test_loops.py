@@ -20,6 +20,11 @@ MakeAgent = Callable[..., Agent]
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 
+@pytest.fixture(autouse=True)
+def quick_templates() -> None:
+    """Every child counts here, so that templates start as they do for users."""
+
+
 def children() -> set[int]:
     own = Path(f"/proc/{os.getpid()}/task")
     return {int(pid) for task in own.glob("*/children") for pid in task.read_text().split()}

@@ -3,8 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -13,6 +11,7 @@ from delf import Agent, UnknownTaskError, tool
 from delf import events as ev
 from delf.engine.journal.memory import MemoryJournal
 from delf.specs import JournalSpec
+from support.program import run
 
 
 @tool(confirm=False)
@@ -117,8 +116,8 @@ def test_a_process_that_is_killed_at_once_loses_no_task(tmp_path):
     environ = {**os.environ, "DELF_JOURNAL_SQL_URL": f"sqlite:///{tmp_path / 'journal.db'}"}
 
     def work(*arguments):
-        command = [sys.executable, str(worker), str(done), *arguments]
-        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+        command = [worker, done, *arguments]
+        return run(command, env=environ, text=True)
 
     killed = work()
     assert killed.returncode == -signal.SIGKILL, killed.stderr

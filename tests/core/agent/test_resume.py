@@ -26,13 +26,14 @@ from delf import (
     tool,
 )
 from delf import events as ev
+from delf.engine.approvals import policy
 from delf.engine.journal.memory import MemoryJournal
-from delf.engine.journal.recording import PastCall
+from delf.engine.journal.recording import RecordedCall
 from delf.errors import DelfError, SandboxLimitError
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
-from support.forks import children_of, guests, kill_guests
+from support.forks import guests, kill_guests, templates
 
 FIRST = """
 import random, uuid, asyncio
@@ -200,8 +201,11 @@ class Crash:
 
 
 @pytest.mark.parametrize("happened", [True, False])
-async def test_from_every_point(bench: Bench, happened: bool, tmp_path: Any) -> None:
+async def test_from_every_point(
+    bench: Bench, happened: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The journal ends at each of its events in turn; what was begun then happened, or not."""
+    monkeypatch.setattr(policy, "_QUIET_SECONDS", 0.01)
     model, world = bench.model, World()
     model.writes(FIRST, SECOND)
     crash = Crash(happened=happened)
@@ -460,15 +464,15 @@ async def test_a_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None
         events = await bench.journal.read(task)
         place = next(i for i, e in enumerate(events) if getattr(e, "action", "") == "write")
         await bench.journal.ended_after(events[: place + 2])
-        answer = PastCall.answer
+        answer = RecordedCall.answer
 
-        def dying(past: PastCall) -> Any:
+        def dying(past: RecordedCall) -> Any:
             if not deaths:
                 deaths.extend(kill_guests())
             return answer(past)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(PastCall, "answer", dying)
+            patch.setattr(RecordedCall, "answer", dying)
             response = (await agent.aresume(task)).raise_for_status()
     assert deaths
     assert (response.text, world.writes) == (whole.text, ["two 10"])
@@ -947,7 +951,7 @@ async def test_a_template_that_died_before_a_resume_is_started_again(bench: Benc
         events = await bench.journal.read(whole.trace.task_id)
         place = next(i for i, e in enumerate(events) if isinstance(e, ev.CallFinished))
         await bench.journal.ended_after(events[: place + 1])
-        for pid in children_of(os.getpid()):
+        for pid in templates():
             os.kill(pid, signal.SIGKILL)
         response = (await agent.aresume(whole.trace.task_id)).raise_for_status()
     assert (response.text, world.writes) == (whole.text, ["x"])

@@ -10,8 +10,7 @@ from delf.engine.journal.log import TaskLog
 from delf.engine.journal.memory import MemoryJournal
 from delf.engine.loop.prefilters import Prefilters
 from delf.engine.models.client import ModelClient, ModelPool
-from delf.engine.models.pricing import Pricing, load_pricing
-from delf.engine.models.usage import Ledger
+from delf.engine.models.money import Ledger, Pricing, load_pricing
 from delf.engine.sandboxes import choose_sandbox, make_limits
 from delf.engine.secrets.redaction import Redactor
 from delf.errors import (

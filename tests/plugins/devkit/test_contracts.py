@@ -7,18 +7,19 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 import delf.testing
+from support.program import run
 from support.workspace import ROOT
 
 BROKEN = Path(__file__).parent / "broken"
+TESTS = ROOT / "tests"
 SUITES = {
     "approval": delf.testing.ApprovalContract,
     "connection": delf.testing.ConnectionContract,
@@ -68,12 +69,10 @@ def run_suite(kind: str, expected: dict[str, set[str]], tmp_path: Path, *more: s
     ]
     options += ["--disable-plugin-autoload", "-p", "no:cacheprovider"]
     options += ["-p", "pytest_asyncio.plugin", "-p", "delf_devkit.testing.pytest_plugin"]
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *chosen],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    options += ["-p", "support.quick_templates"]
+    environ = {**os.environ, "PYTHONPATH": str(TESTS)}
+    command = ["-m", "pytest", *options, *chosen]
+    result = run(command, cwd=tmp_path, env=environ, text=True, timeout=200)
     assert result.returncode in (0, 1), result.stdout + result.stderr
     outcomes = Outcomes({}, {}, result.stdout + result.stderr)
     for status, owner, test in LINE.findall(result.stdout):

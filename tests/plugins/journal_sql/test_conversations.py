@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from delf_journal_sql.postgresql import PostgresConnection
 from delf_journal_sql.schema import MIGRATIONS, migrate
 from delf_journal_sql.settings import JournalSettings
 from delf_journal_sql.sqlite import SqliteConnection
+from support.program import start
 
 
 class TestContract(ConversationContract):
@@ -160,7 +160,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 async def test_several_processes_lose_nothing(journal_url, open_journal):
     turns, names = 25, ["p0", "p1", "p2"]
     commands = [[sys.executable, "-c", WRITER, journal_url, name, str(turns)] for name in names]
-    processes = [subprocess.Popen(command) for command in commands]
+    processes = [start(command) for command in commands]
     for process in processes:
         assert await asyncio.to_thread(process.wait, 80) == 0
     store = open_journal(journal_url).conversations("default")

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,14 +14,15 @@ import pytest
 from delf.events import Printed, TaskFinished, TaskStarted
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import JournalConflictError
+from support.program import start
 
 WORKER = Path(__file__).with_name("worker.py")
 
 
 @contextmanager
 def worker(url, name, tasks=1):
-    command = [sys.executable, str(WORKER), url, name, str(tasks)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    command = [WORKER, url, name, str(tasks)]
+    process = start(command, stdout=subprocess.PIPE, text=True)
     try:
         yield process
     finally:

@@ -6,19 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from anthropic import APIStatusError as AnthropicError
-from anthropic import AsyncAnthropic
-from anthropic.types.message_create_params import (
-    MessageCreateParamsNonStreaming,
-    MessageCreateParamsStreaming,
-)
-from google import genai
-from google.genai import types as gemini
-from google.genai.errors import APIError as GoogleError
 from jsonschema import Draft202012Validator
-from openai import APIStatusError as OpenAIError
-from openai import AsyncOpenAI
-from pydantic import BaseModel, ConfigDict
 
 from delf.errors import LLMExecutionError
 from delf.messages import (
@@ -101,40 +89,22 @@ def chat_completions():
     return Draft202012Validator(schema)
 
 
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-
-
-class Claude(Strict):
-    body: MessageCreateParamsNonStreaming
-
-
-class ClaudeStreams(Strict):
-    body: MessageCreateParamsStreaming
-
-
-class Gemini(Strict):
-    contents: list[gemini.Content]
-    systemInstruction: gemini.Content | None = None
-    generationConfig: gemini.GenerationConfig | None = None
-    tools: list[gemini.Tool] | None = None
-    toolConfig: gemini.ToolConfig | None = None
-
-
 def judge(provider, sent):
     """Fail where the provider would not know a field, or not take its value."""
+    from support import vendors
+
     if provider == "openai":
         error = next(chat_completions().iter_errors(sent), None)
         assert error is None, error
     elif provider == "anthropic":
-        kind = ClaudeStreams if sent.get("stream") else Claude
+        kind = vendors.ClaudeStreams if sent.get("stream") else vendors.Claude
         checked = kind.model_validate({"body": sent}).body
         list(checked.get("tools", ()))  # an iterable is judged when it is read
         for message in checked["messages"]:
             for block in message["content"]:
                 assert isinstance(block, dict), f"{block!r} is what an answer would hold"
     else:
-        Gemini.model_validate(sent)
+        vendors.Gemini.model_validate(sent)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -177,14 +147,21 @@ REPLIES = {
 
 async def by_sdk(provider, server, *, stream):
     """Text, calls, tokens in and out, and the reason to finish, as the SDK reads them."""
+    from support import vendors
+
     name = PROVIDERS[provider][0]
     asked = [{"role": "user", "content": "hi"}]
     if provider == "openai":
         return await by_openai(
-            AsyncOpenAI(base_url=server.base_url, api_key="k", max_retries=0), name, asked, stream
+            vendors.AsyncOpenAI(base_url=server.base_url, api_key="k", max_retries=0),
+            name,
+            asked,
+            stream,
         )
     if provider == "anthropic":
-        async with AsyncAnthropic(base_url=server.root_url, api_key="k", max_retries=0) as client:
+        async with vendors.AsyncAnthropic(
+            base_url=server.root_url, api_key="k", max_retries=0
+        ) as client:
             given = {"model": name, "max_tokens": 9, "messages": asked}
             if stream:
                 async with client.messages.stream(**given) as events:
@@ -228,9 +205,11 @@ async def by_openai(client, name, asked, stream):
 
 
 async def by_google(server, name, stream):
+    from support import vendors
+
     http = httpx.AsyncClient()
-    options = gemini.HttpOptions(base_url=server.root_url, httpx_async_client=http)
-    client = genai.Client(api_key="k", http_options=options).aio
+    options = vendors.gemini.HttpOptions(base_url=server.root_url, httpx_async_client=http)
+    client = vendors.genai.Client(api_key="k", http_options=options).aio
     async with http:
         return await read_google(client, name, stream)
 
@@ -277,11 +256,13 @@ async def test_answers_are_read_as_the_sdk_reads_them(
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 429, 500, 503, 529])
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_errors_are_read_as_the_sdk_reads_them(provider, status, openai_server, http_model):
+    from support import vendors
+
     said = "this is what was wrong"
     server = openai_server(
         lambda _: Reply(status=status, error=said, headers={"Retry-After": "99"})
     )
-    with pytest.raises((OpenAIError, AnthropicError, GoogleError)) as theirs:
+    with pytest.raises(vendors.ERRORS) as theirs:
         await by_sdk(provider, server, stream=False)
     with pytest.raises(LLMExecutionError) as ours:
         await http_model(**at(server, provider)).complete(ask())

@@ -16,6 +16,11 @@ BUSY = "while True: pass"
 PATIENT = "import asyncio\nawait asyncio.sleep(60)"
 
 
+@pytest.fixture(autouse=True)
+def quick_templates() -> None:
+    """Templates start here as they do for users."""
+
+
 def niceness(pid):
     return os.getpriority(os.PRIO_PROCESS, pid)
 

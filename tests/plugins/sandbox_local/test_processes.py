@@ -26,6 +26,11 @@ pytestmark = pytest.mark.skipif(not LINUX, reason="needs /proc, which is Linux's
 SECRET = "a-secret-of-the-host-4f1c"
 
 
+@pytest.fixture(autouse=True)
+def quick_templates() -> None:
+    """Templates start here as they do for users."""
+
+
 def children_of(pid):
     """All living descendants."""
     found = []

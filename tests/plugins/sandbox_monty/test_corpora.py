@@ -3,7 +3,7 @@
 import pytest
 
 from delf_sandbox_monty.backend import MontyBackend
-from support.corpora import Targets, entries, need_corpora, run_benign, run_escapes
+from support.corpora import Targets, entries, need_corpora, run_escapes, run_honest
 
 need_corpora()
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -21,9 +21,10 @@ PRINTS_WITHOUT_DOING = {
 
 async def test_honest_scripts():
     backend = MontyBackend()
-    results = [not await run_benign(backend, entry) for entry in entries("benign")]
+    scripts = entries("benign")
+    others = await run_honest(backend, scripts)
     await backend.aclose()
-    assert sum(results) / len(results) >= HONEST_SHARE
+    assert len(others) / len(scripts) <= 1 - HONEST_SHARE
 
 
 async def test_attempts_to_escape(tmp_path, monkeypatch):

@@ -4,9 +4,12 @@ import asyncio
 import contextlib
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from delf import Agent
+from delf import events as ev
 from delf.errors import ConnectionConfigurationError, DelfError
 from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
 from delf_shell import Shell
@@ -224,3 +227,25 @@ async def test_confined_commands_see_the_folder_and_no_network(folder: Path) -> 
     assert (await shell.run("env"))["stdout"].count("=") <= 6
     (folder / "up").symlink_to(folder.parent)
     assert "s3cret" not in (await shell.run("cat up/secret.txt"))["stdout"]
+
+
+async def test_output_is_in_the_trace_as_it_comes(
+    folder: Path, delf_host: Any, scripted_model: Any
+) -> None:
+    """Before the command has ended, and without what is secret."""
+    seen: list[str] = []
+
+    def look(event: ev.Event) -> None:
+        if isinstance(event, ev.CallPrinted):
+            seen.append(event.text)
+            (folder / "go").touch()
+
+    program = "import os, time; print(1, flush=True)\nwhile not os.path.exists('go'): time.sleep(.01)\nprint(2)"
+    (folder / "p.py").write_text(program)
+    shell = Shell(folder=folder, default={"approval_required": False})
+    scripted_model.writes("print((await shell.run('python3 p.py'))['stdout'])")
+    async with Agent(tools=[shell], llm="scripted", host=delf_host, journal="memory") as agent:
+        response = await agent.arun("x", listeners=[look])
+    assert response.text == "1\n2"
+    assert seen == ["1\n", "2\n"]
+    assert response.trace.tool_calls[0].output == "1\n2\n"

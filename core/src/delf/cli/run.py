@@ -63,6 +63,9 @@ class _RunCommand(click.Command):
     help="A setting, as agent.retry_count=3 or connections.shop.url=… May be repeated.",
 )
 @click.option("--memory", metavar="NAME", help="Where facts from before are kept.")
+@click.option(
+    "--strategy", metavar="NAME", help="How a task becomes tool calls; by scripts, when omitted."
+)
 @click.option("--sandbox", metavar="NAME", help="Where scripts run; the strongest by default.")
 @click.option(
     "--approval-mode",
@@ -149,6 +152,7 @@ def flags_of(given: dict[str, Any]) -> dict[str, Any]:
     return {
         "llm": {key: value for key, value in model.items() if value is not None} or None,
         "memory": given["memory"],
+        "strategy": given.get("strategy"),
         "sandbox": given["sandbox"],
         "approval_mode": _MODES.get(given["approve"], given["approve"]),
         "confirm_mode": given["confirm_mode"],

@@ -12,11 +12,12 @@ from typing import Final, TypeVar
 import click
 
 from delf.cli import runs_view as render
+from delf.cli.lazy import LazyGroup
 from delf.cli.output import json_text
 from delf.cli.state import state_of
 from delf.commands import DURATION, Pruning, prune_options
 from delf.errors import ConfigurationError, DelfError
-from delf.events import Event, ScriptGenerated, TaskFinished, encode
+from delf.events import ChildStarted, Event, ScriptGenerated, TaskFinished, encode
 from delf.protocols.journal import SupportsHistory, TaskRecord
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ _CALLS_SHOWN: Final = 30
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
 
-@click.group("runs")
+@click.group("runs", cls=LazyGroup, group="runs ")
 def runs() -> None:
     """Look at the tasks in the journal; an ID may be shortened while it is unique.
 
@@ -257,6 +258,29 @@ def _load(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
     async def load(journal: SupportsHistory) -> tuple[TaskRecord, list[Event]]:
         name = await journal.resolve(text)
         return await journal.task(name), list(await journal.read(name))
+
+    return _with(_journal(ctx), load)
+
+
+def load_tree(ctx: click.Context, text: str) -> list[Event]:
+    """The events of a task and of all its child tasks, in the order in which they came.
+
+    Args:
+        ctx: Of the command.
+        text: The task's id, or its beginning.
+
+    Raises:
+        DelfError: When there is no such task, or the journal cannot be read.
+    """
+
+    async def load(journal: SupportsHistory) -> list[Event]:
+        found: list[Event] = []
+        left = [await journal.resolve(text)]
+        while left:
+            events = await journal.read(left.pop())
+            found += events
+            left += [event.child_id for event in events if isinstance(event, ChildStarted)]
+        return sorted(found, key=lambda event: event.at)
 
     return _with(_journal(ctx), load)
 

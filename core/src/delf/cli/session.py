@@ -20,6 +20,7 @@ from delf.config.connections import plugin_warnings
 from delf.engine.views.story import short_name
 from delf.errors import DelfError, JournalUnavailableError
 from delf.events import Event
+from delf.surroundings import as_chat
 
 if TYPE_CHECKING:
     from delf.config.project import Project
@@ -186,9 +187,8 @@ class Setup:
             waits = config.approval_timeout if config.wait_approvals else 0.0
             more = {"timeout": TIMEOUT + waits, **more}
         if self.options.conversation is not None:
-            from delf.chat import Chat
-
-            more = {"chat": Chat(persist=True, conversation_id=self.options.conversation), **more}
+            kept = {"persist": True, "conversation_id": self.options.conversation}
+            more = {"chat": as_chat(kept, self.host), **more}
         # What happens is told by the command, which knows the terminal, and not by the agent.
         return Agent.from_project(
             self.project,
@@ -217,10 +217,8 @@ class Setup:
         else:
             return agent
         chat = agent.chat
-        if chat is not None and chat.persist:
-            from delf.chat import Chat
-
-            chat = Chat(conversation_id=chat.conversation_id)
+        if chat is not None:
+            chat = chat.in_memory()
         agent = self.agent(journal="memory", chat=chat)
         await agent.astart()
         return agent

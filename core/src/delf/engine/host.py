@@ -7,12 +7,13 @@ import itertools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
 from delf.engine.codegen.prompt import first_messages, script_rules
 from delf.engine.codegen.stubs import render_stubs
+from delf.engine.models.client import Draft
 from delf.engine.scripts import ScriptRunner, named_actions
 from delf.engine.task import TaskState
 from delf.engine.toolset import BoundAction, Toolset
@@ -24,7 +25,7 @@ from delf.errors import (
     ReplayMismatch,
     UnrecordedCallError,
 )
-from delf.events import RerunRequested, RetryScheduled, ScriptGenerated, Warned
+from delf.events import Noted, RerunRequested, RetryScheduled, ScriptGenerated, Warned
 from delf.messages import Message, ModelReply, ModelRequest, ModelTool, assistant
 from delf.protocols.model import ModelSession, SupportsTools
 from delf.protocols.sandbox import (
@@ -66,6 +67,7 @@ class TaskHost:
         self._last_counts = True
         self._numbers = itertools.count(1)
         self._open_calls = 0
+        self._drafts: list[Draft] = []
         self._running = False
         self._closed = False
 
@@ -122,9 +124,20 @@ class TaskHost:
         request = ModelRequest(messages=tuple(messages), tools=tuple(tools))
         return await self._ask(request, on_delta=on_delta)
 
-    async def _ask(self, request: ModelRequest, **how: Any) -> ModelReply:
+    async def _ask(
+        self, request: ModelRequest, on_delta: OnDelta | None = None, **how: Any
+    ) -> ModelReply:
         config, attempt = self._task.config.main_llm, self._next_attempt()
-        return await self._task.models.ask(config, request, attempt, **how)
+        if on_delta is None:
+            return await self._task.models.ask(config, request, attempt, **how)
+        draft = Draft(self._task.log, request.purpose)
+        self._drafts.append(draft)
+        try:
+            return await self._task.models.ask(
+                config, request, attempt, on_delta=on_delta, draft=draft, **how
+            )
+        finally:
+            self._drafts.remove(draft)
 
     @asynccontextmanager
     async def chat(self) -> AsyncGenerator[_Chat]:
@@ -145,7 +158,7 @@ class TaskHost:
             raise RuntimeError("a strategy makes no call of its own while its script runs")
         request = self._request(name, arguments, description)
         self._open_calls += 1
-        work = asyncio.ensure_future(self._gate.call(request))
+        work = asyncio.ensure_future(self._call(request))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -161,6 +174,12 @@ class TaskHost:
             raise
         finally:
             self._open_calls -= 1
+
+    async def _call(self, request: CallRequest) -> CallAnswer:
+        """Make a call, once the answer is journalled that it is a part of."""
+        for draft in self._drafts:
+            await draft.keep()
+        return await self._gate.call(request)
 
     async def call_all(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[CallAnswer]:
         """Make several calls at once."""
@@ -209,7 +228,7 @@ class TaskHost:
             variables_alive=self.scripts.alive,
             changes=() if self._last_counts else [*map(str, changes_of(log.events, attempt))],
             refused=self._refusal_behind(outcome),
-            can_retry=not self._is_hopeless(outcome),
+            can_retry=not self._is_hopeless(outcome) and self.scripts.may_go_on,
         )
 
     async def _ask_about(
@@ -258,7 +277,7 @@ class TaskHost:
     @property
     def said(self) -> str:
         """The answer so far, without secrets."""
-        return self._task.log.redactor.text("".join(self._answer)) + self._printed()
+        return self._clean("".join(self._answer)) + self._printed()
 
     def say(self, text: str) -> None:
         """Add to the answer."""
@@ -268,7 +287,11 @@ class TaskHost:
         self._task.log.end_prints()
 
     def _printed(self) -> str:
-        return self._task.log.redactor.text("".join(self.scripts.printed_text))
+        return self._clean("".join(self.scripts.printed_text))
+
+    def _clean(self, text: str) -> str:
+        redactor = self._task.log.redactor
+        return redactor.text(text) if redactor.knows_any else text
 
     def _take_printed(self) -> None:
         """What the last script printed is a part of the answer, unless it failed."""
@@ -294,6 +317,19 @@ class TaskHost:
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
         """Let people see what goes on, and how long it takes."""
         return self._task.log.step(name, self._next_attempt())
+
+    async def note(self, topic: str, source: Callable[[], Awaitable[str]]) -> str:
+        """Take something from elsewhere that the journal keeps."""
+        past = self._task.replay.note(topic)
+        if past is not None:
+            return past
+        text = self._task.log.redactor.text(await source())
+        await self._task.log.record(Noted, topic=topic, text=text)
+        return text
+
+    async def warn(self, message: str) -> None:
+        """Tell people of something that they should look at."""
+        await self._task.log.record(Warned, message=message)
 
     async def retrying(self, reason: str) -> None:
         """Record that something failed and is tried once more."""
@@ -338,6 +374,10 @@ class TaskHost:
             await self.scripts.output.settle(seconds)
 
 
+_SESSIONS: Final = 2
+"""How many sessions a conversation may have, one after the other."""
+
+
 class _Chat:
     """Implements :class:`delf.protocols.strategy.ModelChat`."""
 
@@ -346,8 +386,8 @@ class _Chat:
         self._ask = ask
         self._messages: list[Message] = []
         self._session: ModelSession | None = None
-        self._may_connect = True
-        self._known = 0
+        self._connects = _SESSIONS
+        self._knows = False
 
     async def send(
         self,
@@ -355,38 +395,70 @@ class _Chat:
         *,
         tools: Sequence[ModelTool] = (),
         on_delta: OnDelta | None = None,
+        instead: Sequence[Message] | None = None,
     ) -> ModelReply:
         """Say something new, and wait for the answer."""
         self._messages += messages
-        request = ModelRequest(messages=tuple(self._messages), tools=tuple(tools))
-        reply = await self._answer(request, on_delta)
+        if instead is not None:
+            self._messages = [*instead]
+        whole = ModelRequest(messages=tuple(self._messages), tools=tuple(tools))
+        if self._task.replay.has_reply("generate"):
+            reply = await self._ask(whole, on_delta=on_delta)
+        else:
+            reply = await self._answer(whole, messages, on_delta)
         self._messages.append(assistant(reply.text, reply.calls))
-        if self._session is not None:
-            self._known = len(self._messages)
         return reply
 
-    async def _answer(self, request: ModelRequest, on_delta: OnDelta | None) -> ModelReply:
-        if self._task.replay.has_reply("generate"):
-            return await self._ask(request, on_delta=on_delta)
+    async def _answer(
+        self, whole: ModelRequest, new: Sequence[Message], on_delta: OnDelta | None
+    ) -> ModelReply:
+        while True:
+            reply = await self._answer_in_session(whole, new, on_delta)
+            if reply is not None:
+                return reply
+            if not self._connects:
+                return await self._ask(whole, on_delta=on_delta)
+
+    async def _answer_in_session(
+        self, whole: ModelRequest, new: Sequence[Message], on_delta: OnDelta | None
+    ) -> ModelReply | None:
+        """The session's answer; None where there is no session, or it ended."""
         try:
-            if self._session is None and self._may_connect:
-                self._may_connect = False
-                self._session = await self._task.models.pool.connect(self._task.config.main_llm)
-            if self._session is not None:
-                known, session = self._known, self._session
-                new = replace(request, messages=request.messages[known:])
-                return await self._ask(new, on_delta=on_delta, session=session, continues=known > 0)
+            session = await self._connected()
+            if session is None:
+                return None
+            request = replace(whole, messages=tuple(new)) if self._knows else whole
+            more: dict[str, Any] = {"session": session, "continues": self._knows}
+            reply = await self._ask(request, on_delta=on_delta, **more)
         except BudgetExceededError:
             raise
         except DelfError as error:
-            await self.aclose()
-            message = f"the model's session ended, and the task goes on without it: {error.message}"
-            await self._task.log.record(Warned, message=message)
-        return await self._ask(request, on_delta=on_delta)
+            await self._lost(error.message)
+            return None
+        self._knows = True
+        if reply.finish_reason == "cut":
+            await self._lost("it broke off in the middle of an answer")
+        return reply
+
+    async def _connected(self) -> ModelSession | None:
+        """The session; one that was lost is opened anew once, and is told all that was said."""
+        if self._session is None and self._connects > 0:
+            self._connects -= 1
+            self._session = await self._task.models.pool.connect(self._task.config.main_llm)
+            if self._session is None:
+                self._connects = 0
+        return self._session
+
+    async def _lost(self, why: str) -> None:
+        """Close a session that is of no use any more, and say what comes in its place."""
+        await self.aclose()
+        then = "is opened anew" if self._connects > 0 else "is not used any more"
+        message = f"the model's session ended, and {then}: {why}"
+        await self._task.log.record(Warned, message=message)
 
     async def aclose(self) -> None:
         """Close the session, if there is one."""
-        session, self._session = self._session, None
+        session, self._session, self._knows = self._session, None, False
         if session is not None:
             await session.aclose()
 

@@ -195,7 +195,7 @@ class OutputFiles:
     async def _write(self, name: str, data: bytes, is_rows: bool) -> None:
         async with self._order:
             try:
-                if self._log.redactor:
+                if self._log.redactor.knows_any:
                     name, data = await asyncio.to_thread(self._clean, name, data)
                 content = await self._made_of_rows(name, data) if is_rows else data
                 path = await asyncio.to_thread(self._folder.write, name, content)

@@ -18,15 +18,13 @@ from delf.engine.approvals.channels import CallbackChannel, NamedChannel
 from delf.engine.approvals.inbox import Inbox, open_journal
 from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.policy import Approvals
-from delf.engine.builtins.llm import LLM
+from delf.engine.builtins.llm import LLM, TaskLLM
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
-from delf.engine.clock import TaskClock
-from delf.engine.endings import to_its_end
 from delf.engine.files.connection import Files
 from delf.engine.files.formats import Formats
-from delf.engine.files.inputs import InputFile, find_inputs, input_files, paths_by_name
+from delf.engine.files.inputs import InputFile, find_inputs, input_files
 from delf.engine.host import TaskHost
 from delf.engine.journal.claims import Claims, is_over
 from delf.engine.journal.log import TaskLog
@@ -37,16 +35,15 @@ from delf.engine.loop.pipeline import LEFT, TaskPipeline
 from delf.engine.loop.prefilters import Prefilters
 from delf.engine.loop.setup import SetUp
 from delf.engine.models.client import ModelClient, ModelPool
-from delf.engine.models.pricing import Pricing, load_pricing
-from delf.engine.models.usage import Ledger
+from delf.engine.models.money import Ledger, Pricing, load_pricing
 from delf.engine.output import OutputFiles, OutputFolder, check_output_folder, written_before
 from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
 from delf.engine.scripts import ScriptRunner
 from delf.engine.secrets.known import secrets_of_agent, secrets_of_settings
 from delf.engine.secrets.redaction import Redactor
-from delf.engine.slots import Slot
 from delf.engine.task import TaskContext, TaskOutcome, TaskRequest, TaskState
-from delf.engine.toolset import load_toolset
+from delf.engine.toolset import Toolset, load_toolset
+from delf.engine.waiting import Slot, TaskClock, Turns, to_its_end
 from delf.environment import using_environ
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished, TaskQueued
@@ -60,6 +57,7 @@ from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
+from delf.protocols.strategy import Strategy
 from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult
 
@@ -85,6 +83,7 @@ class RuntimeParts:
         ledger: What it has spent, which outlives a runtime.
         pending: Where its requests for approval wait.
         memory: Facts from before.
+        strategy: How its tasks become tool calls, where that was given as an object.
         on_confirm: Asked first about calls that need approval.
         pricing_files: Where the user's own prices may be.
         attached: What is closed with it.
@@ -101,6 +100,7 @@ class RuntimeParts:
     ledger: Ledger
     pending: PendingRequests = field(default_factory=PendingRequests)
     memory: MemoryStore | None = None
+    strategy: Strategy | None = None
     on_confirm: Callable[[Any], Any] | None = None
     pricing_files: tuple[Path, ...] = ()
     attached: tuple[SupportsClose, ...] = ()
@@ -147,8 +147,10 @@ class Runtime:
         self._running: set[asyncio.Task[TaskOutcome]] = set()
         self._claims = Claims()
         self._places = asyncio.Semaphore(parts.config.max_tasks)
+        self._turns = Turns()
         self._background: set[asyncio.Future[None]] = set()
         self._feeds: list[ObserverFeed] = []
+        self._strategies: dict[str, Strategy] = {}
         self._stopped = False
         self._working = 0
         self._warming: asyncio.Future[None] | None = None
@@ -187,8 +189,7 @@ class Runtime:
         self._inputs = input_files(inputs, self._sandbox.backend.visible_path)
         self._formats = Formats(parts.host)
         tools = await load_toolset(parts.connections)
-        built_in = [Files(self._inputs, self._formats)] if inputs else []
-        self._set_up = SetUp(await tools.with_builtins(built_in), parts.connections)
+        self._set_up = await self._all_tools(tools, self._inputs, parts.connections)
         self._journal = await open_journal(self._make(JournalSpec, config.journal))
         self._approvals = Approvals(
             config.approval_mode,
@@ -202,9 +203,8 @@ class Runtime:
         unasked = [spec.name for spec in parts.host.specs(ObserverSpec) if not spec.opt_in]
         for name in dict.fromkeys((*unasked, *config.observers)):
             self._feeds.append(self._feed(name))
-        everything = await self._set_up.tools.with_builtins([LLM()])
         self._spec = SessionSpec(
-            tools=everything.names_for_sandbox(),
+            tools=self._set_up.tools.names_for_sandbox(),
             modules=allowed_modules(libraries),
             libraries=libraries,
             limits=self._limits,
@@ -296,7 +296,7 @@ class Runtime:
         work = asyncio.ensure_future(self._work(request))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
-        self._claims.begin(request.task_id)
+        self._claims.in_hand.add(request.task_id)
         try:
             return await work
         except asyncio.CancelledError:
@@ -311,13 +311,17 @@ class Runtime:
         """Give a task back once its work is over."""
         await asyncio.wait({work})
         over = not work.cancelled() and work.exception() is None and work.result().is_over
-        await self._claims.leave(self._journal, task_id, over=over)
+        if over:
+            self._claims.in_hand.discard(task_id)
+        else:
+            await self._claims.release(self._journal, task_id)
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
         slot, pipeline = Slot(self._places), None
         ledger = self._ledger_of(request)
         ledger.begin(request.task_id, request.past)
         try:
+            await self._turns.mine()
             async with slot.taken():  # a task that waits for its place is no more than its order
                 pipeline = await self._prepare(request, slot)
                 self._working += 1
@@ -440,8 +444,8 @@ class Runtime:
         listeners = [*self._feeds, *request.listeners]
         log = TaskLog(request.task_id, self._journal, listeners, redactor, replay)
         models = self._model_client(request, config, log, replay)
-        llm = LLM(models, config, paths_by_name(inputs))
-        tools = await set_up.tools.with_builtins([llm])
+        llm = TaskLLM(models, config, inputs)
+        tools = set_up.tools.with_call("llm", "call", llm.call)
         task = TaskState(
             request=request,
             config=config,
@@ -483,7 +487,10 @@ class Runtime:
             output,
             self._in_background,
         )
-        strategy = self._host.resolve(self._host.spec(StrategySpec, config.strategy))()
+        strategy = self._parts.strategy or self._strategies.get(config.strategy)
+        if strategy is None:
+            strategy = self._make(StrategySpec, config.strategy)
+            self._strategies[config.strategy] = strategy
         warning = self._sandbox.warning
         host = TaskHost(task, gate, approvals, scripts)
         return TaskPipeline(
@@ -527,8 +534,17 @@ class Runtime:
             if isinstance(connection, SupportsSecrets):
                 connection.tell_secrets(self._redactor)
         tools = await load_toolset(connections)
-        built_in = [Files(inputs, self._formats)] if inputs else []
-        return config, SetUp(await tools.with_builtins(built_in), connections), inputs
+        return config, await self._all_tools(tools, inputs, connections), inputs
+
+    async def _all_tools(
+        self,
+        tools: Toolset,
+        inputs: Sequence[InputFile],
+        connections: Sequence[ConnectionLike],
+    ) -> SetUp:
+        """Tools with those that are built in, and what gets their connections ready."""
+        files = [Files(inputs, self._formats)] if inputs else []
+        return SetUp(await tools.with_builtins([*files, LLM()]), connections)
 
     @property
     def journal(self) -> Journal:

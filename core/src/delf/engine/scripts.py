@@ -10,10 +10,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
+from delf.engine.allowance import Allowance
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
 from delf.engine.codegen.extract import parse_script
-from delf.engine.journal.recording import PastScript
+from delf.engine.journal.recording import RecordedScript
 from delf.engine.journal.replay import RecordedLimit
 from delf.engine.output import OutputFiles
 from delf.engine.sandboxes import ChosenSandbox
@@ -88,16 +89,14 @@ class ScriptRunner:
         self._announced: SandboxSession | None = None
         self._in_session: list[tuple[int, str]] = []
         self._stopped: asyncio.Future[Exception] | None = None
+        self._allowance = Allowance(spec.limits)
         self.output = output
+        self.libraries = spec.libraries
+        """The packages that scripts may import beside harmless standard modules."""
         self.script_start = ScriptStart()
         """Clock and chance of the script that runs; read by the session."""
         self.printed_text: list[str] = []
         """What the script that runs, or ran last, printed."""
-
-    @property
-    def libraries(self) -> Sequence[str]:
-        """The packages that scripts may import beside harmless standard modules."""
-        return self._spec.libraries
 
     # -- the session --------------------------------------------------------------------
 
@@ -118,6 +117,11 @@ class ScriptRunner:
         if opening is None or not opening.done() or opening.cancelled():
             return False
         return opening.exception() is None and opening.result().alive
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the task's limits leave something for another script."""
+        return self._allowance.spent is None
 
     async def close(self) -> None:
         """Kill the sandbox, whatever runs in it, and wait until it is gone."""
@@ -154,6 +158,7 @@ class ScriptRunner:
             session = await self.open()
         if session is not self._announced:
             self._announced = session
+            self._allowance.opened()
             spec = self._sandbox.spec
             await self._log.record(SandboxOpened, backend=spec.name, isolation=spec.isolation)
         return session
@@ -180,6 +185,7 @@ class ScriptRunner:
             status, error = describe_outcome(outcome)
             if not self.alive:
                 self._in_session.clear()
+                await self._end_session()
             await self._log.record(
                 ScriptFinished,
                 status=status,
@@ -191,8 +197,17 @@ class ScriptRunner:
                 lost=not self.alive,
             )
         if not isinstance(outcome, Done):
-            await self._approvals.place_regained()
+            await self._approvals.slot.regained()
         return outcome
+
+    async def _end_session(self) -> None:
+        """A script ended its sandbox: what that took is missing in the next."""
+        session = self._announced
+        await self.close()
+        if session is not None:
+            self._allowance.ended(session)
+            self._spec = replace(self._spec, limits=self._allowance.left)
+            self._announced = None
 
     async def _run_or_recall(self, code: str, attempt: int) -> Outcome:
         """Run a script; one whose sandbox died is run once more, from the journal."""
@@ -207,6 +222,8 @@ class ScriptRunner:
         self._in_session.append((attempt, code))
         if died_before:  # with the variables that the script was promised
             outcome: Outcome = Crashed(message="the sandbox died between two scripts")
+        elif (spent := self._allowance.spent) is not None:
+            outcome = spent
         else:
             outcome = await self._run_once(code)
         lives = _MORE_LIVES
@@ -218,14 +235,15 @@ class ScriptRunner:
             outcome = await self._relive()
             lives = _MORE_LIVES if self._calls_made() > made else lives - 1
         outcome = _as_recorded(outcome, done)
-        self._replay.end_script(*_end_of(outcome))
+        if self._replay.recorded:
+            self._replay.end_script(*_end_of(outcome))
         return outcome
 
-    def _begin(self, attempt: int) -> PastScript | None:
+    def _begin(self, attempt: int) -> RecordedScript | None:
         """A script is about to run; what the journal of a resumed task tells of it."""
         self._gate.begin_script()
         self._approvals.begin_script(attempt)
-        past = self._replay.begin_script(attempt)
+        past = self._replay.begin_script(attempt) if self._replay.recorded else None
         clock, turns = ((), ()) if past is None else (tuple(past.clock), tuple(past.turns))
         seed = f"{self._task.seed}/{attempt}"
         self.script_start = ScriptStart(seed=seed, clock=clock, turns=turns)
@@ -297,6 +315,7 @@ class ScriptRunner:
 
     async def call(self, request: CallRequest) -> CallAnswer:
         """A call of the script takes the gate."""
+        self._allowance.called()
         try:
             return await self._gate.call(request)
         except (UnrecordedCallError, ReplayMismatch, RecordedLimit) as error:
@@ -334,10 +353,12 @@ class ScriptRunner:
 
     def wrote_file(self, name: str, data: bytes) -> None:
         """The script handed a file over."""
+        self._allowance.handed_over(len(data))
         self.output.take(name, data)
 
     def wrote_rows(self, name: str, data: bytes) -> None:
         """The script handed over the rows of a file that is made here."""
+        self._allowance.handed_over(len(data))
         self.output.take(name, data, is_rows=True)
 
 

@@ -11,14 +11,14 @@ from delf.errors import ConfigurationError, DelfError, ReplayMismatch, Unrecorde
 
 if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.config.schema import AgentConfig
-    from delf.engine.clock import TaskClock
     from delf.engine.journal.log import TaskLog
     from delf.engine.journal.replay import Replay
     from delf.engine.loop.memory import AgentMemory
     from delf.engine.loop.prefilters import Prefilters
     from delf.engine.models.client import ModelClient
-    from delf.engine.models.usage import Ledger
+    from delf.engine.models.money import Ledger
     from delf.engine.toolset import Toolset
+    from delf.engine.waiting import TaskClock
     from delf.events import Event
     from delf.messages import Message
     from delf.protocols.connection import ConnectionLike

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
@@ -90,6 +90,8 @@ class Toolset:
         self._hidden = hidden
         self._shown = shown
         self._catalog: Catalog | None = None
+        self.own_count = sum(not bound.built_in for bound in self._allowed.values())
+        """How many of the allowed actions are not delf's own."""
 
     def __len__(self) -> int:
         return len(self._allowed)
@@ -168,6 +170,12 @@ class Toolset:
                 name = ".".join(filter(None, key))
                 added[key] = BoundAction(connection, action, name, asks=False, built_in=True)
         return Toolset({**self._allowed, **added}, self._hidden, self._shown)
+
+    def with_call(self, connection: str, method: str, call: Callable[..., Any]) -> Toolset:
+        """The set in which something else makes the calls of an action."""
+        bound = self._allowed[connection, method]
+        own = replace(bound, action=replace(bound.action, call=call))
+        return Toolset({**self._allowed, (connection, method): own}, self._hidden, self._shown)
 
     def with_builtins_of(self, other: Toolset) -> Toolset:
         """The set with the built-in connections of another one."""

@@ -48,7 +48,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "journal": ("sql",),
     "strategy": ("stream",),
     "observer": (),
-    "command": ("chat", "demo", "init", "plugins new", "sandbox", "serve", "workers"),
+    "command": ("chat", "demo", "init", "plugins new", "runs undo", "sandbox", "serve", "workers"),
     "format": ("excel",),
 }
 """Names whose package is known. No other name is ever turned into an advice to install."""
@@ -58,9 +58,14 @@ _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 _BROUGHT_BY: Final = {
     ("command", "init"): "delf-plugin-workers",
     ("command", "plugins new"): "delf-plugin-devkit",
+    ("command", "runs undo"): "delf-plugin-filesystem",
     ("command", "sandbox"): "delf-plugin-sandbox-docker",
 }
-_EXPORTED: Final = {"APITool": ("connection", "openapi"), "Memory": ("memory", "semantic")}
+_EXPORTED: Final = {
+    "Chat": ("command", "chat"),
+    "APITool": ("connection", "openapi"),
+    "Memory": ("memory", "semantic"),
+}
 """Public names that are not those of their specs, for advice to install a package."""
 
 _CHOOSE: Final = (

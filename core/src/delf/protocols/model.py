@@ -102,8 +102,8 @@ class ModelSession(Protocol):
 class SupportsSessions(Protocol):
     """A model whose conversations can stay open, so that no turn sends it all again."""
 
-    async def connect(self) -> ModelSession:
-        """A new session.
+    async def connect(self) -> ModelSession | None:
+        """A new session; None for a model of this kind that has none.
 
         Raises:
             DelfError: When none can be had now.

@@ -13,6 +13,9 @@ from delf.types import Isolation
 class Limits:
     """What one session may use. Each breach ends the script with a clear error.
 
+    A task has one session, and where a script ended that, another with what is left of its
+    processor time, output files and calls.
+
     Args:
         cpu_seconds: Processor time of the whole session.
         memory_bytes: Address space of the script's process.
@@ -36,10 +39,6 @@ class Limits:
     processes: int = 0
     scratch_bytes: int = 50 * 1024 * 1024
     calls: int = 100_000
-
-    def as_dict(self) -> dict[str, float]:
-        """All of them by name, as a guest is told; ``asdict`` takes ten times as long."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,6 +297,16 @@ class SandboxSession(Protocol):
 
     async def aclose(self) -> None:
         """Kill whatever still runs and free everything. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class SupportsUsage(Protocol):
+    """A session that knows what it took of the processor, so that a task's limit holds for all."""
+
+    @property
+    def cpu_seconds(self) -> float:
+        """How much it took in all; known once it is closed."""
         ...
 
 

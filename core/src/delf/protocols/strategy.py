@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -71,13 +71,16 @@ class ModelChat(Protocol):
         *,
         tools: Sequence[ModelTool] = (),
         on_delta: OnDelta | None = None,
+        instead: Sequence[Message] | None = None,
     ) -> ModelReply:
         """Say something new, and wait for the answer.
 
         Args:
             messages: What was not said before.
             tools: What the model may call in its answer; see :attr:`StrategyHost.takes_tools`.
-            on_delta: Sees the answer's pieces as they come.
+            on_delta: Sees the answer's pieces as they come; see :meth:`StrategyHost.ask`.
+            instead: The whole conversation with the new messages, where it is not simply all that
+                was said: what is sent by a request, and to a session that knows nothing yet.
         """
         ...
 
@@ -141,7 +144,10 @@ class StrategyHost(Protocol):
         Args:
             messages: The whole conversation.
             tools: What the model may call in its answer, where it takes tools.
-            on_delta: Sees the answer's pieces as they come.
+            on_delta: Sees the answer's pieces as they come. It may begin calls with them: what the
+                model has written by then is journalled first. An answer that breaks off after its
+                first piece is then returned as far as it came, with ``cut`` as its
+                ``finish_reason``; so is one whose process died after a call of it was begun.
 
         Raises:
             BudgetExceededError: Before anything is spent.
@@ -201,6 +207,19 @@ class StrategyHost(Protocol):
 
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
         """Let people see what goes on, and how long it takes."""
+        ...
+
+    async def note(self, topic: str, source: Callable[[], Awaitable[str]]) -> str:
+        """Take something from elsewhere that the journal keeps: a resumed task gets it again.
+
+        Args:
+            topic: The strategy's own word for it, as ``notification``. People see it with the text.
+            source: Asked for the text, unless it is recorded. An empty text is kept, and not shown.
+        """
+        ...
+
+    async def warn(self, message: str) -> None:
+        """Tell people of something that they should look at, though the task goes on."""
         ...
 
     def refuse(self, text: str) -> str | None:

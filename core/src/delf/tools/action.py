@@ -39,6 +39,7 @@ class Action:
         resumes: All that it does is done by child tasks, so that a call that was interrupted is
             made again without a question.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
+        signature: ``(statement: str, limit: int = 100) -> list[dict]``.
     """
 
     name: str
@@ -56,14 +57,12 @@ class Action:
     tags: tuple[str, ...] = ()
     resumes: bool = False
     is_async: bool = field(init=False)
+    signature: str = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.call))
-
-    @property
-    def signature(self) -> str:
-        """``(statement: str, limit: int = 100) -> list[dict]``."""
-        return f"({', '.join(str(p) for p in self.parameters)}) -> {self.returns}"
+        signature = f"({', '.join(map(str, self.parameters))}) -> {self.returns}"
+        object.__setattr__(self, "signature", signature)
 
     def describe(self, *, verbose: bool = False) -> dict[str, Any]:
         """The action as data for ``inspect``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,6 +128,9 @@ class CallContext:
     strategy: str
     tools: Mapping[str, Any] = field(repr=False)
     connect: Connect = field(repr=False)
+    _say: Callable[[str], None] = field(repr=False)
+    _keep: Callable[[str, Mapping[str, Any]], Awaitable[None]] = field(repr=False)
+    _loop: AbstractEventLoop = field(repr=False)
     _output_files: Callable[[], Mapping[str, Path]] = field(repr=False)
     _delegate: Callable[[ChildTask], Awaitable[ChildResult]] = field(repr=False)
 
@@ -133,6 +138,32 @@ class CallContext:
     def output_files(self) -> Mapping[str, Path]:
         """Where the files are that the task has written so far, by name."""
         return self._output_files()
+
+    def say(self, text: str) -> None:
+        """Let people see at once how a long call goes, as the output of a command.
+
+        It is in the journal and in the trace, without secrets; the script does not see it. May be
+        called in any thread.
+
+        Args:
+            text: What there is to say, or the next piece of it.
+        """
+        if _running_loop() is self._loop:
+            self._say(text)
+        else:
+            self._loop.call_soon_threadsafe(self._say, text)
+
+    def keep_change(self, what: str, data: Mapping[str, Any]) -> None:
+        """Write into the journal what is about to be changed, so that it can be undone.
+
+        For plain actions, which run in a thread: it returns when that is written.
+
+        Args:
+            what: Says who understands the data, when it is undone.
+            data: Plain data.
+        """
+        writing = self._keep(what, data)
+        asyncio.run_coroutine_threadsafe(_wait(writing), self._loop).result()
 
     async def delegate(
         self,
@@ -176,3 +207,14 @@ class CallContext:
                 **more,
             )
         )
+
+
+def _running_loop() -> AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+async def _wait(work: Awaitable[None]) -> None:
+    await work

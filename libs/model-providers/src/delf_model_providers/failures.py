@@ -258,6 +258,7 @@ _DROPPED: Final = frozenset(
         "ConnectionError",
         "IncompleteRead",
         "BrokenStreamError",
+        "ConnectionClosed",
     }
 )
 

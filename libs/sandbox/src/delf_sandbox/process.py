@@ -10,6 +10,11 @@ from delf.protocols.sandbox import Outcome
 class GuestProcess(Protocol):
     """The guest's process, as its session needs it."""
 
+    @property
+    def cpu_seconds(self) -> float:
+        """The processor's time that the guest took with all that it started, once it is freed."""
+        ...
+
     def kill(self) -> None:
         """End the guest and everything it started, at once. Safe to call twice."""
         ...

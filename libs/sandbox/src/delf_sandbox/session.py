@@ -166,6 +166,11 @@ class WireSession(asyncio.BufferedProtocol):
         """Whether another script can run here."""
         return not (self._lost or self._closed)
 
+    @property
+    def cpu_seconds(self) -> float:
+        """What the guest took of the processor; see the protocol."""
+        return self._process.cpu_seconds
+
     async def ready(self, timeout: float) -> None:
         """Wait until the guest has started.
 

@@ -12,9 +12,10 @@ from delf.cli.lazy import LazyGroup
 from delf.cli.run import flags_of, rest_of
 from delf.cli.run import run as run_command
 from delf.cli.state import State, state_of
+from delf_chat.chat import Chat
 
 if TYPE_CHECKING:
-    from delf import Agent, Chat
+    from delf import Agent
     from delf.cli.session import Options, Setup
 
 F = TypeVar("F", bound=click.Command)
@@ -132,10 +133,10 @@ def _talk(state: State, options: Options, *, last: bool) -> bool:
 
     async def main() -> bool:
         async with await setup.start(made, must_keep=last) as agent:
-            if last and agent.chat is not None:
-                found = await agent.chat.aconversations(1)
+            if last:
+                found = await kept.aconversations(1)
                 if found:
-                    agent.chat.switch(found[0].conversation)
+                    kept.switch(found[0].conversation)
             manner = Manner(
                 show_code=setup.options.show_code,
                 verbose=setup.options.verbose,
@@ -154,7 +155,6 @@ def _make_chat(setup: Setup, *, needed: bool) -> Chat:
         setup: Where its journal comes from.
         needed: Whether it must be kept: somebody wants to go on with one.
     """
-    from delf import Chat
     from delf.cli.errors import say
     from delf.errors import DelfError
     from delf.plugins.journals import need_durable_journal

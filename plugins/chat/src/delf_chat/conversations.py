@@ -88,8 +88,8 @@ async def _namespaces(journal: SupportsConversations, only: str | None) -> Seque
     Raises:
         PluginError: When the journal cannot tell which it has.
     """
-    from delf.chat.checks import check_name
     from delf.protocols.conversation import SupportsNamespaces
+    from delf_chat.checks import check_name
 
     if only is not None:
         return [check_name("--namespace", only)]

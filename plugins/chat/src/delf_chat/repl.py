@@ -20,6 +20,7 @@ from delf.engine.views.story import short_name
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event, Warned
 from delf.sync import running_loop
+from delf_chat.chat import chat_of
 from delf_chat.lines import LineReader, history_file, open_reader
 from delf_chat.slash import COMMANDS, Tally, is_command, obey
 
@@ -88,9 +89,9 @@ class Repl:
         agent = self._agent
         model = short_name(agent.config.main_llm.model)
         where = ""
-        if agent.chat is not None:
-            kept = "" if agent.chat.persist else " (in memory)"
-            where = f" · conversation {agent.chat.conversation_id}{kept}"
+        if (chat := chat_of(agent)) is not None:
+            kept = "" if chat.persist else " (in memory)"
+            where = f" · conversation {chat.conversation_id}{kept}"
         self._screen.line(f"delf · {model} · {named_tools(agent)}{where}", "dim")
         self._screen.line("/help shows the commands; Ctrl-C stops a task, Ctrl-D leaves", "dim")
 
@@ -98,7 +99,7 @@ class Repl:
         """Do a task; only the end of the session itself ends it from outside."""
         self._tally.begin()
         live = self._live()
-        chat = self._agent.chat
+        chat = chat_of(self._agent)
         turn = {"conversation": None if chat is None else chat.conversation_id}
         listeners: list[Callable[[Event], None]] = [self._narrator(), self._tally]
         listeners += [live] if live is not None else []
@@ -229,7 +230,7 @@ def run_chat(agent: Agent, **options: Any) -> None:
 async def arun_chat(agent: Agent, timeout: float | None = None, **options: Any) -> None:
     """Talk to an agent on this terminal."""
     if agent.chat is None:
-        from delf import Chat
+        from delf_chat.chat import Chat
 
         agent.chat = Chat()
     reader = open_reader(COMMANDS, history_file())

@@ -9,15 +9,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from delf.chat.checks import check_name
 from delf.cli.errors import report, say
 from delf.cli.output import Screen, counted
 from delf.errors import DelfError, did_you_mean
 from delf.events import Event, ScriptGenerated
 from delf.terminal import visible
+from delf_chat.chat import Chat, chat_of
+from delf_chat.checks import check_name
 
 if TYPE_CHECKING:
-    from delf import Agent, Chat
+    from delf import Agent
     from delf.protocols.conversation import ConversationRecord
 
 COMMANDS: Final[Mapping[str, str]] = {
@@ -124,9 +125,10 @@ class _Session:
 
     @property
     def chat(self) -> Chat:
-        if self.agent.chat is None:
+        chat = chat_of(self.agent)
+        if chat is None:
             raise DelfError("this agent has no chat")
-        return self.agent.chat
+        return chat
 
     async def help(self, rest: str) -> None:
         width = max(map(len, COMMANDS))

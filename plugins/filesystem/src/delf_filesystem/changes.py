@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from delf_filesystem.roots import Place
+from delf_filesystem.roots import Place, replacing
 
 _SHOWN_LINES: Final = 400
 _COMPARED: Final = 200_000
@@ -20,13 +20,29 @@ class Change:
 
     Args:
         place: Which.
-        before: What it holds; None for a new one.
-        after: What it will hold.
+        before: What it holds, of a large one perhaps a part; None for a new one.
+        parts: What it will hold, in pieces.
     """
 
     place: Place
     before: bytes | None
-    after: bytes
+    parts: tuple[bytes | memoryview, ...]
+
+    @property
+    def size(self) -> int:
+        """How many bytes it will have."""
+        return sum(len(part) for part in self.parts)
+
+    def write(self) -> int:
+        """Put it into the place of what is there.
+
+        Returns:
+            Its size in bytes.
+        """
+        with replacing(self.place) as file:
+            for part in self.parts:
+                file.write(part)
+        return self.size
 
 
 def preview_of(changes: Sequence[Change]) -> str:
@@ -40,10 +56,11 @@ def preview_of(changes: Sequence[Change]) -> str:
 
 def _diff(change: Change) -> list[str]:
     name, before = str(change.place), change.before or b""
-    old, new = _compared(before), _compared(change.after)
+    small = change.size <= _COMPARED
+    old, new = _compared(before), _compared(b"".join(change.parts)) if small else None
     if old is None or new is None:
         was = "new" if change.before is None else f"{len(before)} bytes"
-        return [f"{name}: {was} → {len(change.after)} bytes"]
+        return [f"{name}: {was} → {change.size} bytes"]
     first = "/dev/null" if change.before is None else name
     return list(difflib.unified_diff(old, new, first, name, lineterm="", n=3))
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
-from delf import Connection, action
+from delf import CallContext, Connection, action
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.protocols.connection import (
     Allowed,
@@ -20,7 +20,8 @@ from delf.tools.action import actions_of
 from delf.tools.permissions import is_allowed, needs_confirmation
 from delf.types import Permission
 from delf_filesystem.changes import Change, preview_of
-from delf_filesystem.roots import Place, Roots, reading, replacing
+from delf_filesystem.copies import keep
+from delf_filesystem.roots import Place, Roots, reading
 from delf_filesystem.search import FileInfo, Glob, Match, info, lines_with, walk
 from delf_filesystem.settings import FilesystemSettings
 
@@ -85,12 +86,19 @@ class Filesystem(Connection):
             places = list(self._roots) if path == "." else [self._roots.place(path)]
             asking = [place.name for place in places if place.settings.read_approval]
             return Asks(reason=f"{asking[0]} asks before each read") if asking else Allowed()
+        if not self._may_ask():
+            return Allowed()
         changes = list(self._changes(name, arguments))
         preview = preview_of(changes)
         asking = [c.place.name for c in changes if c.place.settings.write_approval]
         if asking:
             return Asks(reason=f"{asking[0]} asks before each write", preview=preview)
         return Allowed(preview=preview)
+
+    def _may_ask(self) -> bool:
+        """Whether a person could be asked about a write; else nothing is read for a preview."""
+        writable = (place.settings for place in self._roots if place.settings.mode == "rw")
+        return self.confirm is not False or any(root.write_approval for root in writable)
 
     @action(effect="read")
     def read_file(self, path: str, start: int = 1, lines: int | None = None) -> str:
@@ -184,37 +192,49 @@ class Filesystem(Connection):
         return found
 
     @action(effect="write")
-    def write_file(self, path: str, content: str | bytes) -> int:
+    def write_file(
+        self, path: str, content: str | bytes, *, context: CallContext | None = None
+    ) -> int:
         """Write a file, whole: a new one, or in the place of the one of that name.
 
         Args:
             path: As ``output/report.md``; missing folders are made.
             content: All that will be in it.
+            context: The task.
 
         Returns:
             Its size in bytes.
         """
         (change,) = self._changes("write_file", {"path": path, "content": content})
-        with replacing(change.place) as file:
-            return file.write(change.after)
+        keep(change, context)
+        return change.write()
 
     @action(effect="write")
-    def edit_file(self, path: str, old_text: str, new_text: str) -> None:
+    def edit_file(
+        self, path: str, old_text: str, new_text: str, *, context: CallContext | None = None
+    ) -> None:
         """Replace a text that stands exactly once in a file.
 
         Args:
             path: The file.
             old_text: What is there, with enough around it to be found only once.
             new_text: What will be there.
+            context: The task.
         """
         arguments = {"path": path, "old_text": old_text, "new_text": new_text}
         for change in self._changes("edit_file", arguments):
-            with replacing(change.place) as file:
-                file.write(change.after)
+            keep(change, context)
+            change.write()
 
     @action(effect="write")
     def replace(
-        self, old_text: str, new_text: str, path: str = ".", pattern: str = "*"
+        self,
+        old_text: str,
+        new_text: str,
+        path: str = ".",
+        pattern: str = "*",
+        *,
+        context: CallContext | None = None,
     ) -> dict[str, int]:
         """Replace a text wherever it stands in the files beneath a folder.
 
@@ -223,6 +243,7 @@ class Filesystem(Connection):
             new_text: What will be there.
             path: A root, a folder, or one file; "." for all roots that can be written to.
             pattern: Which files: ``*.md``.
+            context: The task.
 
         Returns:
             How often, by path; files without the text are left as they are.
@@ -230,8 +251,8 @@ class Filesystem(Connection):
         arguments = {"old_text": old_text, "new_text": new_text, "path": path, "pattern": pattern}
         counts: dict[str, int] = {}
         for change in list(self._changes("replace", arguments)):
-            with replacing(change.place) as file:
-                file.write(change.after)
+            keep(change, context)
+            change.write()
             counts[str(change.place)] = (change.before or b"").count(old_text.encode())
         return counts
 
@@ -251,14 +272,14 @@ class Filesystem(Connection):
                 for place in self._writable(str(path), str(pattern)):
                     content = self._content(place)
                     if old in content and b"\0" not in content[:_LOOKED_AT]:
-                        yield Change(place, content, content.replace(old, new))
+                        yield Change(place, content, (content.replace(old, new),))
 
     def _written(self, path: str, content: str | bytes) -> Change:
         place = self._roots.file(path, write=True)
         data = content.encode() if isinstance(content, str) else content
         if len(data) > place.settings.max_file_bytes:
             raise _too_large(place, "write", "write less, or several files")
-        return Change(place, self._before(place), data)
+        return Change(place, self._before(place), (data,))
 
     def _edited(self, path: str, old: bytes, new: bytes) -> Change:
         place = self._roots.file(path, write=True)
@@ -273,7 +294,8 @@ class Filesystem(Connection):
                 f"cannot edit {path!r}: old_text stands there more than once; give more of "
                 "what is around it, or use replace"
             )
-        return Change(place, content, content[:at] + new + content[at + len(old) :])
+        view = memoryview(content)  # what stays is not copied
+        return Change(place, content, (view[:at], new, view[at + len(old) :]))
 
     def _content(self, place: Place) -> bytes:
         with reading(place) as file:

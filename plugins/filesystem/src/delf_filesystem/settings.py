@@ -25,6 +25,9 @@ class RootSettings(BaseModel):
     )
     read_approval: bool = Field(default=False, description="Ask a person before each read.")
     write_approval: bool = Field(default=True, description="Ask a person before each write.")
+    undo: bool = Field(
+        default=True, description="Keep what a file held before, so that it can be given back."
+    )
     hidden: bool = Field(
         default=False, description="Whether names that begin with a dot exist for scripts."
     )

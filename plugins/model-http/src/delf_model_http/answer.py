@@ -66,6 +66,13 @@ class _Call:
     name: str
     arguments: list[str] = field(default_factory=list[str])
     token: str | None = None
+    is_told: bool = False
+
+    @property
+    def whole(self) -> ToolCall:
+        """The call; one without arguments has an empty object of them."""
+        arguments = "".join(self.arguments) or "{}"
+        return ToolCall(id=self.id, name=self.name, arguments=arguments, token=self.token)
 
 
 @dataclass(slots=True)
@@ -93,16 +100,8 @@ class Answer:
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The calls; one without arguments has an empty object of them."""
-        return tuple(
-            ToolCall(
-                id=call.id,
-                name=call.name,
-                arguments="".join(call.arguments) or "{}",
-                token=call.token,
-            )
-            for call in self._calls
-        )
+        """The calls."""
+        return tuple(call.whole for call in self._calls)
 
     @property
     def is_empty(self) -> bool:
@@ -128,8 +127,22 @@ class Answer:
         if len(self._calls) >= _MOST_CALLS:
             raise UnreadableError(f"more than {_MOST_CALLS} calls")
         known = _text(id_) if id_ else f"{MADE_UP}{uuid4().hex[:12]}"
+        complete = self.complete(is_over=False)
         self._calls.append(_Call(known, _text(name), token=token))
-        return self.argue(self.last_call, arguments)
+        return [*complete, *self.argue(self.last_call, arguments)]
+
+    def complete(self, *, is_over: bool = True) -> list[ModelDelta]:
+        """The calls that are whole and were not told as such.
+
+        Args:
+            is_over: Whether nothing can come of them any more; else they are whole that are JSON.
+        """
+        told: list[ModelDelta] = []
+        for place, call in enumerate(self._calls):
+            if not call.is_told and (is_over or _is_json("".join(call.arguments))):
+                call.is_told = True
+                told.append(ModelDelta("", call=place, whole=call.whole))
+        return told
 
     def argue(self, place: int, arguments: Any) -> list[ModelDelta]:
         """Take a piece of a call's arguments."""
@@ -137,8 +150,18 @@ class Answer:
             raise UnreadableError("arguments of a call that was not begun")
         if not arguments:
             return []
+        if self._calls[place].is_told:
+            raise UnreadableError("arguments of a call that was complete")
         self._calls[place].arguments.append(_text(arguments))
         return [ModelDelta(arguments, call=place)]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _text(value: Any) -> str:

@@ -12,6 +12,7 @@ from delf.messages import (
     ImagePart,
     ModelDelta,
     ModelRequest,
+    ModelTool,
     Part,
     TextPart,
     ToolCall,
@@ -78,7 +79,7 @@ class GenerateContent:
             "contents": [
                 {
                     "role": "model" if message.role == "assistant" else "user",
-                    "parts": _parts(message.parts),
+                    "parts": parts_of(message.parts),
                 }
                 for message in request.messages
                 if message.role != "system"
@@ -87,21 +88,10 @@ class GenerateContent:
         rules = [m.text for m in request.messages if m.role == "system" and m.text]
         if rules:
             result["systemInstruction"] = {"parts": [{"text": text} for text in rules]}
-        config: dict[str, Any] = {}
-        for name, value in settings.items():
-            config[_SETTINGS[name]] = listed(value) if name == "stop" else value
-        if config:
+        if config := configured(settings):
             result["generationConfig"] = config
         if request.tools:
-            declared = [
-                {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parametersJsonSchema": dict(tool.parameters),
-                }
-                for tool in request.tools
-            ]
-            result["tools"] = [{"functionDeclarations": declared}]
+            result["tools"] = declared(request.tools)
             if request.must_call:
                 result["toolConfig"] = {"functionCallingConfig": {"mode": "ANY"}}
         return result
@@ -133,7 +123,29 @@ class GenerateContent:
         return pieces
 
 
-def _parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
+def configured(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings under Gemini's names."""
+    return {
+        _SETTINGS[name]: listed(value) if name == "stop" else value
+        for name, value in settings.items()
+    }
+
+
+def declared(tools: Sequence[ModelTool]) -> list[dict[str, Any]]:
+    """What a model may call."""
+    functions = [
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "parametersJsonSchema": dict(tool.parameters),
+        }
+        for tool in tools
+    ]
+    return [{"functionDeclarations": functions}]
+
+
+def parts_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """A message's parts."""
     return [_part(part) for part in parts] or [{"text": ""}]
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from delf.errors import ModelConfigurationError
 from delf.llm import LLMConfig
@@ -20,9 +20,12 @@ from delf_model_http.answer import Answer, ToldError
 from delf_model_http.anthropic import Messages
 from delf_model_http.dialect import Dialect
 from delf_model_http.events import MAX_BYTES, EventReader
+from delf_model_http.gemini_live import GeminiLive
 from delf_model_http.google import GenerateContent
+from delf_model_http.live import LiveDialect, LiveSession
 from delf_model_http.openai import ChatCompletions
 from delf_model_http.pool import Pool
+from delf_model_http.realtime import Realtime
 from delf_model_providers.endpoint import resolve
 from delf_model_providers.failures import (
     BrokenStreamError,
@@ -50,6 +53,16 @@ _DIALECTS: Final[Mapping[str, Dialect]] = {
     "anthropic": Messages(),
     "google": GenerateContent(),
 }
+_LIVE: Final[Mapping[str, Callable[[str], LiveDialect]]] = {
+    "openai": lambda _: Realtime(),
+    "google": GeminiLive,
+}
+_LIVE_NAME: Final = re.compile(r"realtime|-live|native-audio")
+"""Models that answer in sessions only."""
+
+_OWN: Final = frozenset({"timeout", "live_model"})
+"""Settings that no provider is sent."""
+
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "delf"}
 _MAX_ERROR_BYTES: Final = 100_000
 _DONE: Final = "[DONE]"
@@ -114,6 +127,45 @@ class HttpModel:
         return f"HttpModel({self._endpoint.model!r}, provider={self._endpoint.provider!r})"
 
     @property
+    def _live(self) -> str | None:
+        """The model that keeps conversations open: itself, or the one that is set."""
+        if self._endpoint.dialect not in _LIVE:
+            return None
+        if _LIVE_NAME.search(self._endpoint.name):
+            return self._endpoint.name
+        given = self._settings.get("live_model")
+        return None if given is None else str(given)
+
+    async def connect(self) -> LiveSession | None:
+        """A conversation that stays open, where the model has those.
+
+        Raises:
+            DelfError: When none can be had now.
+        """
+        name = self._live
+        if name is None:
+            return None
+        self._endpoint.require_key()
+        timeout = float(self._settings.get("timeout") or DEFAULT_TIMEOUT)
+        address = None
+        if name.startswith(("ws://", "wss://")):
+            address, name = name, parse_qs(urlsplit(name).query).get("model", [""])[0]
+        dialect = _LIVE[self._endpoint.dialect or ""](name)
+        settings = {n: v for n, v in self._settings.items() if v is not None and n not in _OWN}
+        facts = catalog.facts(self._endpoint.dialect or "openai", name)
+        session = LiveSession(
+            dialect,
+            self._endpoint,
+            address or dialect.address(self._endpoint, name),
+            settings,
+            lambda answer: self._reply(answer, facts),
+            lambda error: self._explain(error, timeout),
+            timeout,
+        )
+        await session.connect()
+        return session
+
+    @property
     def takes_tools(self) -> bool:
         """All three dialects have them; a server may answer that its model has not."""
         return True
@@ -134,6 +186,8 @@ class HttpModel:
             LLMExecutionError: When the call failed for good.
         """
         self._endpoint.require_key()
+        if self._is_live_only:
+            return await self._attempts(request).whole(lambda: self._said_once(request))
         return await self._attempts(request).whole(lambda: self._whole(request))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
@@ -151,9 +205,33 @@ class HttpModel:
         """
         self._endpoint.require_key()
         attempts = self._attempts(request)
-        async with aclosing(attempts.streamed(lambda: self._pieces(request))) as pieces:
+        ask = self._pieces_once if self._is_live_only else self._pieces
+        async with aclosing(attempts.streamed(lambda: ask(request))) as pieces:
             async for piece in pieces:
                 yield piece
+
+    @property
+    def _is_live_only(self) -> bool:
+        """Whether the model answers in sessions only, and has one for each request."""
+        return self._live == self._endpoint.name
+
+    async def _pieces_once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        session = await self.connect()
+        if session is None:
+            raise BrokenStreamError("there is no session")
+        try:
+            async with aclosing(session.send(request)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        finally:
+            await session.aclose()
+
+    async def _said_once(self, request: ModelRequest) -> ModelReply:
+        async with aclosing(self._pieces_once(request)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, ModelReply):
+                    return piece
+        raise BrokenStreamError("it has no end")
 
     async def price(self) -> Price | None:
         """The model's price by the catalogue, or None where it is not in it. Sends nothing."""
@@ -192,6 +270,8 @@ class HttpModel:
                     answer.ended = answer.last = True
                     continue
                 for piece in self._dialect.event(_parsed(data), answer):
+                    yield piece
+                for piece in answer.complete() if answer.ended else ():
                     yield piece
         if not answer.ended:
             raise (UnreadableError if answer.is_empty else BrokenStreamError)("it has no end")
@@ -235,7 +315,7 @@ class HttpModel:
         client = await self._pool.get()
         endpoint, dialect = self._endpoint, self._dialect
         settings = {**self._settings, **request.settings}
-        given = {n: v for n, v in settings.items() if v is not None and n != "timeout"}
+        given = {n: v for n, v in settings.items() if v is not None and n not in _OWN}
         body = dialect.body(request, given, endpoint, self._facts, stream=stream)
         message = client.build_request(
             "POST",
@@ -254,13 +334,13 @@ class HttpModel:
         finally:
             await response.aclose()
 
-    def _reply(self, answer: Answer) -> ModelReply:
+    def _reply(self, answer: Answer, facts: catalog.Facts | None = None) -> ModelReply:
         reason = answer.finish_reason or "stop"
         usage = answer.tokens.usage if answer.tokens else None
         reply = ModelReply(
             text=answer.text,
             model=self._endpoint.model,
-            cost_usd=self._facts.cost(answer.tokens),
+            cost_usd=(facts or self._facts).cost(answer.tokens),
             finish_reason=self._dialect.finished.get(reason, reason),
             calls=answer.calls,
         )
@@ -275,6 +355,11 @@ class HttpModel:
         if isinstance(error, ToldError):
             said = shortened(message_in(error.body) or str(error.body), endpoint.secrets)
             return by_status(error.status, said, endpoint)
+        refusal: Any = getattr(error, "response", None)
+        if type(error).__name__ == "InvalidStatus":  # of websockets, which may not be there
+            said = _said(bytes(refusal.body or b"").decode("utf-8", "replace"))
+            said = shortened(said, endpoint.secrets)
+            return by_status(refusal.status_code, said, endpoint)
         if isinstance(error, UnreadableError):
             return unreadable(endpoint, str(error))
         errors = list(chain(error))

@@ -41,6 +41,7 @@ def settings(config: Mapping[str, Any], request: Mapping[str, Any], endpoint: En
     """Generation settings under litellm's names; the request's go over the configuration's."""
     merged: dict[str, Any] = {k: v for k, v in {**config, **request}.items() if v is not None}
     merged.pop("timeout", None)
+    merged.pop("live_model", None)
     if endpoint.provider == "openai" and not endpoint.custom:
         merged.pop("top_k", None)  # OpenAI itself refuses it; compatible servers know it
     return merged

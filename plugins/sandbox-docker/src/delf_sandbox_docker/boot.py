@@ -68,12 +68,17 @@ class _Time:
 
     def __init__(self, seconds: float, processors: float) -> None:
         self._processors = processors
-        self._most = seconds + (_used_time() or 0.0)
+        self._before = _used_time() or 0.0
+        self._most = seconds + self._before
 
     def wait(self) -> float | None:
         """Milliseconds until it can be over at the earliest, none where nobody counts."""
         used = _used_time()
         return None if used is None else 1000 * (self._most - used) / self._processors
+
+    def used(self) -> float:
+        """Seconds until now."""
+        return (_used_time() or self._before) - self._before
 
 
 def _used_time() -> float | None:
@@ -182,20 +187,25 @@ def _supervise(child: int, time: _Time) -> NoReturn:
     poll = select.poll()
     poll.register(0, 0)  # no data is asked for: only that the other end is gone
     poll.register(woken, select.POLLIN)
-    _reap(child)
+    _reap(child, time)
     while True:
         left = time.wait()
         if left is not None and left <= 0:
-            os.write(2, b'{"exit": %d, "oom": false}\n' % -signal.SIGXCPU)
+            _say(-signal.SIGXCPU, time)
             os._exit(128 + signal.SIGXCPU)
         for descriptor, _ in poll.poll(None if left is None else left + _LEAST_WAIT):
             if descriptor == 0:
                 os._exit(0)
             os.read(woken, 4096)
-            _reap(child)
+            _reap(child, time)
 
 
-def _reap(child: int) -> None:
+def _say(code: int, time: _Time, *, starved: bool = False) -> None:
+    values = code, b"true" if starved else b"false", time.used()
+    os.write(2, b'{"exit": %d, "oom": %s, "cpu": %.3f}\n' % values)
+
+
+def _reap(child: int, time: _Time) -> None:
     """Take the ends of all children; with the guest's own, end as it did."""
     while True:
         try:
@@ -207,7 +217,7 @@ def _reap(child: int) -> None:
         if pid == child:
             code = os.waitstatus_to_exitcode(status)
             starved = code == -signal.SIGKILL and _out_of_memory()
-            os.write(2, b'{"exit": %d, "oom": %s}\n' % (code, b"true" if starved else b"false"))
+            _say(code, time, starved=starved)
             os._exit(128 - code if code < 0 else code)
 
 

@@ -186,6 +186,12 @@ class ContainerProcess:
         """The container wrote to standard error."""
         self._words = (self._words + words)[-_MAX_WORDS:]
 
+    @property
+    def cpu_seconds(self) -> float:
+        """What process 1 said at the guest's end; nothing where the host ended it."""
+        used = self._last_words().get("cpu")
+        return float(used) if isinstance(used, (int, float)) else 0.0
+
     def streams_ended(self) -> None:
         """Nothing more will be said."""
         if not self._streams_ended.done():

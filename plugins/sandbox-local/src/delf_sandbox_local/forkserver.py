@@ -18,6 +18,7 @@ from typing import Any
 from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import Limits
 from delf_sandbox.folders import remove_folder
+from delf_sandbox.wire import limits_by_name
 from delf_sandbox_local.cgroup import Group, Groups
 from delf_sandbox_local.process import LocalProcess
 from delf_sandbox_local.scratch import ScratchFolders
@@ -127,7 +128,7 @@ class ForkServer:
         scratch = self._scratch.place() if shared else self._scratch.make()
         host_end, guest_end = socket.socketpair()
         request = {
-            "limits": limits.as_dict(),
+            "limits": limits_by_name(limits),
             "template": self._process.pid,
             "libraries": _library_folders() if libraries else [],
             "scratch": scratch,

@@ -47,7 +47,8 @@ class LocalProcess:
         self._owns_scratch = owns_scratch
         self._watching: asyncio.Task[None] | None = None
         self._limit: LimitReached | None = None
-        self._killed = self._is_hit = self._is_spent = False
+        self._killed = self._is_hit = False
+        self.cpu_seconds = 0.0
         self._freed = False
 
     @property
@@ -63,7 +64,7 @@ class LocalProcess:
             cpu_seconds: The processor's time that it used.
         """
         if not self._ended.done():
-            self._is_spent = cpu_seconds >= self._limits.cpu_seconds
+            self.cpu_seconds = cpu_seconds
             self._ended.set_result(status)
         self._priority.stop()
         self._close_handle()
@@ -140,8 +141,9 @@ class LocalProcess:
         if status == -signal.SIGKILL and self._group is not None and self._group.starved():
             needed = "the script needed more memory than it may use"
             return LimitReached(limit="memory", message=needed)
-        if status == -signal.SIGXCPU or (status == -signal.SIGKILL and self._is_spent):
-            seconds = self._limits.cpu_seconds
+        seconds = self._limits.cpu_seconds
+        is_spent = self.cpu_seconds >= seconds
+        if status == -signal.SIGXCPU or (status == -signal.SIGKILL and is_spent):
             return LimitReached(limit="cpu", message=f"the script used {seconds:g} s of CPU time")
         if status == -signal.SIGKILL:
             reason = "it was stopped" if self._killed else "killed by the system, out of memory?"

@@ -360,7 +360,7 @@ async def check(call: Call) -> Response:
 async def list_conversations(call: Call) -> Response:
     """Conversations, the newest first."""
     call.query(s.NoQuery)
-    chat = call.service.agent.chat
+    chat: Any = call.service.agent.chat
     found: Sequence[ConversationRecord] = [] if chat is None else await chat.aconversations()
     views = [
         s.Conversation(
@@ -377,7 +377,8 @@ async def list_conversations(call: Call) -> Response:
 async def get_conversation(call: Call) -> Response:
     """What was said in a conversation."""
     call.query(s.NoQuery)
-    chat, name = call.service.agent.chat, call.part("conversation_id")
+    chat: Any = call.service.agent.chat
+    name = call.part("conversation_id")
     lines: Sequence[ChatMessage] = []
     if chat is not None:
         lines = await chat.store().read(name, 0, 10_000)

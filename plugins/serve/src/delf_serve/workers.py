@@ -68,7 +68,6 @@ def serve_project(
 
 def make_application(state: State, options: Options, own: Mapping[str, Any]) -> Application:
     """The application of the project's agent."""
-    from delf import Chat
     from delf.cli.session import Setup
     from delf.plugins.journals import need_durable_journal
     from delf_serve.app import make_app
@@ -78,7 +77,7 @@ def make_application(state: State, options: Options, own: Mapping[str, Any]) -> 
         need_durable_journal(setup.host, "a server")
     more: dict[str, Any] = {}
     if "chat" not in setup.project.agent.model_fields_set:
-        more["chat"] = Chat(persist=True)
+        more["chat"] = {"persist": True}
     if "approvals" not in setup.project.agent.model_fields_set:
         more["approvals"] = ["web"]
     if "approval_timeout" not in setup.project.agent.model_fields_set:

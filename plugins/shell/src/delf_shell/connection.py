@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any, Final
 
-from delf import Connection, action
+from delf import CallContext, Connection, action
 from delf.errors import ToolRefusedError
 from delf.protocols.connection import Allowed, Asks, Judgement, ProposedCall, Refused
 from delf.types import Permission
@@ -96,13 +96,21 @@ class Shell(Connection):
         return f"blocked: {shlex.join(words)!r} is of no rule. Rules: {patterns}"
 
     @action(effect="irreversible")
-    async def run(self, command: str, cwd: str = ".", timeout: float | None = None) -> ShellResult:
+    async def run(
+        self,
+        command: str,
+        cwd: str = ".",
+        timeout: float | None = None,
+        *,
+        context: CallContext | None = None,
+    ) -> ShellResult:
         """Run a command and wait for its end.
 
         Args:
             command: Words, quotes, ``|``, ``&&``, ``||`` and ``;``.
             cwd: The folder, from the connection's own.
             timeout: Seconds after which it is killed; never more than the connection's.
+            context: The task, which sees the output as it comes.
         """
         seconds = min(timeout or self.settings.timeout, self.settings.timeout)
         environment = {
@@ -116,6 +124,7 @@ class Shell(Connection):
             wrap=self._confined(cwd, environment),
             timeout=seconds,
             max_output_bytes=self.settings.max_output_bytes,
+            **({} if context is None else {"tell": context.say}),
         )
         return await runner.run(self._parsed(command))
 

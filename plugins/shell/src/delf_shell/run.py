@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import os
 import shutil
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypedDict
@@ -16,6 +17,7 @@ from delf.errors import ConnectionConfigurationError, ToolExecutionError
 from delf_shell.parse import Pipeline, Words
 
 _PIECE: Final = 65_536
+_TOLD_EACH: Final = 0.1
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _SYSTEM_FILES: Final = (
     "/etc/alternatives",
@@ -40,6 +42,44 @@ class ShellResult(TypedDict):
     truncated: bool
 
 
+def _nobody(_text: str) -> None:
+    """Nobody looks on."""
+
+
+class _Telling:
+    """Tells what comes while it comes, several pieces at a time where they come fast.
+
+    Args:
+        tell: Sees texts.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._waiting: list[str] = []
+        self._soon: asyncio.TimerHandle | None = None
+
+    def add(self, piece: bytes) -> None:
+        """Take a piece of the output."""
+        self._waiting.append(self._decoder.decode(piece))
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(_TOLD_EACH, self._flush)
+
+    def end(self) -> None:
+        """There is no more."""
+        self._waiting.append(self._decoder.decode(b"", final=True))
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        text = "".join(self._waiting)
+        self._waiting.clear()
+        if text:
+            self._tell(text)
+
+
 @dataclass
 class _Kept:
     """What is kept of an output; the rest is read and forgotten."""
@@ -49,13 +89,17 @@ class _Kept:
         default_factory=lambda: {"out": bytearray(), "err": bytearray()}
     )
     truncated: bool = False
+    tell: Callable[[str], None] = _nobody
 
     async def read(self, stream: asyncio.StreamReader | None, name: str) -> None:
+        telling = _Telling(self.tell)
         while stream is not None and (piece := await stream.read(_PIECE)):
             kept = piece[: self.left]
             self.parts[name] += kept
             self.left -= len(kept)
             self.truncated |= len(kept) < len(piece)
+            telling.add(kept)
+        telling.end()
 
     def text(self, name: str) -> str:
         return self.parts[name].decode(errors="replace")
@@ -71,6 +115,7 @@ class Runner:
         wrap: Words that come before each command, to confine it.
         timeout: Seconds for all of them together.
         max_output_bytes: The most that is kept of what they write.
+        tell: Sees what they write, as it comes.
     """
 
     folder: Path
@@ -78,6 +123,7 @@ class Runner:
     wrap: Words = ()
     timeout: float
     max_output_bytes: int
+    tell: Callable[[str], None] = _nobody
 
     async def run(self, pipelines: Sequence[Pipeline]) -> ShellResult:
         """Run pipelines one after another, as their joints say.
@@ -85,7 +131,7 @@ class Runner:
         Raises:
             ToolExecutionError: When a program is not there, or the time is over.
         """
-        kept, status = _Kept(self.max_output_bytes), 0
+        kept, status = _Kept(self.max_output_bytes, tell=self.tell), 0
         try:
             async with asyncio.timeout(self.timeout):
                 for pipeline in pipelines:

@@ -323,6 +323,7 @@ def _answer(work: Callable[[], tuple[Any, ...]], *, reader: bool) -> tuple[Any, 
 def main() -> None:
     """Open what the first frame says, then answer one frame after the other."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # and without it nobody reads the answers
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     opening = Opening(*receive(requests))
     _bound(opening)

@@ -6,7 +6,7 @@ import pytest
 
 from delf import Agent, Edited, Rejected, tool
 from delf import events as ev
-from delf.engine.clock import TaskClock
+from delf.engine.waiting import TaskClock
 from support.gates import gate_bench
 
 

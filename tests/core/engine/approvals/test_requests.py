@@ -11,9 +11,9 @@ from delf.engine.approvals.pending import PendingRequests
 from delf.engine.approvals.policy import NOBODY, Approvals
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.memory import MemoryJournal
-from delf.engine.slots import Slot
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import load_toolset
+from delf.engine.waiting import Slot
 from delf.errors import DelfError, UnknownRequestError
 from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import ApprovalRequest, Approved, Edited, Rejected, Settled

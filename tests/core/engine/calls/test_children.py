@@ -3,8 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -16,6 +14,7 @@ from delf.errors import ToolDefinitionError
 from delf.messages import ModelReply
 from delf.specs import JournalSpec
 from delf_devkit.testing.models import USAGE, script
+from support.program import run
 
 
 class Office(Connection):
@@ -376,8 +375,8 @@ def test_a_killed_process_leaves_a_child_that_goes_on(tmp_path, kill_at):
     environ = {**os.environ, "DELF_JOURNAL_SQL_URL": f"sqlite:///{tmp_path / 'journal.db'}"}
 
     def work(*arguments):
-        command = [sys.executable, str(worker), "journal", str(done), *map(str, arguments)]
-        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+        command = [worker, "journal", str(done), *map(str, arguments)]
+        return run(command, env=environ, text=True)
 
     killed = work(kill_at)
     assert killed.returncode == -signal.SIGKILL, killed.stderr

@@ -13,9 +13,7 @@ from typing import Any
 
 import pytest
 
-from delf.engine.models.forecast import Estimate, Forecast
-from delf.engine.models.pricing import Pricing, load_pricing
-from delf.engine.models.usage import Ledger
+from delf.engine.models.money import Estimate, Forecast, Ledger, Pricing, load_pricing
 from delf.errors import BudgetExceededError, ConfigurationError
 from delf.llm import LLMConfig
 from delf.messages import FilePart, ImagePart, ModelReply, ModelRequest, Price, Usage, user

@@ -69,7 +69,7 @@ class TestAWordIsOneOnlyWhereItStandsAlone:
             assert clean(text.format(secret)) == text.format(secret)
 
     def test_a_guess_is_none(self, secret: str) -> None:
-        assert not Redactor([Guess(secret)])
+        assert not Redactor([Guess(secret)]).knows_any
 
 
 @pytest.mark.parametrize(

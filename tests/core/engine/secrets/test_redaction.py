@@ -125,7 +125,7 @@ def test_what_is_in_itself() -> None:
 
 @pytest.mark.parametrize("word", ["", "abc", "postgres", "password", "12345678", "        "])
 def test_words_are_no_secrets(word: str) -> None:
-    assert not Redactor([Guess(word)])
+    assert not Redactor([Guess(word)]).knows_any
 
 
 def test_the_longer_of_two_secrets_goes_first() -> None:
@@ -285,9 +285,9 @@ def test_what_is_learned_takes_the_place_of_what_its_source_had() -> None:
 
 def test_without_secrets_of_its_own_it_learns_them() -> None:
     redactor = Redactor()
-    assert not redactor
+    assert not redactor.knows_any
     redactor.learn("a", ["86753098"])
-    assert redactor
+    assert redactor.knows_any
     assert redactor.value([86753098, "86753098"]) == [86753098, REDACTED]
     assert redactor.is_in(b'["86753098"]')
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import inspect
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +22,7 @@ from delf.protocols.approval import (
     Rejected,
     Settled,
 )
+from delf.threads import in_own_thread
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ class NamedChannel:
 async def ask_channels(
     channels: Sequence[NamedChannel],
     request: ApprovalRequest,
-    order: TaskRequest,
+    task: TaskRequest,
     redactor: Redactor,
 ) -> Answer | None:
     """What the first channel says that says anything.
@@ -54,11 +53,11 @@ async def ask_channels(
     Args:
         channels: Who is asked, in order.
         request: The request; each channel gets a copy, so that none can change the call.
-        order: The task.
+        task: The task.
         redactor: Keeps secrets out of the log when a channel fails.
     """
     for named in channels:
-        if named.needs_presence and not order.attended:
+        if named.needs_presence and not task.attended:
             continue
         shown = replace(request, arguments=copy_of(request.arguments))
         decision = await _ask_channel(named, shown, redactor)
@@ -108,7 +107,7 @@ class CallbackChannel:
         if inspect.iscoroutinefunction(self._callback):
             answer = await self._callback(request)
         else:
-            answer = await in_own_thread(lambda: self._callback(request))
+            answer = await in_own_thread(lambda: self._callback(request), "delf-approval")
             if inspect.isawaitable(answer):
                 answer = await answer
         match answer:
@@ -125,31 +124,3 @@ class CallbackChannel:
                     reason=f"on_confirm returned {type(answer).__name__}; "
                     "it must return True, False or None"
                 )
-
-
-async def in_own_thread(function: Callable[[], Any], name: str = "delf-approval") -> Any:
-    """Run something that may take long, as a person does, in a thread that no other work needs."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def finish(result: Any, error: BaseException | None) -> None:
-        if not future.done():
-            future.set_result(result) if error is None else future.set_exception(error)
-
-    def run() -> None:
-        result: Any = None
-        failure: BaseException | None = None
-        try:
-            result = function()
-        except BaseException as error:
-            failure = error if _can_be_passed(error) else RuntimeError(repr(error))
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
-            loop.call_soon_threadsafe(finish, result, failure)
-
-    threading.Thread(target=run, name=name, daemon=True).start()
-    return await future
-
-
-def _can_be_passed(error: BaseException) -> bool:
-    """Whether an exception may leave a future: others would end the event loop or hang it."""
-    return isinstance(error, Exception) and not isinstance(error, StopIteration)

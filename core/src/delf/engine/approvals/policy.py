@@ -31,13 +31,12 @@ from delf.engine.approvals.identity import (
 )
 from delf.engine.approvals.inbox import Inbox
 from delf.engine.approvals.pending import PendingRequests
-from delf.engine.clock import TaskClock
 from delf.engine.journal.log import TaskLog
-from delf.engine.journal.recording import PastCall
-from delf.engine.slots import Slot
+from delf.engine.journal.recording import RecordedCall
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import BoundAction
 from delf.engine.views.changes import situation
+from delf.engine.waiting import Slot, TaskClock
 from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import (
     ApprovalRequest,
@@ -99,10 +98,10 @@ class Approvals:
         self.wait = wait
 
     def for_task(
-        self, order: TaskRequest, log: TaskLog, slot: Slot, clock: TaskClock | None = None
+        self, task: TaskRequest, log: TaskLog, slot: Slot, clock: TaskClock | None = None
     ) -> TaskApprovals:
         """The same for one task, with its own memory beside the session's."""
-        return TaskApprovals(self, order, log, slot, clock or TaskClock(order.timeout))
+        return TaskApprovals(self, task, log, slot, clock or TaskClock(task.timeout))
 
 
 class TaskApprovals:
@@ -113,22 +112,22 @@ class TaskApprovals:
 
     Args:
         shared: What the agent's tasks share.
-        order: The task.
+        task: The task.
         log: Where requests and decisions are recorded.
         slot: The task's place among those that run, given up while a person decides.
         clock: The task's time, which stands still meanwhile.
     """
 
     def __init__(
-        self, shared: Approvals, order: TaskRequest, log: TaskLog, slot: Slot, clock: TaskClock
+        self, shared: Approvals, task: TaskRequest, log: TaskLog, slot: Slot, clock: TaskClock
     ) -> None:
         self._shared = shared
-        self._order = order
+        self._task = task
         self._log = log
-        self._slot = slot
+        self.slot = slot
         self._clock = clock
-        self._remembered = remembered_calls(order.past)
-        self._refused = refused_calls(order.past)
+        self._remembered = remembered_calls(task.past)
+        self._refused = refused_calls(task.past)
         self._plans: dict[int, frozenset[str]] = {}
         self._granted: frozenset[str] = frozenset()
         self._came_at = 0.0
@@ -180,13 +179,6 @@ class TaskApprovals:
         """What was approved with a script is not approved any more."""
         self._granted = frozenset()
 
-    async def place_regained(self) -> None:
-        """Wait until the task, for which a person was asked, has its place again.
-
-        To be called before what makes work: a script may go on without the call that asked.
-        """
-        await self._slot.regained()
-
     # -- calls --------------------------------------------------------------------------
 
     async def decide(
@@ -197,7 +189,7 @@ class TaskApprovals:
         call_id: int,
         description: str | None,
         *,
-        past: PastCall | None = None,
+        past: RecordedCall | None = None,
         unsettled: bool = False,
         judged: Asks | Allowed | None = None,
         alone: bool = False,
@@ -249,13 +241,13 @@ class TaskApprovals:
         common: dict[str, Any] = {
             "request_id": f"req_{secrets.token_hex(8)}",
             "task_id": self._log.task_id,
-            "task": self._log.redactor.text(self._order.task),
+            "task": self._log.redactor.text(self._task.task),
             "description": None,
             "script": stands.script,
             "because": stands.because,
             "changes": stands.changes,
             "made_before": stands.made_before,
-            "worker": self._order.worker,
+            "worker": self._task.worker,
         }
         return ApprovalRequest(**{**common, **fields})
 
@@ -318,7 +310,7 @@ class TaskApprovals:
             said = self._said_by_mode(request)
             if said is None:
                 with self._clock.stopped():
-                    async with self._slot.given_up():
+                    async with self.slot.given_up():
                         return await self._ask(request, arguments, told, again=asked is not None)
             try:
                 await told
@@ -430,7 +422,7 @@ class TaskApprovals:
                 said = None if asking.cancelled() else asking.result()
                 if said is not None:
                     return said
-                if not (self._order.patient or self._shared.wait):
+                if not (self._task.patient or self._shared.wait):
                     return Answer(Rejected(reason=NOBODY), NOBODY_BY)
                 return await asyncio.shield(answer)
         except TimeoutError:
@@ -442,7 +434,7 @@ class TaskApprovals:
             if self._shared.pending.find(request.request_id) is None:
                 return None  # it was answered meanwhile
         channels, redactor = self._shared.channels, self._log.redactor
-        return await ask_channels(channels, request, self._order, redactor)
+        return await ask_channels(channels, request, self._task, redactor)
 
     async def _take(
         self,

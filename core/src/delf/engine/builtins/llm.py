@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from delf.config.schema import AgentConfig
 from delf.engine.builtins.attachments import Attachments
+from delf.engine.files.inputs import InputFile, paths_by_name
 from delf.engine.models.client import ModelClient
 from delf.errors import ToolException
-from delf.messages import ModelRequest, user
-from delf.tools.action import Action, action, actions_of
+from delf.messages import ModelRequest, Part, user
+from delf.tools.action import Action, action_from_function
 from delf.tools.connection import Connection
 from delf.tools.signature import Parameter
 
@@ -23,33 +24,31 @@ MAX_PROMPT: Final = 1_000_000
 
 
 class LLM(Connection):
-    """Asks a language model."""
+    """Asks a language model. Each task puts the call of its own :class:`TaskLLM` in its place."""
 
     summary = "a language model, for what code cannot judge"
 
-    def __init__(
-        self,
-        asker: ModelClient | None = None,
-        config: AgentConfig | None = None,
-        files: Mapping[str, str] | None = None,
-    ) -> None:
-        """The connection of one task.
-
-        Args:
-            asker: Asks models, counted and recorded; without one it only describes itself.
-            config: Says which models.
-            files: The input files: names as scripts know them to paths of the host.
-        """
-        super().__init__()
-        self._asker = asker
-        self._config = config
-        self._attachments = Attachments(files or {})
-
     async def actions(self) -> Sequence[Action]:
-        """Its one action, bound to the task."""
-        return [replace(item, call=self.call) for item in _described()]
+        """Its one action."""
+        return _described()
 
-    @action(effect="read")
+
+class TaskLLM:
+    """What the scripts of one task ask models by.
+
+    Args:
+        models: Asks models, counted and recorded.
+        config: Says which models.
+        files: The input files.
+    """
+
+    def __init__(
+        self, models: ModelClient, config: AgentConfig, files: Sequence[InputFile]
+    ) -> None:
+        self._models = models
+        self._config = config
+        self._files = files
+
     async def call(self, prompt: str, file_data: list[Any] | None = None) -> str:
         """Ask a language model; about images and other files the model for those.
 
@@ -63,8 +62,6 @@ class LLM(Connection):
             BudgetExceededError: Before anything is spent.
             LLMExecutionError: When the model failed for good.
         """
-        if self._asker is None or self._config is None:
-            raise ToolException("no model can be asked here")
         if not prompt.strip():
             raise ToolException("the prompt is empty")
         if len(prompt) > MAX_PROMPT:
@@ -72,15 +69,19 @@ class LLM(Connection):
                 f"the prompt has {len(prompt):,} characters, and at most {MAX_PROMPT:,} can be "
                 "asked at once; ask about parts of it"
             )
-        parts = await self._attachments.parts(file_data or [])
+        parts: Sequence[Part] = ()
+        if file_data:
+            parts = await Attachments(paths_by_name(self._files)).parts(file_data)
         model = self._config.image_llm if parts else self._config.main_llm
         request = ModelRequest(messages=(user(prompt, parts),), purpose="call")
-        return (await self._asker.ask(model, request)).text
+        return (await self._models.ask(model, request)).text
 
 
 @functools.cache
 def _described() -> tuple[Action, ...]:
     """The action as it is shown: in every prompt, so in few words."""
-    (item,) = actions_of(LLM, None, "llm")
+    item = action_from_function(
+        TaskLLM.call, name="call", effect="read", where="llm.call", skip_first=True
+    )
     shown = (Parameter(name="prompt", type_text="str"), _FILE_DATA)
     return (replace(item, summary="file_data: input files' names, or bytes", parameters=shown),)

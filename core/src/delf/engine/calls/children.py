@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from delf.config.schema import AgentConfig
 from delf.engine.calls.records import Call
-from delf.engine.clock import TaskClock
 from delf.engine.journal.log import TaskLog
-from delf.engine.models.usage import Ledger
-from delf.engine.slots import Slot
+from delf.engine.models.money import Ledger
 from delf.engine.task import ChildOptions, TaskRequest
+from delf.engine.waiting import Slot, TaskClock
 from delf.errors import ToolExecutionError, UnknownTaskError
-from delf.events import ChildFinished, ChildStarted, Event
+from delf.events import CallPrinted, ChangeKept, ChildFinished, ChildStarted, Event
 from delf.llm import as_llm_config
 from delf.protocols.connection import ConnectionLike
 from delf.tools.context import CallContext, ChildResult, ChildTask, Connect
@@ -67,11 +66,22 @@ class ChildTasks:
     folder: Path
     input_files: Mapping[str, Path]
     output_files: Callable[[], Mapping[str, Path]]
+    held_back: dict[int, Callable[[], str]] = field(default_factory=dict[int, "Callable[[], str]"])
 
     @property
     def depth(self) -> int:
         """How many tasks are above the parent."""
         return 0 if self.request.child is None else self.request.child.depth
+
+    def _tell(self, call_id: int, text: str) -> None:
+        if text:
+            self.log.record_soon(CallPrinted, call_id=call_id, text=text)
+
+    def said_all(self, call: Call) -> None:
+        """Tell what a call said last, which could have been the beginning of a secret."""
+        end = self.held_back.pop(call.number, None)
+        if end is not None:
+            self._tell(call.number, end())
 
     def begun(self, call_id: int) -> list[ChildStarted]:
         """The children that a call has begun, as the journal tells."""
@@ -93,6 +103,15 @@ class ChildTasks:
                 child = replace(child, worker=call.bound.connection.name)
             return self._delegate(call.number, child, begun)
 
+        printing = self.log.redactor.stream()
+
+        def say(text: str) -> None:
+            self._tell(call.number, printing.feed(text))
+            self.held_back[call.number] = printing.end
+
+        def keep(what: str, data: Mapping[str, Any]) -> Awaitable[None]:
+            return self.log.record(ChangeKept, call_id=call.number, what=what, data=dict(data))
+
         return CallContext(
             task_id=self.log.task_id,
             task=self.request.task,
@@ -105,6 +124,9 @@ class ChildTasks:
             strategy=self.config.strategy,
             tools={connection.name: connection for connection in self.connections},
             connect=self.connect,
+            _say=say,
+            _keep=keep,
+            _loop=asyncio.get_running_loop(),
             _output_files=self.output_files,
             _delegate=delegate,
         )

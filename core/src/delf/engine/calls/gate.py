@@ -28,7 +28,7 @@ from delf.engine.calls.records import Call, CallRecords
 from delf.engine.calls.results import Results
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.journal.log import SAFE, TaskLog
-from delf.engine.journal.recording import CUT_OFF, PastCall
+from delf.engine.journal.recording import CUT_OFF, RecordedCall
 from delf.engine.journal.replay import Replay
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.toolset import BoundAction, Toolset
@@ -193,9 +193,10 @@ class Gate:
             raise self._records.lost
         return Raised("ToolError", "the task is over; no call is made any more")
 
-    async def _ask_and_make(self, call: Call, past: PastCall | None = None) -> CallAnswer:
+    async def _ask_and_make(self, call: Call, past: RecordedCall | None = None) -> CallAnswer:
         try:
-            await self._approvals.place_regained()
+            if self._approvals.slot.returning is not None:
+                await self._approvals.slot.regained()
         except asyncio.CancelledError:
             await self._records.never_made(call)
             raise
@@ -246,7 +247,7 @@ class Gate:
         await self._records.end(call, "refused", error=message, raised=kind, digest=digest)
         return Raised(kind, message)
 
-    async def _settle(self, call: Call, past: PastCall) -> CallAnswer:
+    async def _settle(self, call: Call, past: RecordedCall) -> CallAnswer:
         """A call was begun, and its end is not recorded: a person says whether to make it again."""
         unfit = None
         if past.decision is not None and past.decision.arguments is not None:
@@ -316,7 +317,7 @@ class Gate:
         return Raised(kind, message)
 
     async def _approve(
-        self, call: Call, past: PastCall | None, judged: Asks | Allowed | None
+        self, call: Call, past: RecordedCall | None, judged: Asks | Allowed | None
     ) -> Call | Raised:
         """The call as it may be made, or the answer to a script that may not make it."""
         decision = await self._decide(call, past, judged=judged)
@@ -343,7 +344,7 @@ class Gate:
     async def _decide(
         self,
         call: Call,
-        past: PastCall | None,
+        past: RecordedCall | None,
         *,
         unsettled: bool = False,
         judged: Asks | Allowed | None = None,
@@ -379,7 +380,11 @@ class Gate:
         await self._records.begin(call)
         started = time.perf_counter()
         try:
-            result = await self._invoke(action, arguments)
+            try:
+                result = await self._invoke(action, arguments)
+            finally:
+                if self._children is not None:
+                    self._children.said_all(call)
             result, encoded, note = await self._results.take(result)
         except asyncio.CancelledError as error:
             if _is_cancelled():
@@ -447,7 +452,7 @@ class Gate:
         return await result if asyncio.iscoroutine(result) else result
 
 
-def _as_recorded(call: Call, past: PastCall, arguments: Mapping[str, Any]) -> Call:
+def _as_recorded(call: Call, past: RecordedCall, arguments: Mapping[str, Any]) -> Call:
     """A call as the journal tells of it, to be asked about and not to be made."""
     digest = call.digest if past.started is None else past.started.digest
     return replace(call, arguments=dict(arguments), digest=digest)

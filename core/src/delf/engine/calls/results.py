@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from delf.chunks import dump_chunks, in_turns, is_large
 from delf.engine.calls.plain import plain_or_text
 from delf.engine.secrets.redaction import Redactor
 from delf.values import UnsupportedValueError, dumps, loads
+
+_SMALL: Final = frozenset({type(None), bool, int, float})
 
 
 class ResultTooLargeError(UnsupportedValueError):
@@ -49,7 +51,7 @@ class Results:
             return *await self._take(plain), note
 
     async def _take(self, result: Any) -> tuple[Any, bytes]:
-        if is_large(result):
+        if type(result) not in _SMALL and is_large(result):
             result = _of_its_own(result)
             look = Look(self._redactor)
             chunks = self._limited(dump_chunks(result, look.encode, look.seam))
@@ -57,7 +59,7 @@ class Results:
             found = look.found
         else:
             encoded = self.encode(result)
-            found = self._redactor.is_in(encoded)
+            found = self._redactor.knows_any and self._redactor.is_in(encoded)
         if found:
             plain = _read(encoded)
             clean = self._redactor.value(plain)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from delf.engine.endings import to_its_end
+from delf.engine.waiting import to_its_end
 from delf.errors import DelfError
 from delf.events import Event, TaskFinished
 from delf.protocols.journal import Journal, SupportsClaims, SupportsRelease
@@ -18,22 +18,20 @@ class Claims:
     """The tasks that one agent has in hand; the journal knows of those of other agents."""
 
     def __init__(self) -> None:
-        self._in_hand: set[str] = set()
+        self.in_hand: set[str] = set()
+        """The ids of these tasks; one that is resumed was taken up before."""
 
-    def begin(self, task_id: str) -> None:
-        """Work on a task; one that is resumed was taken up before."""
-        self._in_hand.add(task_id)
+    async def release(self, journal: Journal, task_id: str) -> None:
+        """Let somebody else take a task up that has no end.
 
-    async def leave(self, journal: Journal, task_id: str, *, over: bool) -> None:
-        """Work on a task no more. A journal that cannot be told now finds out by itself.
+        A journal that cannot be told now finds out by itself.
 
         Args:
             journal: Where it is.
             task_id: The task.
-            over: Whether it came to its end; else somebody may take it up.
         """
-        self._in_hand.discard(task_id)
-        if not over and isinstance(journal, SupportsRelease):
+        self.in_hand.discard(task_id)
+        if isinstance(journal, SupportsRelease):
             try:
                 await to_its_end(journal.release(task_id))
             except DelfError as error:
@@ -53,9 +51,9 @@ class Claims:
             UnknownTaskError: When the journal does not have it.
             DelfError: When this agent, another one, or a process that lives works on it.
         """
-        if task_id in self._in_hand:
+        if task_id in self.in_hand:
             raise DelfError(f"task {task_id} is being worked on by this agent", hint="wait for it")
-        self._in_hand.add(task_id)
+        self.in_hand.add(task_id)
         claiming: asyncio.Future[None] | None = None
         taken = False
         try:
@@ -70,7 +68,9 @@ class Claims:
             return events
         finally:
             if not taken:
-                await self.leave(journal, task_id, over=not _has_succeeded(claiming))
+                self.in_hand.discard(task_id)
+                if _has_succeeded(claiming):
+                    await self.release(journal, task_id)
 
 
 async def _claim(journal: SupportsClaims, task_id: str) -> None:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from delf.engine.journal.replay import Replay
+from delf.engine.secrets.matching import StreamMatcher
 from delf.engine.secrets.redaction import Redactor
 from delf.events import ClockRead, Event, Printed, StepFinished, StepStarted, TaskFinished
 from delf.protocols.journal import Journal
@@ -79,7 +80,7 @@ class TaskLog:
         self.events: list[Event] = list(self._replay.events)
         self._lock = asyncio.Lock()
         self._printed: list[str] = []
-        self._prints = self.redactor.stream()
+        self._prints: StreamMatcher | None = None
         self._readings: list[int] = []
         self._turns: list[int] = []
         self._waiting: list[tuple[Callable[..., Event], dict[str, Any]]] = []
@@ -99,7 +100,8 @@ class TaskLog:
             safe: Names of fields that hold no secret for sure.
             fields: Its own fields; task, sequence number and time are added.
         """
-        fields = self._without_secrets(fields, safe)
+        if self.redactor.knows_any:
+            fields = self._without_secrets(fields, safe)
         written = False
         try:
             async with self._lock:
@@ -134,12 +136,12 @@ class TaskLog:
             kind: The event's class.
             fields: Its own fields.
         """
-        self._waiting.append((kind, self._without_secrets(fields, SAFE)))
+        if self.redactor.knows_any:
+            fields = self._without_secrets(fields, SAFE)
+        self._waiting.append((kind, fields))
         self._flush_soon()
 
     def _without_secrets(self, fields: dict[str, Any], safe: Collection[str]) -> dict[str, Any]:
-        if not self.redactor:
-            return fields
         clean = self.redactor.value
         return {name: value if name in safe else clean(value) for name, value in fields.items()}
 
@@ -155,14 +157,9 @@ class TaskLog:
 
         What could be the beginning of a secret waits until more is printed, or the script ends.
         """
-        if self._replay.active:  # what is in the journal has its length without secrets
-            self._printed.append(self._replay.unknown_part(self._prints.feed(text)))
-        else:
-            self._printed.append(self._prints.feed(text))
-        if self._printed[-1]:
-            self._flush_soon()
-        else:
-            self._printed.pop()
+        if self._prints is None and self.redactor.knows_any:
+            self._prints = self.redactor.stream()
+        self._print(text if self._prints is None else self._prints.feed(text))
 
     def end_prints(self, *, is_over: bool = True) -> None:
         """No more is printed by the script that ran.
@@ -170,13 +167,16 @@ class TaskLog:
         Args:
             is_over: Whether it ended; one that is run once more prints all of it again.
         """
-        if not is_over:
+        if self._prints is not None and is_over:
+            self._print(self._prints.end())
+        elif self._prints is not None:
             self._prints.drop()
-            return
-        rest = self._prints.end()
-        rest = self._replay.unknown_part(rest) if self._replay.active else rest
-        if rest:
-            self._printed.append(rest)
+
+    def _print(self, text: str) -> None:
+        if self._replay.active:  # what is in the journal has its length without secrets
+            text = self._replay.unknown_part(text)
+        if text:
+            self._printed.append(text)
             self._flush_soon()
 
     def clock_read(self, readings: Sequence[int]) -> None:
@@ -231,7 +231,7 @@ class TaskLog:
             del self._waiting[0]
 
     async def _write_new(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:
-        if not self._replay.knows(kind, fields):
+        if not (self._replay.recorded and self._replay.knows(kind, fields)):
             await self._write(kind, fields)
 
     async def _write(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from delf.errors import DelfError, UnknownTaskError
@@ -24,26 +24,29 @@ from delf.values import weight
 
 _FIELDS: Final = 500
 """Bytes of an event's small fields."""
+_WEIGHED_AT_ONCE: Final = 100
+"""Events of a task that runs: it is kept however much it takes, and others make room for it."""
 
 
 @dataclass
 class _Entry:
     events: list[Event] = field(default_factory=list[Event])
     size: int = 0
+    weighed: int = 0
     outcome: TaskFinished | None = None
 
 
-def _size(event: Event, most: int) -> int:
-    """About how much memory an event takes; of frequent ones, only what can be large counts."""
+def _large_part(event: Event) -> Any:
+    """What of an event can be large."""
     match event:
         case CallStarted():
-            return _FIELDS + weight(event.arguments, most)
+            return event.arguments
         case CallFinished():
-            return _FIELDS + weight(event.result, most) + len(event.error or "")
+            return event.result, event.error
         case Printed():
-            return _FIELDS + len(event.text)
+            return event.text
         case _:
-            return weight(event, most)
+            return event
 
 
 class MemoryJournal:
@@ -69,16 +72,15 @@ class MemoryJournal:
         entry = self._tasks.get(event.task_id)
         if entry is None:
             entry = self._tasks[event.task_id] = _Entry()
-        size = _size(event, self._max_bytes)
-        entry.size += size
-        self._size += size
         entry.events.append(event)
         if isinstance(event, TaskFinished):
             entry.outcome = event
             self._claimed.discard(event.task_id)
         elif isinstance(event, (TaskQueued, TaskStarted)):
             self._claimed.add(event.task_id)
-        self._forget_old()
+        if entry.outcome is not None or len(entry.events) - entry.weighed >= _WEIGHED_AT_ONCE:
+            self._weigh(entry)
+            self._forget_old()
         if not self._queues:
             return
         for queue, wanted in list(self._queues.items()):
@@ -140,6 +142,14 @@ class MemoryJournal:
 
     async def aclose(self) -> None:
         """Nothing is held outside of memory."""
+
+    def _weigh(self, entry: _Entry) -> None:
+        """Count what the newest events of a task take."""
+        new = entry.events[entry.weighed :]
+        entry.weighed += len(new)
+        size = _FIELDS * len(new) + weight([_large_part(event) for event in new], self._max_bytes)
+        entry.size += size
+        self._size += size
 
     def _forget_old(self) -> None:
         if len(self._tasks) <= self._max_tasks and self._size <= self._max_bytes:

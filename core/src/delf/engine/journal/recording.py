@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from delf import events as ev
 from delf.engine.secrets.redaction import REDACTED
+from delf.messages import ModelReply
 from delf.protocols.sandbox import CallAnswer, Raised, Returned, Told
 
 CUT_OFF: Final = "SandboxDied"
@@ -29,12 +30,13 @@ _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
     ev.RetryScheduled: ("attempt",),
     ev.FileWritten: ("label",),
     ev.Warned: ("message",),
+    ev.Noted: ("topic", "text"),
 }
 """What makes an event of a kind the one that is in the journal."""
 
 
 @dataclass(kw_only=True)
-class PastCall:
+class RecordedCall:
     """A call as the journal knows it.
 
     Args:
@@ -112,7 +114,7 @@ class PastCall:
 
 
 @dataclass(kw_only=True)
-class PastScript:
+class RecordedScript:
     """What the journal tells of one script, or of what the strategy did between scripts.
 
     Args:
@@ -129,7 +131,7 @@ class PastScript:
     """
 
     attempt: int
-    calls: list[PastCall] = field(default_factory=list[PastCall])
+    calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
     steps: list[int] = field(default_factory=list[int])
     clock: list[int] = field(default_factory=list[int])
     turns: list[int] = field(default_factory=list[int])
@@ -139,12 +141,12 @@ class PastScript:
     decision: ev.ApprovalDecided | None = None
 
     @property
-    def expected(self) -> list[PastCall]:
+    def expected(self) -> list[RecordedCall]:
         """The calls that have not come again."""
         return [call for call in self.calls if not call.was_given_up]
 
 
-class Past:
+class Recording:
     """A task's events by what they belong to.
 
     Args:
@@ -152,22 +154,24 @@ class Past:
     """
 
     def __init__(self, events: Sequence[ev.Event] = ()) -> None:
-        self.replies: defaultdict[str, deque[ev.ModelReplied]] = defaultdict(deque)
+        self.replies: defaultdict[str, deque[ModelReply]] = defaultdict(deque)
+        self.notes: defaultdict[str, deque[str]] = defaultdict(deque)
+        self._drafts: dict[str, list[ev.ModelWrote]] = {}
         self.known: Counter[tuple[Any, ...]] = Counter()
-        self.scripts: dict[int, PastScript] = {}
+        self.scripts: dict[int, RecordedScript] = {}
         self.last_call = 0
         self._given_up: set[int] = set()
-        self._calls: dict[int, PastCall] = {}
-        self._callers: dict[int, PastScript] = {}
-        self._asked: dict[str, PastCall] = {}
-        self._plans: dict[str, PastScript] = {}
+        self._calls: dict[int, RecordedCall] = {}
+        self._callers: dict[int, RecordedScript] = {}
+        self._asked: dict[str, RecordedCall] = {}
+        self._plans: dict[str, RecordedScript] = {}
         self._script_began = 0.0
-        own = script = self.scripts[0] = PastScript(attempt=0)
+        own = script = self.scripts[0] = RecordedScript(attempt=0)
         for event in events:
             if _begins_script(event):
                 self._script_began = event.at
             if isinstance(event, ev.ScriptGenerated):
-                script = self.scripts[event.attempt] = PastScript(attempt=event.attempt)
+                script = self.scripts[event.attempt] = RecordedScript(attempt=event.attempt)
             self._take(event, script)
             if isinstance(event, ev.ScriptFinished):
                 script = own
@@ -175,6 +179,8 @@ class Past:
             if names is not None:
                 key = (type(event), *(getattr(event, name) for name in names))
                 self.known[key] += 1
+        for purpose in list(self._drafts):
+            self._end_draft(purpose)
         for script in self.scripts.values():
             ended = script.finished is not None and script.finished.status != "crashed"
             for call in script.calls:
@@ -196,7 +202,7 @@ class Past:
         self.known[key] -= 1
         return True
 
-    def _take(self, event: ev.Event, script: PastScript) -> None:
+    def _take(self, event: ev.Event, script: RecordedScript) -> None:
         match event:
             case ev.ScriptFinished():
                 script.finished = event
@@ -205,8 +211,23 @@ class Past:
                 script.turns += event.turns
             case ev.Printed():
                 script.printed += len(event.text)
+            case ev.ModelCalled() | ev.ModelFailed():
+                self._end_draft(event.purpose)
+            case ev.ModelWrote():
+                self._drafts.setdefault(event.purpose, []).append(event)
             case ev.ModelReplied():
-                self.replies[event.purpose].append(event)
+                self._drafts.pop(event.purpose, None)
+                self.replies[event.purpose].append(
+                    ModelReply(
+                        text=event.text,
+                        calls=event.calls,
+                        usage=event.usage,
+                        model=event.model,
+                        cost_usd=event.cost_usd,
+                    )
+                )
+            case ev.Noted():
+                self.notes[event.topic].append(event.text)
             case ev.ApprovalRequested() if event.code is not None:
                 script.request, self._plans[event.request_id] = event, script
             case ev.ApprovalDecided() if event.request_id in self._plans:
@@ -224,15 +245,24 @@ class Past:
             case _:
                 pass
 
+    def _end_draft(self, purpose: str) -> None:
+        """An answer of which no more is recorded than what had been written of it."""
+        written = self._drafts.pop(purpose, ())
+        if written:
+            text = "".join(event.text for event in written)
+            calls = tuple(call for event in written for call in event.calls)
+            reply = ModelReply(text=text, calls=calls, model="", finish_reason="cut")
+            self.replies[purpose].append(reply)
+
     def _call(
         self,
         event: ev.ApprovalRequested | ev.CallStarted | ev.CallFinished,
         digest: str,
-        script: PastScript,
-    ) -> PastCall:
+        script: RecordedScript,
+    ) -> RecordedCall:
         past = self._calls.get(event.call_id)
         if past is None:
-            past = PastCall(
+            past = RecordedCall(
                 call_id=event.call_id,
                 action=event.action,
                 digest=digest,
@@ -246,7 +276,7 @@ class Past:
             script.steps.append(-past.call_id)
         return past
 
-    def _take_request(self, event: ev.ApprovalRequested, past: PastCall) -> None:
+    def _take_request(self, event: ev.ApprovalRequested, past: RecordedCall) -> None:
         self._asked[event.request_id] = past
         past.lapsed = False
         if event.unsettled:
@@ -273,7 +303,7 @@ class Past:
             return
         past.unseen = True
 
-    def _take_end(self, event: ev.CallFinished, script: PastScript) -> None:
+    def _take_end(self, event: ev.CallFinished, script: RecordedScript) -> None:
         self.last_call = max(self.last_call, event.call_id)
         past = self._calls.get(event.call_id)
         if past is None and event.digest is not None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from delf import events as ev
-from delf.engine.journal.recording import Past, PastCall, PastScript
+from delf.engine.journal.recording import RecordedCall, RecordedScript, Recording
 from delf.errors import ReplayMismatch
 from delf.messages import ModelReply, Purpose
 from delf.protocols.sandbox import LimitReached
@@ -57,10 +57,10 @@ class _Course:
         patience: Seconds that the next recorded step may be overdue before it is a mismatch.
     """
 
-    def __init__(self, script: PastScript, patience: float) -> None:
+    def __init__(self, script: RecordedScript, patience: float) -> None:
         self.script = script
         self._patience = patience
-        self._unclaimed: defaultdict[str, deque[PastCall]] = defaultdict(deque)
+        self._unclaimed: defaultdict[str, deque[RecordedCall]] = defaultdict(deque)
         for call in script.calls:
             self._unclaimed[call.digest].append(call)
         self._expected = {call.call_id: call for call in script.expected}
@@ -78,11 +78,11 @@ class _Course:
         return self._count > 0
 
     @property
-    def expected(self) -> Sequence[PastCall]:
+    def expected(self) -> Sequence[RecordedCall]:
         """The calls that have not come again."""
         return tuple(self._expected.values())
 
-    def take(self, digest: str) -> PastCall | None:
+    def take(self, digest: str) -> RecordedCall | None:
         """The first of the recorded calls with a digest that have not come again."""
         if self._began_at is None:
             self._began_at = asyncio.get_running_loop().time()
@@ -93,7 +93,7 @@ class _Course:
         self._move()
         return past
 
-    async def turn(self, past: PastCall | None, *, alone: bool) -> None:
+    async def turn(self, past: RecordedCall | None, *, alone: bool) -> None:
         """Wait until it is a call's turn, and let the next one have its turn then.
 
         Args:
@@ -170,7 +170,7 @@ class _Course:
             return self._moved_at
         return self._began_at + awaited.came_after
 
-    def _stuck(self, past: PastCall | None) -> ReplayMismatch:
+    def _stuck(self, past: RecordedCall | None) -> ReplayMismatch:
         expected = ", ".join(_named(call) for call in self.expected[:3]) or "an earlier answer"
         made = "a call that is not recorded" if past is None else _named(past)
         return _mismatch(f"the script makes {made} where the journal has {expected}")
@@ -186,14 +186,24 @@ class Replay:
 
     def __init__(self, events: Sequence[ev.Event] = (), patience: float = PATIENCE_SECONDS) -> None:
         self.events = tuple(events)
+        began = next((e for e in self.events if isinstance(e, ev.TaskStarted)), None)
+        self.resumed = began is not None
+        """Whether the task was begun before; one that was only queued was not."""
+        self.seed = "" if began is None else began.seed
+        """What the task's scripts drew chance from."""
         self._patience = patience
-        self._past = Past(self.events)
-        self._own = _Course(self._past.scripts[0], patience) if self else None
-        self._course = self._own
+        self._recording = Recording(self.events)
+        self.recorded = self._recording.known
+        """The recorded events that have not come again; true as long as there may be some."""
+        self.last_call = self._recording.last_call
+        """The highest number of a call."""
+        self._own = _Course(self._recording.scripts[0], patience) if self.resumed else None
+        self._follow(self._own)
 
-    def __bool__(self) -> bool:
-        """Whether the task is a resumed one; one that was only queued is not."""
-        return any(isinstance(event, ev.TaskStarted) for event in self.events)
+    def _follow(self, course: _Course | None) -> None:
+        self._course = course
+        self.active = course is not None
+        """Whether what runs now, a script or the strategy itself, is in the journal."""
 
     def relive(self, events: Sequence[ev.Event]) -> None:
         """Let the scripts so far run once more, because their sandbox died.
@@ -201,19 +211,16 @@ class Replay:
         Args:
             events: The task's events so far.
         """
-        before, self._past = self._past, Past(events)
-        self._course = None
-        self._past.replies = before.replies
-        for key in {*self._past.known, *before.known}:
+        before, self._recording = self._recording, Recording(events)
+        self.recorded, self.last_call = self._recording.known, self._recording.last_call
+        self._follow(None)
+        self._recording.replies = before.replies
+        self._recording.notes = before.notes
+        for key in {*self._recording.known, *before.known}:
             if key[0] not in _OF_SCRIPTS:
-                self._past.known[key] = before.known[key]
+                self._recording.known[key] = before.known[key]
 
     # -- facts --------------------------------------------------------------------------
-
-    @property
-    def seed(self) -> str:
-        """What the task's scripts drew chance from."""
-        return next((e.seed for e in self.events if isinstance(e, ev.TaskStarted)), "")
 
     def selected(self) -> ev.ToolsSelected | None:
         """The tools that were chosen, if the task came so far."""
@@ -221,31 +228,24 @@ class Replay:
 
     def has_reply(self, purpose: Purpose) -> bool:
         """Whether the next answer of a model is recorded."""
-        return purpose in _REPLAYED and bool(self._past.replies[purpose])
+        return purpose in _REPLAYED and bool(self._recording.replies[purpose])
 
     def reply(self, purpose: Purpose) -> ModelReply | None:
         """The next recorded answer of a model, if there is one left."""
         if not self.has_reply(purpose):
             return None
-        past = self._past.replies[purpose].popleft()
-        return ModelReply(
-            text=past.text,
-            calls=past.calls,
-            usage=past.usage,
-            model=past.model,
-            cost_usd=past.cost_usd,
-        )
+        return self._recording.replies[purpose].popleft()
 
-    @property
-    def last_call(self) -> int:
-        """The highest number of a call."""
-        return self._past.last_call
+    def note(self, topic: str) -> str | None:
+        """The next recorded note on a topic, if there is one left."""
+        notes = self._recording.notes.get(topic)
+        return notes.popleft() if notes else None
 
     # -- what is in the journal already ---------------------------------------------------
 
     def knows(self, kind: Callable[..., ev.Event], fields: Mapping[str, Any]) -> bool:
         """Whether an event is in the journal; each one counts once."""
-        return self._past.knows(kind, fields)
+        return self._recording.knows(kind, fields)
 
     def unknown_part(self, text: str) -> str:
         """What of a printed text goes beyond all that was printed here before."""
@@ -258,10 +258,10 @@ class Replay:
 
     # -- scripts --------------------------------------------------------------------------
 
-    def begin_script(self, attempt: int) -> PastScript | None:
+    def begin_script(self, attempt: int) -> RecordedScript | None:
         """A script is about to run; what the journal tells of it."""
-        script = self._past.scripts.get(attempt)
-        self._course = None if script is None else _Course(script, self._patience)
+        script = self._recording.scripts.get(attempt)
+        self._follow(None if script is None else _Course(script, self._patience))
         return script
 
     def end_script(self, status: ev.ScriptStatus, message: str) -> None:
@@ -270,7 +270,8 @@ class Replay:
         Raises:
             ReplayMismatch: When the journal tells otherwise.
         """
-        course, self._course = self._course, self._own
+        course = self._course
+        self._follow(self._own)
         if course is None or course is self._own or status == "crashed":
             return
         script = course.script
@@ -286,17 +287,12 @@ class Replay:
 
     def plan(self, attempt: int) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
         """The request for a script as a whole, and the decision about it."""
-        script = self._past.scripts.get(attempt)
+        script = self._recording.scripts.get(attempt)
         return (None, None) if script is None else (script.request, script.decision)
 
     # -- calls ----------------------------------------------------------------------------
 
-    @property
-    def active(self) -> bool:
-        """Whether what runs now, a script or the strategy itself, is in the journal."""
-        return self._course is not None
-
-    async def call(self, digest: str, *, alone: bool = False) -> PastCall | None:
+    async def call(self, digest: str, *, alone: bool = False) -> RecordedCall | None:
         """The recorded call behind a call, when it is its turn.
 
         Args:
@@ -346,7 +342,7 @@ def _beyond(finished: ev.ScriptFinished) -> ReplayMismatch | RecordedLimit:
     return RecordedLimit(LimitReached(limit=limit, message=message, line=finished.line))
 
 
-def _named(call: PastCall) -> str:
+def _named(call: RecordedCall) -> str:
     return f"{call.action} (call {call.call_id})"
 
 

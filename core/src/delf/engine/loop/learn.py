@@ -52,7 +52,7 @@ async def learn(task: TaskState, approvals: TaskApprovals, answer: str) -> None:
         answer: What the user is told.
     """
     mode = task.config.learn
-    if not mode or task.memory is None:
+    if task.memory is None:
         return
     if any(isinstance(event, FactsLearned) for event in task.log.events):
         return  # before the process died that is resumed

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import threading
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from delf.errors import DelfError, MemoryRetrievalError
 from delf.protocols.memory import MemoryStore
+from delf.threads import in_own_thread
 
 T = TypeVar("T")
 
@@ -50,7 +49,7 @@ class AgentMemory:
         """Begin to open the store, or again after that failed."""
         failed = self._opening is not None and self._opening.done() and self.store is None
         if self._opening is None or failed:
-            self._opening = _in_thread(self._make)
+            self._opening = in_own_thread(self._make, "delf-memory")
         return self._opening
 
     async def recall(self, query: str, seconds: float = _MOST_SECONDS) -> Sequence[str]:
@@ -128,26 +127,3 @@ class AgentMemory:
         except Exception as error:
             kind = type(error).__name__
             raise MemoryRetrievalError(f"the memory store failed: {kind}: {error}") from error
-
-
-def _in_thread(make: Callable[[], T]) -> asyncio.Future[T]:
-    """Call something in a thread of its own that keeps nothing from ending, if it hangs."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-    def settle(how: Callable[[Any], None], value: Any) -> None:
-        if not future.done():
-            how(value)
-
-    def work() -> None:
-        try:
-            how, value = future.set_result, make()
-        except BaseException as error:
-            how, value = future.set_exception, error
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, how, value)
-
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(work,), daemon=True, name="delf-memory").start()
-    return future

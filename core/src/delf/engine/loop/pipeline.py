@@ -10,17 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from delf.engine.clock import TaskClock
-from delf.engine.endings import to_its_end
 from delf.engine.host import TaskHost
-from delf.engine.loop.conversation import keep_turn
 from delf.engine.loop.learn import learn
-from delf.engine.loop.recall import recall
+from delf.engine.loop.recall import keep_turn, recall
 from delf.engine.loop.select import select
+from delf.engine.loop.setup import SetUp
 from delf.engine.task import TaskOutcome, TaskState
+from delf.engine.waiting import TaskClock, to_its_end
 from delf.errors import DelfError, ReplayMismatch, TaskTimeoutError, UnrecordedCallError
 from delf.events import ChildFinished, ModelReplied, TaskFinished, TaskResumed, TaskStarted, Warned
 from delf.protocols.connection import SupportsContext
@@ -51,7 +49,7 @@ class TaskPipeline:
         task: TaskState,
         host: TaskHost,
         strategy: Strategy,
-        set_up: Callable[[TaskState], Awaitable[None]],
+        set_up: SetUp,
         clock: TaskClock,
         warnings: tuple[str, ...] = (),
     ) -> None:
@@ -82,7 +80,7 @@ class TaskPipeline:
             work.add_done_callback(_look_at)
             await self._clock.wait(work)
             text, error = await self._result(work)
-            if error is None:
+            if error is None and self._task.config.learn:
                 await learn(self._task, self._host.approvals, text)
         except asyncio.CancelledError as error:
             await to_its_end(self._cancel(work, is_left=LEFT in error.args))
@@ -91,7 +89,7 @@ class TaskPipeline:
 
     async def _record_start(self, origin: str) -> None:
         task, request = self._task, self._task.request
-        if task.replay:
+        if task.replay.resumed:
             await self._log.record(TaskResumed, origin=origin)
         else:
             continued = request.conversation
@@ -110,14 +108,17 @@ class TaskPipeline:
             await self._log.record(Warned, message=message)
 
     async def _work(self) -> str:
-        task = self._task
-        if not task.replay:
+        task, tools = self._task, self._task.tools
+        if not task.replay.resumed:
             task.models.ledger.check()
         seconds = self._clock.seconds * _SHARE
-        await recall(task, seconds)
-        await self._set_up(task)
+        if task.memory is not None or task.request.conversation is not None:
+            await recall(task, seconds)
+        if self._set_up.needed:
+            await self._set_up(task)
         await select(task, seconds)
-        self._host.use(task.tools)
+        if task.tools is not tools:
+            self._host.use(task.tools)
         self._host.scripts.open()
         await load_context(task)
         return await self._strategy.solve(self._host)
@@ -180,7 +181,8 @@ class TaskPipeline:
         except UnrecordedCallError as lost:
             error = lost
         log.end_prints()
-        text = log.redactor.text(text)
+        if log.redactor.knows_any:
+            text = log.redactor.text(text)
         if error is not None:
             error.__cause__ = error.__cause__ or self._host.failure_behind(error)
             log.redactor.error(error)
@@ -194,7 +196,8 @@ class TaskPipeline:
         if not outcome.is_over:
             await self._leave(outcome)
             return outcome
-        await keep_turn(task, text, error)
+        if task.request.conversation is not None:
+            await keep_turn(task, text, error)
         paid = [e for e in log.events if isinstance(e, (ModelReplied, ChildFinished))]
         costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
         await log.record(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -62,12 +63,14 @@ class Prefilters:
         self._context = context
         self._mode = mode
         self._made: dict[tuple[str, str], Prefilter] = {}
+        self.starts_at = {"auto": FILTER_FROM, "off": sys.maxsize}.get(mode, 0)
+        """From how many actions on somebody may filter them."""
         if mode not in ("auto", "off"):
             self._forced(mode)
 
     def choose(self, actions: int) -> Choice | None:
         """Who filters a number of actions; None where all of them are shown."""
-        if self._mode == "off" or (self._mode == "auto" and actions < FILTER_FROM):
+        if actions < self.starts_at:
             return None
         if self._mode != "auto":
             return Choice(self._forced(self._mode), self._mode, forced=True)

@@ -28,19 +28,21 @@ async def select(task: TaskState, seconds: float) -> None:
     Raises:
         PrefilterError: When the prefilter that was asked for by name failed.
     """
-    past = task.replay.selected()
+    past = task.replay.selected() if task.replay.resumed else None
     chosen_by = "all"
-    catalog = task.tools.catalog()
+    count = task.tools.own_count
     if past is not None:
         await _show(task, frozenset(past.actions))
-    elif (choice := task.prefilters.choose(len(catalog))) is not None:
+    elif (
+        count >= task.prefilters.starts_at and (choice := task.prefilters.choose(count)) is not None
+    ):
         async with task.log.step("select"):
             names = await _chosen(task, choice, min(seconds, _MOST_SECONDS))
         if names is not None:
             await _show(task, names)
             chosen_by = choice.spec.name
-    elif len(catalog) >= SEARCH_FROM and task.config.prefilter_mode == "auto":
-        message = f"all {len(catalog)} tools are shown to the model: no prefilter is installed"
+    elif count >= SEARCH_FROM and task.config.prefilter_mode == "auto":
+        message = f"all {count} tools are shown to the model: no prefilter is installed"
         await task.log.record(Warned, message=message)
     shown = tuple(bound.name for bound in task.tools.shown if not bound.built_in)
     await task.log.record(ToolsSelected, actions=shown, by=chosen_by)

@@ -30,7 +30,8 @@ class SetUp:
         self.tools = tools
         self.connections = tuple(connections)
         self._left = [c for c in connections if isinstance(c, SupportsSetup) and c.needs_setup]
-        self._needed = bool(self._left)
+        self.needed = bool(self._left)
+        """Whether tasks come here before they choose their tools."""
         self._turn = asyncio.Lock()
 
     async def __call__(self, task: TaskState) -> None:
@@ -38,8 +39,6 @@ class SetUp:
 
         When this task is cancelled meanwhile, the next that waits goes on with the rest.
         """
-        if not self._needed:
-            return
         if self._left:
             async with self._turn:
                 if self._left:

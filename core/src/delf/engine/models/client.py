@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -10,11 +11,10 @@ from typing import Final
 
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.replay import Replay
-from delf.engine.models.pricing import Pricing
-from delf.engine.models.usage import Ledger
+from delf.engine.models.money import Ledger, Pricing
 from delf.engine.secrets.redaction import Redactor
 from delf.errors import BudgetExceededError, DelfError, PluginError
-from delf.events import ModelCalled, ModelFailed, ModelReplied
+from delf.events import ModelCalled, ModelFailed, ModelReplied, ModelWrote
 from delf.llm import LLMConfig
 from delf.messages import (
     FilePart,
@@ -24,6 +24,7 @@ from delf.messages import (
     ModelRequest,
     Part,
     Price,
+    Purpose,
     TextPart,
     ToolCall,
     ToolResult,
@@ -68,6 +69,7 @@ class ModelPool:
         self._record = record
         self._open: dict[str, Model] = {}
         self._priced: dict[str, SupportsPrice] = {}
+        self._last: tuple[LLMConfig, Model] | None = None
 
     def get(self, config: LLMConfig) -> Model:
         """The model for a configuration.
@@ -76,6 +78,8 @@ class ModelPool:
             PluginError: When no plugin serves it.
             ModelConfigurationError: When its plugin refuses the configuration.
         """
+        if self._last is not None and self._last[0] is config:
+            return self._last[1]
         key = _key(config)
         model = self._open.get(key)
         if model is None:
@@ -84,6 +88,7 @@ class ModelPool:
             if isinstance(made, SupportsPrice):
                 self._priced[key] = made
             model = self._open[key] = self._recorded(made)
+        self._last = config, model
         return model
 
     def priced(self, config: LLMConfig) -> SupportsPrice | None:
@@ -114,6 +119,7 @@ class ModelPool:
 
     async def aclose(self) -> None:
         """Close every model."""
+        self._last = None
         models = list(self._open.values())
         self._open.clear()
         self._priced.clear()
@@ -176,6 +182,51 @@ def _key(config: LLMConfig) -> str:
     return repr((config, folder, config.base_url, config.api_key, headers))
 
 
+class Draft:
+    """What is shown of an answer while it comes; kept in the journal as soon as that matters.
+
+    Args:
+        log: Where it is kept.
+        purpose: What the answer is for.
+    """
+
+    def __init__(self, log: TaskLog, purpose: Purpose) -> None:
+        self._log = log
+        self._purpose = purpose
+        self._lock = asyncio.Lock()
+        self._text: list[str] = []
+        self._calls: list[ToolCall] = []
+        self.is_empty = True
+        self.kept: list[str] = []
+        self.kept_calls: list[ToolCall] = []
+
+    def add(self, delta: ModelDelta) -> None:
+        """Take a piece."""
+        self.is_empty = False
+        if delta.call is None:
+            self._text.append(delta.text)
+        elif delta.whole is not None:
+            self._calls.append(delta.whole)
+
+    async def keep(self) -> None:
+        """Have all pieces so far in the journal when this returns."""
+        async with self._lock:
+            text, calls = "".join(self._text), tuple(self._calls)
+            self._text.clear()
+            self._calls.clear()
+            if text or calls:
+                await self._log.record(ModelWrote, purpose=self._purpose, text=text, calls=calls)
+                self.kept.append(text)
+                self.kept_calls += calls
+
+    @property
+    def reply(self) -> ModelReply:
+        """The answer as far as it was kept."""
+        text = "".join(self.kept)
+        calls = tuple(self.kept_calls)
+        return ModelReply(text=text, calls=calls, model="", finish_reason="cut")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelClient:
     """Asks models on behalf of one task.
@@ -213,6 +264,7 @@ class ModelClient:
         on_delta: OnDelta | None = None,
         session: ModelSession | None = None,
         continues: bool = False,
+        draft: Draft | None = None,
     ) -> ModelReply:
         """Ask once; retries of failed requests are the model's own business.
 
@@ -223,12 +275,14 @@ class ModelClient:
             on_delta: Sees the pieces of the answer; all of it at once when that is recorded.
             session: Where it is asked, if not by a request of its own.
             continues: Whether the session knows the user's own instructions already.
+            draft: Has the pieces of the answer. With it, an answer that breaks off after its first
+                piece is no error, but what came of it, with ``cut`` as its ``finish_reason``.
 
         Raises:
             BudgetExceededError: Before anything is spent.
             DelfError: When the model failed for good.
         """
-        past = self.replay.reply(request.purpose)
+        past = self.replay.reply(request.purpose) if self.replay.resumed else None
         if past is not None:
             if on_delta is not None:
                 _show_again(past, on_delta)
@@ -238,7 +292,7 @@ class ModelClient:
             price = await self._price(config)
             forecast = self.ledger.forecast
             async with self.ledger.reserved(lambda: forecast.cost(config, request, price)):
-                return await self._ask(config, request, attempt, on_delta, session)
+                return await self._ask(config, request, attempt, on_delta, session, draft)
         except BudgetExceededError as error:
             self.refused.append(error)
             raise
@@ -249,7 +303,7 @@ class ModelClient:
         if self.system_prompt and instruct:
             place = 1 if messages[0].role == "system" else 0
             messages = (*messages[:place], system(self.system_prompt), *messages[place:])
-        if self.redactor:
+        if self.redactor.knows_any:
             messages = tuple(_without_secrets(message, self.redactor) for message in messages)
         return replace(request, messages=messages)
 
@@ -277,14 +331,17 @@ class ModelClient:
         attempt: int,
         on_delta: OnDelta | None,
         session: ModelSession | None,
+        draft: Draft | None,
     ) -> ModelReply:
         await self.log.record(
             ModelCalled, model=config.model, purpose=request.purpose, attempt=attempt
         )
         started = time.perf_counter()
         try:
-            reply = await self._answer(config, request, on_delta, session)
+            reply = await self._answer(config, request, on_delta, session, draft)
         except DelfError as error:
+            if draft is not None:
+                await draft.keep()
             await self.log.record(
                 ModelFailed,
                 model=config.model,
@@ -292,8 +349,11 @@ class ModelClient:
                 error=error.message,
                 duration_ms=_ms_since(started),
             )
+            if draft is not None and not draft.is_empty:
+                return draft.reply
             raise
-        reply = _clean_reply(reply, self.redactor)
+        if self.redactor.knows_any:
+            reply = _clean_reply(reply, self.redactor)
         cost = self.pricing.cost(reply)
         self.ledger.add(reply.usage, cost)
         self.ledger.forecast.learn(config, request, reply, cost)
@@ -315,6 +375,7 @@ class ModelClient:
         request: ModelRequest,
         on_delta: OnDelta | None,
         session: ModelSession | None,
+        draft: Draft | None,
     ) -> ModelReply:
         """The model's answer; whoever wants its pieces sees them."""
         watched = self.stream and request.purpose != "call"
@@ -328,7 +389,9 @@ class ModelClient:
         watch = self.on_delta if watched else None
 
         def show(delta: ModelDelta) -> None:
-            if delta.text and on_delta is not None:
+            if (delta.text or delta.whole) and on_delta is not None:
+                if draft is not None:
+                    draft.add(delta)
                 on_delta(delta)
             if delta.text and watch is not None and delta.call is None:
                 watch(delta.text)
@@ -342,7 +405,7 @@ class ModelClient:
                 elif piece.call is None:
                     show(ModelDelta(shown.feed(piece.text)))
                 else:
-                    show(piece)
+                    show(_clean_delta(piece, self.redactor))
         show(ModelDelta(shown.end()))
         if final is None:
             raise DelfError("the model's stream ended without its answer")
@@ -354,7 +417,15 @@ def _show_again(reply: ModelReply, on_delta: OnDelta) -> None:
     if reply.text:
         on_delta(ModelDelta(reply.text))
     for number, call in enumerate(reply.calls):
-        on_delta(ModelDelta(call.arguments, number))
+        on_delta(ModelDelta(call.arguments, number, call))
+
+
+def _clean_delta(delta: ModelDelta, redactor: Redactor) -> ModelDelta:
+    """A piece of a call; the whole of it without secrets."""
+    if delta.whole is None:
+        return delta
+    clean = replace(delta.whole, arguments=redactor.text(delta.whole.arguments))
+    return replace(delta, whole=clean)
 
 
 def _without_secrets(message: Message, redactor: Redactor) -> Message:

@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import quote, quote_plus
 
 HEAD: Final = 6
@@ -73,9 +73,6 @@ class Matcher:
         """How many characters a text with a secret has at least."""
         self._anchors = _anchors_of(forms)
         self._has_anchor = re.compile(_tree(sorted(self._anchors))).search
-
-    def __bool__(self) -> bool:
-        return bool(self._heads)
 
     @cached_property
     def _search(self) -> Callable[[str, int], re.Match[str] | None]:
@@ -147,6 +144,13 @@ class Matcher:
         )
 
 
+class KnowsSecrets(Protocol):
+    """Who has the matcher of the secrets that are known by now."""
+
+    matcher: Matcher
+    knows_any: bool
+
+
 class StreamMatcher:
     """Replaces secrets in a text that comes in pieces.
 
@@ -154,12 +158,12 @@ class StreamMatcher:
     that the pieces are together what the whole text would be.
 
     Args:
-        matcher: Gives what knows the secrets by now.
+        known: Has what knows the secrets by now.
         replacement: What stands in their place.
     """
 
-    def __init__(self, matcher: Callable[[], Matcher], replacement: str) -> None:
-        self._matcher = matcher
+    def __init__(self, known: KnowsSecrets, replacement: str) -> None:
+        self._known = known
         self._replacement = replacement
         self._before = ""
         self._held = ""
@@ -179,9 +183,9 @@ class StreamMatcher:
         self._before = self._held = ""
 
     def _take(self, piece: str, *, last: bool) -> str:
-        matcher = self._matcher()
-        if not matcher and not self._held:
+        if not self._known.knows_any and not self._held:
             return piece
+        matcher = self._known.matcher
         text = f"{self._before}{self._held}{piece}"
         at = len(self._before)
         parts: list[str] = []

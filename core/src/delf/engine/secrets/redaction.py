@@ -52,10 +52,11 @@ class Redactor:
 
     def _use(self, known: set[str]) -> None:
         """Know these; each field is right by itself while another thread looks at several."""
-        self._matcher = Matcher(known)
-        self._holds = self._matcher.holds
-        self._shortest = self._matcher.shortest
-        self._knows_any = bool(known)
+        self.matcher = Matcher(known)
+        self._holds = self.matcher.holds
+        self._shortest = self.matcher.shortest
+        self.knows_any = bool(known)
+        """Whether there is anything to look for."""
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
         """Implements :class:`delf.protocols.connection.SecretsKeeper`."""
@@ -67,13 +68,10 @@ class Redactor:
             if known != before:
                 self._use(known)
 
-    def __bool__(self) -> bool:
-        return self._knows_any
-
     @property
     def longest(self) -> int:
         """How many characters decide at most whether a secret stands somewhere."""
-        return self._matcher.longest + CONTEXT if self else 0
+        return self.matcher.longest + CONTEXT if self.knows_any else 0
 
     def text(self, text: str) -> str:
         """The text without secrets; the same object when it holds none."""
@@ -81,18 +79,18 @@ class Redactor:
             return text
         parts: list[str] = []
         at = 0
-        while found := self._matcher.find(text, at):
+        while found := self.matcher.find(text, at):
             parts += (text[at : found[0]], REDACTED)
             at = found[1]
         return "".join((*parts, text[at:])) if parts else text
 
     def stream(self) -> StreamMatcher:
         """For a text that comes in pieces."""
-        return StreamMatcher(lambda: self._matcher, REDACTED)
+        return StreamMatcher(self, REDACTED)
 
     def error(self, error: DelfError) -> DelfError:
         """The error, changed in place; causes that hold a secret become texts without it."""
-        if self:
+        if self.knows_any:
             self._clean_own(error)
             self._clean_causes(error)
         return error
@@ -182,18 +180,18 @@ class Redactor:
 
         Texts with escapes and bytes are written otherwise there: they have to be looked at.
         """
-        if not self._knows_any:
+        if not self.knows_any:
             return False
         if b"\\" in encoded or b'"$t":"bytes"' in encoded:
             return True
-        return self._matcher.holds(encoded.decode("utf-8", "surrogatepass"))
+        return self.matcher.holds(encoded.decode("utf-8", "surrogatepass"))
 
     def value(self, value: Any) -> Any:
         """A value without secrets; the same object when it holds none.
 
         One that is nested too deeply to be made anew becomes a text that says so.
         """
-        if not self._knows_any:
+        if not self.knows_any:
             return value
         try:
             return self._clean(value)

@@ -24,6 +24,7 @@ class ToolCallTrace:
         started_at: Unix time in seconds.
         duration_ms: How long the tool itself took.
         children: The ids of the child tasks that it had done.
+        output: What it had to say while it was made.
     """
 
     call_id: int
@@ -36,6 +37,7 @@ class ToolCallTrace:
     started_at: float = 0.0
     duration_ms: float | None = None
     children: list[str] = field(default_factory=list[str])
+    output: str = ""
 
     @property
     def success(self) -> bool:
@@ -149,8 +151,3 @@ class StreamEvent:
     status: str
     started_at: float
     duration_ms: int | None = None
-
-    def finish(self, duration_ms: float, *, ok: bool) -> None:
-        """Close the line; one that failed already stays failed."""
-        self.duration_ms = round(duration_ms)
-        self.status = "success" if ok and self.status != "error" else "error"

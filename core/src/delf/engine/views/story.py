@@ -52,6 +52,9 @@ def story(event: ev.Event) -> str | None:
         case ev.CallFinished():
             what = f": {cut(event.error, 200)}" if event.error else ""
             return f"  ← {event.call_id} {event.status}, {event.duration_ms:.0f} ms{what}"
+        case ev.CallPrinted():
+            lines = event.text.rstrip("\n").split("\n")
+            return "\n".join(f"  | {event.call_id} {cut(line, 200)}" for line in lines)
         case ev.ChildStarted():
             who = f"worker {event.worker}" if event.worker else "child task"
             return f"  → {event.call_id} {who} {event.child_id}: {cut(event.task, 200)}"
@@ -60,6 +63,8 @@ def story(event: ev.Event) -> str | None:
             return f"  ← {event.call_id} child task {event.child_id}: {what}"
         case ev.ModelFailed():
             return f"  {short_name(event.model)} ({event.purpose}) failed: {cut(event.error, 200)}"
+        case ev.Noted():
+            return f"  {event.topic}: {cut(event.text, 200)}"
         case ev.RetryScheduled():
             return f"  the script failed: {cut(event.error, 200)}"
         case ev.RerunRequested():

@@ -49,6 +49,7 @@ class Trace:
         self.reruns: list[RerunTrace] = []
         self.retries: list[str] = []
         self.warnings: list[str] = []
+        self.notes: list[tuple[str, str]] = []
         self.approvals: list[ApprovalTrace] = []
         self.tools_shown: list[str] = []
         self.tools_chosen_by: str | None = None
@@ -86,6 +87,10 @@ class Trace:
                 self._start_call(event)
             case ev.CallFinished():
                 self._finish_call(event)
+            case ev.CallPrinted():
+                self._add_output(event)
+            case ev.ChangeKept():
+                pass
             case ev.ChildStarted():
                 self._start_child(event)
             case ev.ChildFinished():
@@ -110,7 +115,7 @@ class Trace:
                 self._step = ""
                 at = event.at - event.duration_ms / 1000
                 line = self._running.pop(event.step, None) or self._line("phase", event.step, at)
-                line.finish(event.duration_ms, ok=True)
+                _finish(line, event.duration_ms, ok=True)
                 if event.step == "setup":
                     self._setup().duration_ms = event.duration_ms
             case ev.ScriptFinished() if event.status not in ("done", "rerun"):
@@ -144,6 +149,8 @@ class Trace:
                 asked.edited = event.arguments
             case ev.ToolsSelected():
                 self.tools_shown, self.tools_chosen_by = list(event.actions), event.by
+            case ev.Noted():
+                self.notes.append((event.topic, event.text))
             case ev.FactsLearned():
                 self.learned += event.facts
             case _:
@@ -157,7 +164,7 @@ class Trace:
     def _close_lines(self, at: float) -> None:
         """What still runs when a task ends was stopped with it."""
         for line in self._running.values():
-            line.finish((at - line.started_at) * 1000, ok=False)
+            _finish(line, (at - line.started_at) * 1000, ok=False)
         self._running.clear()
 
     def _say(self, event: ev.Printed) -> None:
@@ -220,7 +227,12 @@ class Trace:
         call.duration_ms = event.duration_ms
         line = self._running.pop(event.call_id, None)
         if line is not None:
-            line.finish(event.duration_ms, ok=event.status == "ok")
+            _finish(line, event.duration_ms, ok=event.status == "ok")
+
+    def _add_output(self, event: ev.CallPrinted) -> None:
+        call = self._calls.get(event.call_id)
+        if call is not None:
+            call.output += event.text[: MAX_LETTERS - len(call.output)]
 
     def _start_child(self, event: ev.ChildStarted) -> None:
         call = self._calls.get(event.call_id)
@@ -231,7 +243,7 @@ class Trace:
     def _finish_child(self, event: ev.ChildFinished) -> None:
         line = self._running.pop(event.child_id, None)
         if line is not None:
-            line.finish(event.duration_ms, ok=event.status)
+            _finish(line, event.duration_ms, ok=event.status)
         self.total_cost_usd = _sum(self.total_cost_usd, event.cost_usd)
 
     def _add_model_call(self, event: ev.ModelReplied) -> None:
@@ -355,3 +367,9 @@ class Trace:
 
 def _sum(first: float | None, second: float | None) -> float | None:
     return None if first is None or second is None else first + second
+
+
+def _finish(line: StreamEvent, duration_ms: float, *, ok: bool) -> None:
+    """Close a line; one that failed already stays failed."""
+    line.duration_ms = round(duration_ms)
+    line.status = "success" if ok and line.status != "error" else "error"

@@ -7,7 +7,9 @@ from decimal import Decimal
 from typing import Any
 
 from delf import events as ev
-from delf.messages import Usage
+from delf.messages import ToolCall, Usage
+
+_CALL = ToolCall(id="c1", name="bank.pay", arguments='{"amount": 5}')
 
 _ARGUMENTS: dict[str, Any] = {
     "to": ["ann@example.org", "Zoë Ωμέγα 🦊"],
@@ -40,11 +42,14 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
         (ev.ModelCalled, {"model": "m", "purpose": "generate", "attempt": 1}),
         (ev.ModelReplied, _reply()),
         (ev.ModelFailed, {**_model(), "error": "no"}),
+        (ev.ModelWrote, {"purpose": "generate", "text": "<execute>", "calls": (_CALL,)}),
         (ev.ScriptGenerated, {"code": "print(1)", "attempt": 1, "confirmed_actions": ("a.b",)}),
         (ev.SandboxOpened, {"backend": "local", "isolation": "process"}),
         (ev.ScriptFinished, {"status": "failed", "duration_ms": 2.0, "error": "no", "line": 3}),
         (ev.CallStarted, {**_call(), "arguments": _ARGUMENTS, **_bound()}),
         (ev.CallFinished, {**_call(), "status": "ok", "duration_ms": 3.0, "result": _ARGUMENTS}),
+        (ev.CallPrinted, {"call_id": 1, "text": "é\n\u2028"}),
+        (ev.ChangeKept, {"call_id": 1, "what": "file", "data": {"path": "a", "before": None}}),
         (ev.ChildStarted, {"call_id": 1, "child_id": "task_2", "task": "Ask the bank."}),
         (ev.ChildFinished, {**_child(), "status": False, "error": "no", "cost_usd": 0.5}),
         (ev.CallGivenUp, {"call_id": 1, "action": "bank.pay"}),
@@ -56,6 +61,7 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
         (ev.RerunRequested, {"attempt": 1, "context": "c", "remaining": "r"}),
         (ev.RetryScheduled, {"attempt": 1, "error": "no"}),
         (ev.Warned, {"message": "look"}),
+        (ev.Noted, {"topic": "notification", "text": "It is late."}),
         (ev.FactsLearned, {"facts": ("Ann likes tea.",)}),
         (ev.TaskFinished, {"status": True, "text": "paid", "duration_ms": 9.0, "cost_usd": 0.1}),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -256,6 +257,8 @@ class StrategyContract(Contract):
 
 
 def _costly(answer: Answer) -> Answer:
+    if isinstance(answer, ModelReply):
+        return replace(answer, cost_usd=_COST)
     if not isinstance(answer, str):
         return answer
     usage = Usage(input_tokens=10, output_tokens=10)

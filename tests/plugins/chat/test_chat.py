@@ -142,7 +142,7 @@ class TestConversations:
         assert len(chat) == 0
 
     async def test_what_is_left_of_a_forgotten_one_goes_a_day_later(self, monkeypatch):
-        from delf.chat import memory
+        from delf_chat import memory
 
         store = memory.MemoryConversations()
         await store.append("a", [ChatMessage(role="user", content="x", at=1.0)])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from delf.chat.memory import MemoryConversations
 from delf.testing import ConversationContract
+from delf_chat.memory import MemoryConversations
 
 
 class TestMemoryConversations(ConversationContract):

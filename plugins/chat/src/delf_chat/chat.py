@@ -10,10 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
 
-from delf.chat.checks import check_count, check_name
-from delf.chat.history import Transform, for_model, make_message, transformed
-from delf.chat.memory import MemoryConversations
-from delf.chat.summary import Ask, fold
 from delf.errors import (
     ConfigurationError,
     ConversationCompressionError,
@@ -34,10 +30,15 @@ from delf.protocols.conversation import (
 )
 from delf.surroundings import Surroundings
 from delf.sync import LoopThread, call, finish
+from delf_chat.checks import check_count, check_name
+from delf_chat.history import Transform, for_model, make_message, transformed
+from delf_chat.memory import MemoryConversations
+from delf_chat.summary import Ask, fold
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from delf import Agent
     from delf.protocols.conversation import SupportsConversations
 
 T = TypeVar("T")
@@ -137,6 +138,10 @@ class Chat:
                     hint=f"its options: {', '.join(known)}",
                 )
         return cls(**options)
+
+    def in_memory(self) -> Chat:
+        """The conversation's name in memory: itself, if it is kept nowhere."""
+        return Chat(conversation_id=self._conversation) if self.persist else self
 
     # -- conversations ------------------------------------------------------------------
 
@@ -412,6 +417,11 @@ class Chat:
                 self._end = weakref.finalize(self, self._thread.stop)
             loop = self._thread.loop
         return call(work, loop)
+
+
+def chat_of(agent: Agent) -> Chat | None:
+    """An agent's chat, if it is one of these."""
+    return agent.chat if isinstance(agent.chat, Chat) else None
 
 
 _LOOKED_AT: Final = 200

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from delf.engine.slots import Slot
+from delf.engine.waiting import Slot
 
 
 async def turns():

@@ -1,0 +1,516 @@
+"""What models cost: prices, what the next call will cost, what was spent, and the budget."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fnmatch
+import json
+import math
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from delf.errors import BudgetExceededError, ConfigurationError, did_you_mean
+from delf.events import ChildFinished, Event, ModelReplied
+from delf.llm import LLMConfig
+from delf.messages import (
+    FilePart,
+    ImagePart,
+    ModelReply,
+    ModelRequest,
+    Price,
+    Purpose,
+    ToolCall,
+    Usage,
+)
+
+_UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=True"
+
+_Turn = asyncio.Future[None]
+
+
+class Ledger:
+    """What an agent has used, over all its tasks; safe between threads.
+
+    Under a budget each model call first reserves the most that it can cost. One that is expected
+    to cost more than is left is refused. One that does not fit only because of what other calls
+    have reserved waits, in order, until they are settled; with nobody to wait for, it is made.
+
+    Args:
+        budget_usd: The most to spend; None for no limit.
+        allow_unpriced: Let models without a known price run under a budget.
+        within: The ledger that all of this counts in, too, with its budget, if there is one.
+    """
+
+    def __init__(
+        self,
+        budget_usd: float | None = None,
+        *,
+        allow_unpriced: bool = False,
+        within: Ledger | None = None,
+    ) -> None:
+        self.budget_usd = budget_usd
+        self.within = within
+        self.allow_unpriced = allow_unpriced or (within is not None and within.allow_unpriced)
+        self.usage = Usage()
+        self.cost_usd = 0.0
+        self.reserved_usd = 0.0
+        self.unpriced_calls = 0
+        self.forecast: Forecast = Forecast() if within is None else within.forecast
+        self._tasks: set[str] = set()
+        self._ended: set[str] = set()
+        self._lock = threading.Lock()
+        self._waiting: deque[_Turn] = deque()
+
+    @property
+    def remaining_usd(self) -> float | None:
+        """What may still be spent; None without a budget."""
+        return None if self.budget_usd is None else max(0.0, self.budget_usd - self.cost_usd)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether nothing may be spent any more."""
+        return self.remaining_usd == 0.0
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a budget here, or in what this is within."""
+        return self.budget_usd is not None or (self.within is not None and self.within.is_limited)
+
+    def report(self) -> dict[str, Any]:
+        """Money and tokens as JSON-ready data."""
+        return {
+            "budget": {
+                "limit_usd": self.budget_usd,
+                "spent_usd": self.cost_usd,
+                "reserved_usd": self.reserved_usd,
+                "remaining_usd": self.remaining_usd,
+                "is_exhausted": self.is_exhausted,
+            },
+            "usage": {
+                "input_tokens": self.usage.input_tokens,
+                "cached_tokens": self.usage.cached_tokens,
+                "output_tokens": self.usage.output_tokens,
+                "total_tokens": self.usage.total_tokens,
+            },
+            "total_cost_usd": self.cost_usd,
+            "unpriced_calls": self.unpriced_calls,
+        }
+
+    def check(self, expected_usd: float = 0.0) -> None:
+        """Whether another model call may be made.
+
+        Args:
+            expected_usd: What it will cost.
+
+        Raises:
+            BudgetExceededError: When the budget is used up, would be passed, or cannot be kept
+                because a model has no known price.
+        """
+        if self.within is not None:
+            self.within.check(expected_usd)
+        limit, spent = self.budget_usd, self.cost_usd
+        if limit is None:
+            return
+        if spent >= limit:
+            raise BudgetExceededError(
+                f"the budget of ${limit:g} is used up (${spent:.6f} spent)",
+                limit_usd=limit,
+                spent_usd=spent,
+            )
+        if spent + expected_usd > limit:
+            raise BudgetExceededError(
+                f"the next model call would cost about ${expected_usd:.6f}, and of the budget of "
+                f"${limit:g} only ${limit - spent:.6f} are left (${spent:.6f} spent)",
+                limit_usd=limit,
+                spent_usd=spent,
+                expected_usd=expected_usd,
+            )
+        if self.unpriced_calls and not self.allow_unpriced:
+            raise self._unpriced("a model without a known price was used")
+
+    def refuse_unpriced(self, model: str) -> None:
+        """Whether a model may be asked whose price is not known.
+
+        Raises:
+            BudgetExceededError: When there is a budget and ``allow_unpriced`` is not set.
+        """
+        if self.within is not None:
+            self.within.refuse_unpriced(model)
+        if self.budget_usd is not None and not self.allow_unpriced:
+            raise self._unpriced(f"the price of the model {model!r} is not known")
+
+    def _unpriced(self, reason: str) -> BudgetExceededError:
+        return BudgetExceededError(
+            f"{reason}, so the budget of ${self.budget_usd:g} cannot be kept",
+            limit_usd=self.budget_usd,
+            spent_usd=self.cost_usd,
+            hint=_UNPRICED_HINT,
+        )
+
+    @asynccontextmanager
+    async def reserved(self, estimate: Callable[[], Estimate]) -> AsyncGenerator[None]:
+        """Hold money for a call while it is made.
+
+        Args:
+            estimate: What it will cost, asked again when others were waited for;
+                :meth:`add` then says what it did.
+
+        Raises:
+            BudgetExceededError: When what is expected does not fit into what is left.
+        """
+        if self.budget_usd is None and self.within is None:
+            yield
+            return
+        async with contextlib.AsyncExitStack() as held:
+            if self.budget_usd is not None:
+                amount = await self._take(estimate)
+                held.callback(self._give_back, amount)
+            if self.within is not None:
+                await held.enter_async_context(self.within.reserved(estimate))
+            yield
+
+    def _give_back(self, amount: float) -> None:
+        with self._lock:
+            self.reserved_usd = max(0.0, self.reserved_usd - amount)
+            self._wake()
+
+    async def _take(self, estimate: Callable[[], Estimate]) -> float:
+        woken = False
+        while True:
+            with self._lock:
+                expected, most = estimate()
+                try:
+                    self.check(expected)
+                except BudgetExceededError:
+                    if woken:
+                        self._wake()
+                    raise
+                free = math.inf if self.budget_usd is None else self.budget_usd - self.cost_usd
+                amount = min(max(expected, most), free)
+                if (woken or not self._waiting) and self.reserved_usd + amount <= free:
+                    self.reserved_usd += amount
+                    if woken:
+                        self._wake()
+                    return amount
+                turn = asyncio.get_running_loop().create_future()
+                (self._waiting.appendleft if woken else self._waiting.append)(turn)
+            await self._wait(turn)
+            woken = True
+
+    async def _wait(self, turn: _Turn) -> None:
+        try:
+            await turn
+        except asyncio.CancelledError:
+            with self._lock:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                else:
+                    self._wake()
+            raise
+
+    def _wake(self) -> None:
+        """Let the first that waits look again; it wakes the next. Needs the lock."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            loop = turn.get_loop()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_set, turn)
+                return
+
+    def add(self, usage: Usage, cost_usd: float | None) -> None:
+        """Count a model call."""
+        self._count(usage, cost_usd)
+        if self.within is not None:
+            self.within.add(usage, cost_usd)
+
+    def _count(self, usage: Usage, cost_usd: float | None) -> None:
+        with self._lock:
+            self.usage = self.usage + usage
+            if cost_usd is None:
+                self.unpriced_calls += 1
+            else:
+                self.cost_usd += cost_usd
+
+    def begin(self, task_id: str, past: Sequence[Event] = ()) -> None:
+        """A task is about to run; what it cost in another process counts here, once.
+
+        Args:
+            task_id: The task.
+            past: What its journal tells of it, when it is resumed.
+        """
+        with self._lock:
+            known = task_id in self._tasks or task_id in self._ended
+            self._tasks.add(task_id)
+        for event in () if known else past:
+            if isinstance(event, ModelReplied):
+                self._count(event.usage, event.cost_usd)
+            elif isinstance(event, ChildFinished) and event.cost_usd is not None:
+                # Its call may be answered from the journal, and then nobody begins it again.
+                self._ended.add(event.child_id)
+                self._count(Usage(), event.cost_usd)
+        if self.within is not None:
+            self.within.begin(task_id, past)
+
+    def end(self, task_id: str) -> None:
+        """A task is over, so that it is never resumed."""
+        with self._lock:
+            self._tasks.discard(task_id)
+        if self.within is not None:
+            self.within.end(task_id)
+
+    def reset(self, limit_usd: float | None = None) -> None:
+        """Start counting money again, with a new limit if one is given."""
+        with self._lock:
+            self.cost_usd = 0.0
+            self.unpriced_calls = 0
+            if limit_usd is not None:
+                self.budget_usd = limit_usd
+            self._wake()
+
+
+def _set(turn: _Turn) -> None:
+    if not turn.done():
+        turn.set_result(None)
+
+
+_KEYS: Final = ("input", "cached_input", "output")
+_LONG: Final = "_per_million"
+_HINT: Final = 'write {"gpt-*": {"input": 2.5, "output": 10}}, in USD per million tokens'
+
+
+class Pricing:
+    """The user's own prices, which win over a provider's list.
+
+    Args:
+        prices: By model name or pattern (``gpt-*``); the most specific pattern wins.
+    """
+
+    def __init__(self, prices: Mapping[str, Price] | None = None) -> None:
+        self._prices = dict(prices or {})
+
+    def cost(self, reply: ModelReply) -> float | None:
+        """What a reply cost, in USD; None when no price is known."""
+        price = self.find(reply.model)
+        return price.cost(reply.usage) if price is not None else reply.cost_usd
+
+    def find(self, model: str) -> Price | None:
+        """The user's price for a model, by its whole name or by what follows its provider."""
+        return self._find(model) or self._find(model.rpartition("/")[2])
+
+    def _find(self, model: str) -> Price | None:
+        if model in self._prices:
+            return self._prices[model]
+        matching = [name for name in self._prices if fnmatch.fnmatchcase(model, name)]
+        return self._prices[max(matching, key=_specificity)] if matching else None
+
+
+def _specificity(pattern: str) -> tuple[int, str]:
+    return len(pattern.replace("*", "").replace("?", "")), pattern
+
+
+def load_pricing(paths: tuple[Path, ...]) -> Pricing:
+    """Prices from the first of some files that exists.
+
+    The file is JSON: ``{"gpt-*": {"input": 2.5, "cached_input": 1.25, "output": 10}}``, in
+    USD per million tokens. ``cached_input`` may be left out; names may end in
+    ``_per_million``; the models may be under a key ``models``; keys that begin with ``_`` are
+    comments.
+
+    Raises:
+        ConfigurationError: Naming the file and the entry that is wrong.
+    """
+    for path in paths:
+        if path.is_file():
+            return Pricing(_read_prices(path))
+    return Pricing()
+
+
+def _read_prices(path: Path) -> dict[str, Price]:
+    try:
+        content: Any = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error}", hint=_HINT) from None
+    models = _entries(content)
+    if models is not None and "models" in models and len(models) == 1:
+        models = _entries(models["models"])
+    if models is None:
+        raise ConfigurationError(f"{path}: must be an object of models", hint=_HINT)
+    prices: dict[str, Price] = {}
+    for name, entry in models.items():
+        try:
+            prices[name] = _price(entry)
+        except ValueError as error:
+            raise ConfigurationError(f"{path}: {name}: {error}", hint=_HINT) from None
+    return prices
+
+
+def _entries(content: Any) -> dict[str, Any] | None:
+    """An object without its comments; None for anything else."""
+    if not isinstance(content, dict):
+        return None
+    found = cast("dict[str, Any]", content)
+    return {name: value for name, value in found.items() if not name.startswith("_")}
+
+
+def _price(entry: Any) -> Price:
+    given = _entries(entry)
+    if given is None:
+        raise ValueError(f"{entry!r} is no object with prices")
+    amounts = {name.removesuffix(_LONG): value for name, value in given.items()}
+    unknown = [name for name in given if name.removesuffix(_LONG) not in _KEYS]
+    if unknown:
+        raise ValueError(f"unknown key {min(unknown)!r}{did_you_mean(min(unknown), _KEYS)}")
+    missing = {"input", "output"} - amounts.keys()
+    if missing:
+        raise ValueError(f"{min(missing)!r} is missing")
+    return Price(
+        input=_amount(amounts["input"]),
+        output=_amount(amounts["output"]),
+        cached_input=_amount(amounts.get("cached_input", amounts["input"])),
+    )
+
+
+def _amount(value: Any) -> float:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value < 0:
+        raise ValueError(f"{value!r} is no price")
+    return float(value)
+
+
+_TOKENS_PER_BYTE: Final = 1 / 3
+"""Before a model was asked; text in English has about a quarter of a token a byte."""
+
+_IMAGE_TOKENS: Final = 1600
+"""The most that the known providers count for one image of the size that they accept."""
+
+_FILE_BYTES_PER_TOKEN: Final = 25
+"""Of a PDF and the like: a page has about 50 kB and 2,000 tokens."""
+
+
+@dataclass(slots=True)
+class _Experience:
+    """What is known of one model.
+
+    Args:
+        tokens_per_byte: Input tokens for one byte of text, as last counted.
+        output_tokens: The longest answer, by purpose.
+        cost_usd: The dearest answer, by purpose.
+    """
+
+    tokens_per_byte: float = _TOKENS_PER_BYTE
+    output_tokens: dict[Purpose, int] = field(default_factory=dict[Purpose, int])
+    cost_usd: dict[Purpose, float] = field(default_factory=dict[Purpose, float])
+
+
+class Estimate(NamedTuple):
+    """What a call will cost, in USD.
+
+    Args:
+        expected: As far as it can be known.
+        most: What it can cost at most; infinite for the first call of a model.
+    """
+
+    expected: float
+    most: float
+
+
+class Forecast:
+    """Learns from each reply what the next one will cost; safe between threads.
+
+    The input is what the request holds. The output that is expected is ``max_tokens`` where that
+    is set, else the longest answer that the model has given for the same purpose so far. The most
+    is what the model can return by its provider's list, and never less than that answer.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._models: dict[str, _Experience] = {}
+
+    def usage(self, config: LLMConfig, request: ModelRequest) -> Usage:
+        """The tokens that a request will use.
+
+        Args:
+            config: The model.
+            request: What it will be asked.
+        """
+        known = self._of(config.model)
+        text, attached = _sizes(request)
+        longest = known.output_tokens.get(request.purpose, 0)
+        return Usage(
+            input_tokens=round(text * known.tokens_per_byte) + attached,
+            output_tokens=_limit(request.settings) or _limit(config.settings) or longest,
+        )
+
+    def cost(self, config: LLMConfig, request: ModelRequest, price: Price | None) -> Estimate:
+        """What a request will cost, in USD.
+
+        Args:
+            config: The model.
+            request: What it will be asked.
+            price: Its price; when it has none, the dearest reply so far is taken.
+        """
+        known = self._of(config.model)
+        longest = known.output_tokens.get(request.purpose)
+        if price is None:
+            expected = known.cost_usd.get(request.purpose, 0.0)
+            return Estimate(expected, math.inf if longest is None else expected)
+        usage = self.usage(config, request)
+        expected = price.cost(usage)
+        if longest is None:
+            return Estimate(expected, math.inf)
+        limit = _limit(request.settings) or _limit(config.settings) or price.max_output_tokens
+        most = replace(usage, output_tokens=max(limit or 0, longest))
+        return Estimate(expected, price.cost(most))
+
+    def learn(
+        self, config: LLMConfig, request: ModelRequest, reply: ModelReply, cost_usd: float | None
+    ) -> None:
+        """Take a reply into account.
+
+        Args:
+            config: The model.
+            request: What it was asked.
+            reply: What it answered.
+            cost_usd: What that cost; None where no price is known.
+        """
+        known, purpose, used = self._of(config.model), request.purpose, reply.usage
+        text, attached = _sizes(request)
+        with self._lock:
+            longest = known.output_tokens.get(purpose, 0)
+            known.output_tokens[purpose] = max(used.output_tokens, longest)
+            known.cost_usd[purpose] = max(cost_usd or 0.0, known.cost_usd.get(purpose, 0.0))
+            if used.input_tokens and text and not attached:
+                known.tokens_per_byte = used.input_tokens / text
+
+    def _of(self, model: str) -> _Experience:
+        with self._lock:
+            return self._models.setdefault(model, _Experience())
+
+
+def _sizes(request: ModelRequest) -> tuple[int, int]:
+    """Bytes of text, and tokens of what is attached."""
+    text = sum(len(f"{tool}") for tool in request.tools)
+    attached = 0
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, ImagePart):
+                attached += _IMAGE_TOKENS
+            elif not isinstance(part, FilePart):
+                said = part.arguments if isinstance(part, ToolCall) else part.text
+                text += len(said.encode("utf-8", "replace"))
+            elif part.media_type.startswith("text/"):
+                text += len(part.data)
+            else:
+                attached += max(_IMAGE_TOKENS, len(part.data) // _FILE_BYTES_PER_TOKEN)
+    return text, attached
+
+
+def _limit(settings: Mapping[str, Any]) -> int | None:
+    value = settings.get("max_tokens")
+    return int(value) if isinstance(value, (int, float)) and value > 0 else None

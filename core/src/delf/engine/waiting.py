@@ -1,0 +1,190 @@
+"""What a task waits for: its turn, its place, its time, and what must come to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from typing import Any, TypeVar
+
+
+class Slot:
+    """A task's place among those that run.
+
+    Args:
+        places: All places; it hands them out in the order in which they are asked for.
+    """
+
+    def __init__(self, places: asyncio.Semaphore) -> None:
+        self._places = places
+        self._held = False
+        self._away = 0
+        self._over = False
+        self.returning: asyncio.Task[None] | None = None
+        """Takes the place again, where it was given up; perhaps done."""
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncGenerator[None]:
+        """Wait for a place, and hold it."""
+        await self._take()
+        try:
+            yield
+        finally:
+            self._over = True
+            self._leave()
+
+    @asynccontextmanager
+    async def given_up(self) -> AsyncGenerator[None]:
+        """Leave the place to others while a person decides; several calls may wait at once.
+
+        It is taken again afterwards, also where the call that waited was cancelled: its task goes
+        on.
+        """
+        self._away += 1
+        self._leave()
+        try:
+            yield
+        finally:
+            self._away -= 1
+            if not (self._held or self._away or self._over):
+                self.returning = asyncio.create_task(self._take())
+        await self.regained()
+
+    async def regained(self) -> None:
+        """Wait until the task has its place again, unless a person decides meanwhile.
+
+        To be called before what makes work: a script may go on without the call that asked.
+        """
+        while self.returning is not None and not self.returning.done():
+            await asyncio.wait({self.returning})
+
+    async def _take(self) -> None:
+        await self._places.acquire()
+        self._held = True
+
+    def _leave(self) -> None:
+        if self.returning is not None:
+            self.returning.cancel()
+            self.returning = None
+        if self._held:
+            self._held = False
+            self._places.release()
+
+
+class TaskClock:
+    """Counts a task's seconds down.
+
+    Args:
+        seconds: How many it has.
+        parent: The clock of the task of which it is a child: it stands still, too.
+    """
+
+    def __init__(self, seconds: float, parent: TaskClock | None = None) -> None:
+        self.seconds = seconds
+        self._left = seconds
+        self._parent = parent
+        self._stops = 0
+        self._seen_at: float | None = None
+        self._changed = asyncio.Event()
+
+    @contextmanager
+    def stopped(self) -> Generator[None]:
+        """Let no time pass meanwhile; several may wait at once."""
+        with nullcontext() if self._parent is None else self._parent.stopped():
+            self._tick()
+            self._stops += 1
+            self._changed.set()
+            try:
+                yield
+            finally:
+                self._tick()
+                self._stops -= 1
+                self._changed.set()
+
+    def _tick(self) -> None:
+        """Count what has passed since the last look."""
+        if self._seen_at is not None:
+            now = asyncio.get_running_loop().time()
+            self._left -= 0 if self._stops else now - self._seen_at
+            self._seen_at = now
+
+    async def wait(self, work: asyncio.Future[Any]) -> None:
+        """Wait until a work is done or the time is up."""
+        self._seen_at = asyncio.get_running_loop().time()
+        while not work.done():
+            self._tick()
+            if not self._stops and self._left <= 0:
+                return
+            self._changed.clear()
+            changed = asyncio.ensure_future(self._changed.wait())
+            try:
+                await asyncio.wait(
+                    {work, changed},
+                    timeout=None if self._stops else self._left,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            finally:
+                changed.cancel()
+
+
+T = TypeVar("T")
+
+
+async def to_its_end(
+    work: Awaitable[T], failed: Callable[[BaseException], None] | None = None
+) -> T:
+    """Wait until something has ended; a cancellation meanwhile is raised afterwards.
+
+    Args:
+        work: What goes on, however often the wait is cancelled.
+        failed: Told of its failure where the cancellation is raised in place of that; nobody is
+            told without it.
+
+    Returns:
+        Its result.
+
+    Raises:
+        asyncio.CancelledError: When the wait was cancelled, also where the work failed.
+    """
+    end = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({end})
+    except asyncio.CancelledError:
+        while not end.done():
+            with contextlib.suppress(asyncio.CancelledError):  # once more: it ends soon anyway
+                await asyncio.wait({end})
+        error = None if end.cancelled() else end.exception()
+        if error is not None and failed is not None:
+            failed(error)
+        raise
+    return end.result()
+
+
+class Turns:
+    """Gives each who asks a turn of the event loop that nobody else has of it."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._taken = False
+
+    async def mine(self) -> None:
+        """Wait for a turn, in the order of coming; not at all where nobody has this one."""
+        loop = asyncio.get_running_loop()
+        if not self._taken:
+            self._taken = True
+            loop.call_soon(self._next, loop)
+            return
+        turn = loop.create_future()
+        self._waiting.append(turn)
+        await turn
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                loop.call_soon(self._next, loop)
+                return
+        self._taken = False

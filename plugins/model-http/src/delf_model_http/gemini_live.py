@@ -1,0 +1,137 @@
+"""Gemini's Live API, in text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+from delf.messages import ModelDelta, ModelRequest, TextPart, ToolResult
+from delf_model_http.answer import Answer, Tokens, ToldError, count, fields, items, required
+from delf_model_http.google import configured, declared, parts_of
+from delf_model_providers.endpoint import Endpoint
+
+_URL: Final = "https://generativelanguage.googleapis.com"
+_PATH: Final = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent"
+
+
+class GeminiLive:
+    """One session's state. Implements :class:`delf_model_http.live.LiveDialect`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name if "/" in name else f"models/{name}"
+        self._setup: dict[str, Any] = {}
+        self._handle: str | None = None
+        self._is_leaving = False
+        self._cancelled: set[str] = set()
+
+    @property
+    def must_move(self) -> bool:
+        """Whether the server said that it ends the connection soon."""
+        return self._is_leaving
+
+    @property
+    def can_move(self) -> bool:
+        """Whether the server gave a handle with which to go on."""
+        return self._handle is not None
+
+    def address(self, endpoint: Endpoint, name: str) -> str:
+        """Where sessions are opened."""
+        root = urlsplit(endpoint.base_url or _URL)
+        scheme = "ws" if root.scheme == "http" else "wss"
+        return urlunsplit((scheme, root.netloc, _PATH, root.query, ""))
+
+    def headers(self, endpoint: Endpoint) -> dict[str, str]:
+        """What says who asks."""
+        return {"x-goog-api-key": endpoint.api_key or ""}
+
+    def opening(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
+        """What the session is; rules and tools cannot be changed later."""
+        if not self._setup:
+            self._setup = {"model": self._name}
+            self._setup["generationConfig"] = {
+                "responseModalities": ["TEXT"],
+                **configured(settings),
+            }
+            rules = [m.text for m in request.messages if m.role == "system" and m.text]
+            if rules:
+                self._setup["systemInstruction"] = {"parts": [{"text": text} for text in rules]}
+            if request.tools:
+                self._setup["tools"] = declared(request.tools)
+        resumption = {"handle": self._handle} if self._handle else {}
+        self._is_leaving = False
+        return [{"setup": {**self._setup, "sessionResumption": resumption}}]
+
+    def is_open(self, event: Mapping[str, Any]) -> bool:
+        """Whether the session is there."""
+        return "setupComplete" in event
+
+    def said(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
+        """Results of calls, or turns of the conversation."""
+        messages = [message for message in request.messages if message.role != "system"]
+        parts = [part for message in messages for part in message.parts]
+        given = [part for part in parts if isinstance(part, ToolResult)]
+        said = [part.text for part in parts if isinstance(part, TextPart)]
+        cancelled, self._cancelled = self._cancelled, set()
+        if given and all(message.role == "user" for message in messages):
+            wanted = [result for result in given if result.id not in cancelled]
+            if wanted:
+                answers = [_response(result) for result in wanted]
+                if said:  # it would interrupt the model if it came by itself
+                    answers[-1]["response"]["notice"] = "\n".join(said)
+                return [{"toolResponse": {"functionResponses": answers}}]
+        turns = [
+            {
+                "role": "model" if message.role == "assistant" else "user",
+                "parts": parts_of(message.parts),
+            }
+            for message in messages
+        ]
+        return [{"clientContent": {"turns": turns, "turnComplete": True}}]
+
+    def between(self, event: Mapping[str, Any]) -> None:
+        """A handle, a farewell, or calls that are not wanted any more."""
+        if update := fields(event.get("sessionResumptionUpdate")):
+            handle = update.get("newHandle")
+            self._handle = str(handle) if update.get("resumable") and handle else None
+        if "goAway" in event:
+            self._is_leaving = True
+        if cancelled := fields(event.get("toolCallCancellation")):
+            self._cancelled |= {str(each) for each in items(cancelled.get("ids"))}
+
+    def event(self, event: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
+        """Take a piece of an answer."""
+        self.between(event)
+        answer.tokens = _tokens(event.get("usageMetadata")) or answer.tokens
+        pieces: list[ModelDelta] = []
+        content = fields(event.get("serverContent"))
+        for part in items(fields(content.get("modelTurn")).get("parts")):
+            if not fields(part).get("thought"):
+                pieces += answer.say(fields(part).get("text"))
+        for call in items(fields(event.get("toolCall")).get("functionCalls")):
+            given = json.dumps(fields(call).get("args") or {}, ensure_ascii=False)
+            pieces += answer.call(fields(call).get("id"), required(call, "name"), given)
+        if content.get("interrupted"):
+            raise ToldError(500, {"message": "the answer was interrupted"})
+        if "toolCall" in event:
+            answer.finish_reason, answer.ended = "tool_calls", True
+        elif content.get("turnComplete"):
+            answer.finish_reason, answer.ended = "stop", True
+        return pieces
+
+
+def _response(result: ToolResult) -> dict[str, Any]:
+    return {"id": result.id, "name": result.name, "response": {"result": result.text}}
+
+
+def _tokens(used: Any) -> Tokens | None:
+    if not fields(used):
+        return None
+    thought = count(used, "thoughtsTokenCount")
+    return Tokens(
+        input=count(used, "promptTokenCount") + count(used, "toolUsePromptTokenCount"),
+        cached=count(used, "cachedContentTokenCount"),
+        output=count(used, "responseTokenCount") + thought,
+        reasoning=thought,
+    )

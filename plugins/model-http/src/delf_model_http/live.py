@@ -1,0 +1,233 @@
+"""A conversation that stays open over a WebSocket; what is said in it is its dialect's business."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from delf.errors import DelfError, LLMExecutionError, OptionalDependencyError
+from delf.messages import ModelDelta, ModelReply, ModelRequest
+from delf_model_http.answer import Answer
+from delf_model_http.events import MAX_BYTES
+from delf_model_providers.endpoint import Endpoint
+from delf_model_providers.failures import BrokenStreamError, Failure, UnreadableError
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+CONNECT_SECONDS: Final = 15.0
+_PING_SECONDS: Final = 20.0
+_CLOSE_SECONDS: Final = 2.0
+
+
+class LiveDialect(Protocol):
+    """What one provider says in a session; it holds what the session is known to be."""
+
+    def address(self, endpoint: Endpoint, name: str) -> str:
+        """Where sessions of a model are opened."""
+        ...
+
+    def headers(self, endpoint: Endpoint) -> dict[str, str]:
+        """What says who asks."""
+        ...
+
+    def opening(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
+        """What is sent first in a connection, before anything is said."""
+        ...
+
+    def is_open(self, event: Mapping[str, Any]) -> bool:
+        """Whether an event says that the connection can be used."""
+        ...
+
+    def said(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
+        """What says something new and asks for an answer."""
+        ...
+
+    def between(self, event: Mapping[str, Any]) -> None:
+        """Take an event that came while nothing was asked."""
+        ...
+
+    def event(self, event: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
+        """Take a piece of an answer."""
+        ...
+
+    @property
+    def must_move(self) -> bool:
+        """Whether the server wants the conversation to go on in another connection."""
+        ...
+
+    @property
+    def can_move(self) -> bool:
+        """Whether another connection can go on with the conversation."""
+        ...
+
+
+class LiveSession:
+    """One session. Implements :class:`delf.protocols.model.ModelSession`.
+
+    A connection that ended between two turns is replaced where the provider can go on with the
+    conversation; else what is said next raises, and so does an answer that breaks off.
+
+    Args:
+        dialect: What is said.
+        endpoint: Who is asked.
+        address: Where.
+        settings: As of a request.
+        reply: Makes the answer.
+        explain: What a failure means.
+        timeout: Seconds for one answer.
+    """
+
+    def __init__(
+        self,
+        dialect: LiveDialect,
+        endpoint: Endpoint,
+        address: str,
+        settings: Mapping[str, Any],
+        reply: Callable[[Answer], ModelReply],
+        explain: Callable[[Exception], Failure],
+        timeout: float,
+    ) -> None:
+        self._dialect = dialect
+        self._endpoint = endpoint
+        self._address = address
+        self._settings = settings
+        self._reply = reply
+        self._explain = explain
+        self._timeout = timeout
+        self._socket: ClientConnection | None = None
+        self._is_begun = False
+        self._is_over = False
+
+    async def connect(self) -> None:
+        """Open the connection.
+
+        Raises:
+            DelfError: When it cannot be had.
+        """
+        connect = _connector()
+        headers = {**self._dialect.headers(self._endpoint), **self._endpoint.headers}
+        try:
+            self._socket = await connect(
+                self._address,
+                additional_headers=headers,
+                user_agent_header="delf",
+                max_size=MAX_BYTES,
+                open_timeout=CONNECT_SECONDS,
+                ping_interval=_PING_SECONDS,
+                ping_timeout=_PING_SECONDS,
+                close_timeout=_CLOSE_SECONDS,
+            )
+        except Exception as error:
+            raise self._explain(error).error() from None
+
+    async def send(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+        """Say something new; the answer in pieces as they come, then once as a whole.
+
+        Args:
+            request: Its messages are those that were not said in this session before.
+
+        Raises:
+            DelfError: When the session is broken.
+        """
+        if self._is_over:
+            raise LLMExecutionError("the session is closed", provider=self._endpoint.provider)
+        answer = Answer()
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._say(request)
+            deadline = asyncio.get_running_loop().time() + self._timeout
+            while not answer.ended:
+                async with asyncio.timeout_at(deadline):
+                    event = await self._received()
+                for piece in self._dialect.event(event, answer):
+                    yield piece
+            for piece in answer.complete():
+                yield piece
+        except DelfError:
+            await self.aclose()
+            raise
+        except Exception as error:
+            await self.aclose()
+            raise self._explain(error).error() from None
+        finally:
+            if not answer.ended:  # nobody knows what the session would say next
+                await self.aclose()
+        yield self._reply(answer)
+
+    async def _say(self, request: ModelRequest) -> None:
+        """Say it in a connection that is alive."""
+        if not self._is_begun:
+            await self._open(request)
+        elif not await self._is_alive():
+            if not self._dialect.can_move:
+                raise BrokenStreamError("it ended between two turns")
+            await self._leave()
+            await self.connect()
+            await self._open(request)
+        for event in self._dialect.said(request, self._settings):
+            await self._write(event)
+
+    async def _open(self, request: ModelRequest) -> None:
+        for event in self._dialect.opening(request, self._settings):
+            await self._write(event)
+        while not self._dialect.is_open(await self._received()):
+            pass
+        self._is_begun = True
+
+    async def _is_alive(self) -> bool:
+        """Look at what came meanwhile, and whether the connection can be used further."""
+        from websockets.exceptions import ConnectionClosed
+
+        while True:
+            try:
+                async with asyncio.timeout(0):
+                    event = await self._received()
+            except TimeoutError:
+                return not self._dialect.must_move
+            except ConnectionClosed:
+                return False
+            self._dialect.between(event)
+
+    async def _write(self, event: Any) -> None:
+        await self._open_socket.send(json.dumps(event, ensure_ascii=False))
+
+    async def _received(self) -> Mapping[str, Any]:
+        data = await self._open_socket.recv()
+        try:
+            event: Any = json.loads(data)
+        except ValueError:
+            raise UnreadableError("it is not JSON") from None
+        if not isinstance(event, dict):
+            raise UnreadableError("it is no object")
+        return event  # pyright: ignore[reportUnknownVariableType]
+
+    @property
+    def _open_socket(self) -> ClientConnection:
+        if self._socket is None:
+            raise BrokenStreamError("it is closed")
+        return self._socket
+
+    async def _leave(self) -> None:
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            with suppress(OSError):
+                await socket.close()
+
+    async def aclose(self) -> None:
+        """Close the connection. Safe to call twice."""
+        self._is_over = True
+        await self._leave()
+
+
+def _connector() -> Any:
+    try:
+        from websockets.asyncio.client import connect
+    except ImportError:
+        raise OptionalDependencyError(
+            "sessions of models need websockets", package="delf-plugin-model-http[live]"
+        ) from None
+    return connect

@@ -1,0 +1,181 @@
+"""OpenAI's Realtime API, in text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from delf.errors import LLMExecutionError
+from delf.messages import (
+    FilePart,
+    ImagePart,
+    Message,
+    ModelDelta,
+    ModelRequest,
+    Part,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
+from delf_model_http.address import joined
+from delf_model_http.answer import Answer, Tokens, ToldError, count, fields, required
+from delf_model_providers import chat
+from delf_model_providers.endpoint import OPENAI_URL, Endpoint
+
+_DELTAS: Final = frozenset({"response.output_text.delta", "response.text.delta"})
+_STATUS: Final[Mapping[str, int]] = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "rate_limit_error": 429,
+}
+
+
+class Realtime:
+    """One session's state. Implements :class:`delf_model_http.live.LiveDialect`."""
+
+    must_move = False
+    can_move = False
+
+    def __init__(self) -> None:
+        self._session: dict[str, Any] = {}
+        self._calls: dict[str, int] = {}
+
+    def address(self, endpoint: Endpoint, name: str) -> str:
+        """Where sessions are opened."""
+        address = joined(endpoint.base_url or OPENAI_URL, f"realtime?model={quote(name)}")
+        return f"ws{address.removeprefix('http')}"
+
+    def headers(self, endpoint: Endpoint) -> dict[str, str]:
+        """What says who asks."""
+        return {"Authorization": f"Bearer {endpoint.api_key}"}
+
+    def opening(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
+        """Nothing: the server speaks first."""
+        return ()
+
+    def is_open(self, event: Mapping[str, Any]) -> bool:
+        """Whether the session is there."""
+        _check(event)
+        return event.get("type") == "session.created"
+
+    def said(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
+        """The rules where they changed, the new items, and that an answer is wanted."""
+        self._calls.clear()
+        rules = "\n\n".join(m.text for m in request.messages if m.role == "system" and m.text)
+        wanted: dict[str, Any] = {"type": "realtime", "output_modalities": ["text"]}
+        if "max_tokens" in settings:
+            wanted["max_output_tokens"] = settings["max_tokens"]
+        if rules or "instructions" in self._session:
+            wanted["instructions"] = rules or self._session["instructions"]
+        if request.tools or self._session.get("tools"):
+            wanted["tools"] = [
+                {
+                    "type": "function",
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": dict(tool.parameters),
+                }
+                for tool in request.tools
+            ]
+            wanted["tool_choice"] = "required" if request.must_call else "auto"
+        events: list[Any] = []
+        if wanted != self._session:
+            self._session = wanted
+            events.append({"type": "session.update", "session": wanted})
+        for message in request.messages:
+            if message.role != "system":
+                items = _items(message)
+                events += [{"type": "conversation.item.create", "item": item} for item in items]
+        return [*events, {"type": "response.create"}]
+
+    def between(self, event: Mapping[str, Any]) -> None:
+        """Nothing of it matters here: limits that were told, items that were taken."""
+        _check(event)
+
+    def event(self, event: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
+        """Take a piece of an answer."""
+        _check(event)
+        kind = event.get("type")
+        if kind in _DELTAS:
+            return answer.say(event.get("delta"))
+        if kind == "response.output_item.added":
+            return self._begin(fields(event.get("item")), answer)
+        if kind == "response.function_call_arguments.delta":
+            place = self._calls.get(str(event.get("item_id")), -1)
+            return answer.argue(place, event.get("delta"))
+        if kind == "response.function_call_arguments.done":
+            return answer.complete(is_over=False)
+        if kind == "response.done":
+            _end(fields(event.get("response")), answer)
+        return []
+
+    def _begin(self, item: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
+        if item.get("type") != "function_call":
+            return []
+        self._calls[str(item.get("id"))] = answer.last_call + 1
+        return answer.call(item.get("call_id"), required(item, "name"), item.get("arguments"))
+
+
+def _check(event: Mapping[str, Any]) -> None:
+    if event.get("type") == "error":
+        error = fields(event.get("error"))
+        raise ToldError(_STATUS.get(str(error.get("type")), 500), {"error": dict(error)})
+
+
+def _end(response: Mapping[str, Any], answer: Answer) -> None:
+    """The answer is over, well or not."""
+    status, details = response.get("status"), fields(response.get("status_details"))
+    if status in {"failed", "cancelled"}:
+        error = fields(details.get("error"))
+        said = error.get("message") or details.get("reason") or status
+        code = _STATUS.get(str(error.get("type")), 500)
+        raise ToldError(code, {"message": f"the answer is {status}: {said}"})
+    used = fields(response.get("usage"))
+    if used:
+        answer.tokens = Tokens(
+            input=count(used, "input_tokens"),
+            cached=count(used.get("input_token_details"), "cached_tokens"),
+            output=count(used, "output_tokens"),
+        )
+    answer.finish_reason = "tool_calls" if answer.last_call >= 0 else "stop"
+    if status == "incomplete":
+        answer.finish_reason = "length"
+    answer.ended = answer.last = True
+
+
+def _items(message: Message) -> list[dict[str, Any]]:
+    """A message as items of the conversation."""
+    items: list[dict[str, Any]] = []
+    content: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            items.append(
+                {
+                    "type": "function_call",
+                    "call_id": part.id,
+                    "name": part.name,
+                    "arguments": part.arguments,
+                }
+            )
+        elif isinstance(part, ToolResult):
+            output = {"type": "function_call_output", "call_id": part.id, "output": part.text}
+            items.append(output)
+        else:
+            content.append(_content(part, message.role))
+    if content:
+        said = {"type": "message", "role": message.role, "content": content}
+        items.insert(0 if message.role == "assistant" else len(items), said)
+    return items
+
+
+def _content(part: Part, role: str) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "output_text" if role == "assistant" else "input_text", "text": part.text}
+    if isinstance(part, ImagePart):
+        data = f"data:{part.media_type};base64,{chat.base64_of(part.data)}"
+        return {"type": "input_image", "image_url": data}
+    text = chat.text_of_file(part) if isinstance(part, FilePart) else None
+    if text is None:
+        raise LLMExecutionError("a Realtime session takes texts and images only")
+    return {"type": "input_text", "text": text}

@@ -1,0 +1,1 @@
+"""A strategy for delf: thoughts and tool calls in one stream."""

@@ -1,0 +1,146 @@
+"""What the model is told: pure functions from what happened to messages.
+
+The beginning - rules, tools, what was said before, the task - is the same in every turn, byte for
+byte, and so is each turn once it is over, until earlier ones are shortened.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from delf.messages import Message, ToolCall, user
+from delf_strategy_stream.events import Called, Invented, Misread, Result
+
+CHARS_PER_TOKEN: Final = 4
+"""How many characters a token has, about; what is left out is estimated with it."""
+
+_KEPT_WHOLE: Final = 2
+_SHORT: Final = 200
+_QUOTED: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One answer of the model, and what came of it.
+
+    Args:
+        thoughts: What it thought.
+        said: Its text.
+        calls: What it asked to be called, in order.
+        ids: The same as the provider names them, where it has calls of its own.
+        results: What became of the calls, in their order.
+        problems: What it wrote that could not be read, or counts for nothing.
+        reports: What it says of instructions in results.
+        is_cut: Whether the answer broke off.
+        notices: What it is told besides.
+    """
+
+    thoughts: str = ""
+    said: str = ""
+    calls: tuple[Called, ...] = ()
+    ids: tuple[ToolCall, ...] = ()
+    results: tuple[Result, ...] = ()
+    problems: tuple[Misread | Invented, ...] = ()
+    reports: tuple[str, ...] = ()
+    is_cut: bool = False
+    notices: tuple[str, ...] = ()
+
+
+class Notation(Protocol):
+    """How thoughts, calls and results are written."""
+
+    def written(self, turn: Turn) -> Message:
+        """The model's answer, as it would be written without mistakes."""
+        ...
+
+    def told(self, turn: Turn) -> tuple[Message, ...]:
+        """What the model is told after it."""
+        ...
+
+
+def assemble(
+    beginning: Sequence[Message],
+    turns: Sequence[Turn],
+    notation: Notation,
+    window: int | None = None,
+) -> tuple[Message, ...]:
+    """The whole conversation.
+
+    Args:
+        beginning: Rules, what was said before, and the task; the task is last.
+        turns: What happened since.
+        notation: How it is written.
+        window: The most turns, and the most messages from before the task; all when None.
+    """
+    if window is not None:
+        rules = [m for m in beginning[:-1] if m.role == "system"]
+        before = [m for m in beginning[:-1] if m.role != "system"]
+        beginning = [*rules, *before[max(0, len(before) - window) :], beginning[-1]]
+        left_out, turns = len(turns) - window, turns[-window:]
+        if left_out > 0:
+            beginning.append(user(f"({left_out} earlier answers and their results are left out.)"))
+    messages = list(beginning)
+    for turn in turns:
+        messages += (notation.written(turn), *notation.told(turn))
+    return tuple(messages)
+
+
+def problems_text(turn: Turn) -> str:
+    """What the model is told of its mistakes, and what else there is; empty for nothing."""
+    lines: list[str] = []
+    for problem in turn.problems:
+        quoted = problem.text if len(problem.text) <= _QUOTED else f"{problem.text[:_QUOTED]}…"
+        if isinstance(problem, Invented):
+            lines.append(
+                "What you wrote after your calls was cut off and counts for nothing: results come "
+                f"from the tools only. It was: {quoted}"
+            )
+        else:
+            lines.append(f"This call was not made, {problem.why}: {quoted}".rstrip(": "))
+    if turn.is_cut:
+        lines.append("Your answer broke off here. Go on; do not repeat calls that have a result.")
+    lines += [f"Notice: {text}" for text in turn.notices]
+    return "\n".join(lines)
+
+
+def compact(turns: Sequence[Turn], budget: int, notation: Notation) -> tuple[Turn, ...]:
+    """Turns with shorter results and no thoughts, the oldest first, until they fit.
+
+    The last two stay whole.
+
+    Args:
+        turns: What happened.
+        budget: Tokens that all of it may take, about.
+        notation: How it is written.
+    """
+    shorter = list(turns)
+    for place in range(max(0, len(shorter) - _KEPT_WHOLE)):
+        if tokens_of(shorter, notation) <= budget:
+            break
+        turn = shorter[place]
+        results = tuple(_shortened(result) for result in turn.results)
+        shorter[place] = replace(turn, thoughts="", results=results)
+    return tuple(shorter)
+
+
+def tokens_of(turns: Sequence[Turn], notation: Notation) -> int:
+    """How many tokens turns take, about."""
+    messages = assemble((user(""),), turns, notation)
+    return sum(_length(message) for message in messages) // CHARS_PER_TOKEN
+
+
+def _length(message: Message) -> int:
+    return sum(
+        len(getattr(part, "text", "")) + len(getattr(part, "arguments", ""))
+        for part in message.parts
+    )
+
+
+def _shortened(result: Result) -> Result:
+    text = json.dumps(result.value, ensure_ascii=False)
+    if len(text) <= _SHORT:
+        return result
+    return replace(result, value=f"{text[:_SHORT]}… (shortened, of {len(text)} characters)")

@@ -1,0 +1,92 @@
+"""What is in an answer: thoughts, text, calls, and what could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """What the model thought, or a piece of it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Text for the user, or a piece of it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call that the model wrote, complete."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Misread:
+    """Something that was meant as calls and could not be read.
+
+    Args:
+        text: What was written.
+        why: What is wrong with it, for the model.
+    """
+
+    text: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Invented:
+    """What the model wrote where only results of tools can stand. It counts for nothing."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What the model says of instructions that stood in a tool's result."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What became of a call.
+
+    Args:
+        name: The tool.
+        status: ``ok``, ``error``, ``refused`` or ``rejected``.
+        value: Its result as plain data, or why there is none.
+        is_untrusted: Whether strangers may have written it.
+        suspicion: What it asks a reader to do, where somebody looked and found something.
+    """
+
+    name: str
+    status: str
+    value: Any
+    is_untrusted: bool = False
+    suspicion: str = ""
+
+
+Event = Thought | Said | Called | Misread | Invented | Reported
+
+
+def joined(events: list[Event]) -> list[Event]:
+    """The same events, neighbouring pieces of one text put together."""
+    whole: list[Event] = []
+    for event in events:
+        last = whole[-1] if whole else None
+        if isinstance(event, Thought) and isinstance(last, Thought):
+            whole[-1] = Thought(last.text + event.text)
+        elif isinstance(event, Said) and isinstance(last, Said):
+            whole[-1] = Said(last.text + event.text)
+        else:
+            whole.append(event)
+    return whole

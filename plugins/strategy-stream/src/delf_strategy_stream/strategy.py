@@ -1,0 +1,231 @@
+"""``StreamStrategy``: the model thinks, calls tools, and reads results, until it answers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any, Final
+
+from delf.errors import CodeGenerationError, LLMExecutionError, ModelConfigurationError
+from delf.messages import Message, ModelReply, user
+from delf.protocols.strategy import ModelChat, OnDelta, StrategyHost
+from delf_strategy_stream import profile
+from delf_strategy_stream.context import Turn, assemble, compact, tokens_of
+from delf_strategy_stream.events import Event, Misread, Result, Said, Thought
+from delf_strategy_stream.notation import SUSPICIOUS, FunctionCalls, Markers
+from delf_strategy_stream.settings import StreamSettings
+from delf_strategy_stream.turns import TurnRunner
+from delf_strategy_stream.values import within
+from delf_strategy_stream.watch import is_untrusted, looked_through
+
+Notifications = Callable[[], Awaitable[Sequence[str]]]
+"""Asked before each turn for what the model is to be told, in plain words."""
+
+Listener = Callable[[Event | Result], None]
+
+_INSTANCE: Final = "strategy_stream"
+
+
+class StreamStrategy:
+    """Thoughts and calls in one stream. Implements :class:`delf.protocols.strategy.Strategy`.
+
+    Args:
+        notifications: What the model is told between turns.
+        listener: Sees thoughts, text, calls and results; ``granularity`` says how.
+        settings: Fields of :class:`delf_strategy_stream.settings.StreamSettings`; what is not given
+            is read from ``DELF_STRATEGY_STREAM_…``.
+
+    Raises:
+        ConnectionConfigurationError: For a setting that does not fit.
+    """
+
+    def __init__(
+        self,
+        *,
+        notifications: Notifications | None = None,
+        listener: Listener | None = None,
+        **settings: Any,
+    ) -> None:
+        self._settings = StreamSettings.for_instance(_INSTANCE, settings)
+        self._notifications = notifications
+        self._listener = listener
+
+    async def solve(self, host: StrategyHost) -> str:
+        """Let the model call tools until it answers.
+
+        Raises:
+            CodeGenerationError: When it does not answer within ``max_turns``, or answers nothing.
+            LLMExecutionError: When its answers break off again and again.
+            ModelConfigurationError: When its own function calls are wanted, and it has none.
+            DelfError: When the model or the budget gave up.
+        """
+        async with AsyncExitStack() as stack:
+            chat: ModelChat | None = None
+            if self._settings.way == "auto":
+                chat = await stack.enter_async_context(host.chat())
+            task = _Task(host, self._settings, chat, self._notifications, self._listener)
+            return await task.solve()
+
+
+class _Task:
+    """One task on its way."""
+
+    def __init__(
+        self,
+        host: StrategyHost,
+        settings: StreamSettings,
+        chat: ModelChat | None,
+        notifications: Notifications | None,
+        listener: Listener | None,
+    ) -> None:
+        self._host = host
+        self._settings = settings
+        self._chat = chat
+        self._notifications = notifications
+        self._listener = listener
+        self._notation: Markers | FunctionCalls = Markers()
+        if settings.notation == "tools":
+            if not host.takes_tools:
+                raise ModelConfigurationError(
+                    "notation is 'tools', and the model cannot be given tools",
+                    hint='notation = "markers"',
+                )
+            self._notation = FunctionCalls(host.tools)
+        self._turns: tuple[Turn, ...] = ()
+        self._failures = 0
+
+    async def solve(self) -> str:
+        """The answer's text."""
+        host, settings = self._host, self._settings
+        more = SUSPICIOUS if settings.untrusted else ""
+        rules = self._notation.rules(host.tools, more + await profile.known(host))
+        beginning = host.begin(rules)
+        fresh: tuple[Message, ...] = beginning
+        for _ in range(settings.max_turns):
+            async with host.step("turn"):
+                turn = await self._turn(beginning, fresh)
+            if not (turn.calls or turn.problems or turn.is_cut) and turn.said.strip():
+                answer = turn.said.strip()
+                wrong = host.refuse(answer)
+                if wrong is None:
+                    await profile.learn(host, answer)
+                    return answer
+                turn = replace(turn, notices=(wrong,))
+            await self._count_failures(turn)
+            if not (turn.said.strip() or turn.thoughts.strip() or turn.calls):
+                fresh = () if self._chat is None else (user(_AGAIN),)
+                continue
+            self._turns = (*self._turns, turn)
+            await self._compact()
+            fresh = self._notation.told(turn) or (user(_AGAIN),)
+        raise CodeGenerationError(
+            f"the model did not answer within {settings.max_turns} turns",
+            hint="max_turns of the strategy allows more",
+        )
+
+    async def _turn(self, beginning: Sequence[Message], fresh: Sequence[Message]) -> Turn:
+        """Ask the model once, and make its calls."""
+        settings, notation = self._settings, self._notation
+        is_live = settings.granularity == "token"
+        runner = TurnRunner(
+            self._host,
+            notation.reader(),
+            settings.early,
+            self._listener if is_live else None,
+        )
+        whole = assemble(beginning, self._turns, notation, settings.history_window)
+        turn = await runner.run(functools.partial(self._ask, whole, fresh))
+        if self._listener is not None and not is_live:
+            for event in _events(turn):
+                self._listener(event)
+        if turn.said.strip() and turn.calls:
+            self._host.say(turn.said.strip() + "\n\n")
+        for report in turn.reports:
+            await self._host.warn(f"a result holds instructions, the model says: {report}")
+        results = [await self._judged(result) for result in turn.results]
+        for result in results if self._listener is not None else ():
+            self._listener(result)  # pyright: ignore[reportOptionalCall]
+        notices = await self._notices() if turn.calls else ()
+        return replace(turn, results=tuple(results), notices=notices)
+
+    async def _ask(
+        self, whole: Sequence[Message], fresh: Sequence[Message], on_delta: OnDelta
+    ) -> ModelReply:
+        tools = self._notation.model_tools
+        given = None if self._settings.granularity == "whole" else on_delta
+        if self._chat is None:
+            return await self._host.ask(whole, tools=tools, on_delta=given)
+        return await self._chat.send(fresh, tools=tools, on_delta=given, instead=whole)
+
+    async def _judged(self, result: Result) -> Result:
+        """A result as the model may see it."""
+        settings = self._settings
+        result = replace(result, value=within(result.value, settings.result_chars))
+        if result.status != "ok" or not is_untrusted(result.name, settings.untrusted):
+            return result
+        result = replace(result, is_untrusted=True)
+        return await looked_through(self._host, result) if settings.watch else result
+
+    async def _notices(self) -> tuple[str, ...]:
+        if self._notifications is None:
+            return ()
+        source = self._notifications
+
+        async def text() -> str:
+            return "\n".join(await source())
+
+        return tuple(filter(None, [await self._host.note("notification", text)]))
+
+    async def _compact(self) -> None:
+        """Shorten what is old, and tell of it."""
+        budget = self._settings.context_tokens
+        before = tokens_of(self._turns, self._notation)
+        if before <= budget:
+            return
+        shorter = compact(self._turns, budget, self._notation)
+        after = tokens_of(shorter, self._notation)
+        if after < before:
+            self._turns = shorter
+            told = f"about {before:,} tokens of earlier turns are {after:,} now"
+            await self._host.note("compaction", functools.partial(_said, told))
+
+    async def _count_failures(self, turn: Turn) -> None:
+        """Answers without a call, one after the other.
+
+        Raises:
+            CodeGenerationError: When there were too many.
+            LLMExecutionError: When they broke off.
+        """
+        if turn.calls:
+            self._failures = 0
+            return
+        self._failures += 1
+        why = "the answer held neither text nor a call"
+        if turn.is_cut:
+            why = "the answer broke off"
+        elif turn.notices:
+            why = turn.notices[0]
+        elif turn.problems:
+            first = turn.problems[0]
+            is_call = isinstance(first, Misread)
+            why = f"a call could not be read: {first.why}" if is_call else "it invented results"
+        if self._failures > self._host.retry_count + 1:
+            kind = LLMExecutionError if turn.is_cut else CodeGenerationError
+            raise kind(f"{self._failures} answers of the model were of no use; the last: {why}")
+        await self._host.retrying(why)
+
+
+async def _said(text: str) -> str:
+    return text
+
+
+_AGAIN: Final = "There was nothing in that answer. Call tools, or answer the task."
+
+
+def _events(turn: Turn) -> list[Event]:
+    events: list[Event] = [Thought(turn.thoughts)] if turn.thoughts.strip() else []
+    events += [Said(turn.said)] if turn.said.strip() else []
+    events += turn.calls
+    return [*events, *turn.problems]

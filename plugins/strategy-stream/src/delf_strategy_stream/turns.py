@@ -1,0 +1,106 @@
+"""One turn: calls start as soon as the model has written them, and results keep their order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Final, Literal
+
+from delf.messages import ModelDelta, ModelReply
+from delf.protocols.sandbox import CallAnswer, Raised, Returned
+from delf.protocols.strategy import OnDelta, StrategyHost, ToolDescription
+from delf_strategy_stream.context import Turn
+from delf_strategy_stream.events import Called, Event, Result
+from delf_strategy_stream.notation import CallReader, MarkerReader
+from delf_strategy_stream.values import plain
+
+Early = Literal["off", "reads", "approved"]
+Shown = Callable[[Event | Result], None]
+
+_STATUS: Final[Mapping[str, str]] = {
+    "ApprovalRejected": "rejected",
+    "ToolArgumentError": "refused",
+    "ToolNotAllowed": "refused",
+}
+
+
+class TurnRunner:
+    """Runs the calls of one answer.
+
+    Calls pass the gate in the order in which they stand. One starts while the model still writes
+    if it may and all before it did; the others start when the answer is whole.
+
+    Args:
+        host: Makes the calls.
+        reader: Reads the answer.
+        early: Which calls may start while the model still writes.
+        show: Sees the events of the pieces as they come.
+    """
+
+    def __init__(
+        self,
+        host: StrategyHost,
+        reader: MarkerReader | CallReader,
+        early: Early,
+        show: Shown | None = None,
+    ) -> None:
+        self._host = host
+        self._reader = reader
+        self._early = early
+        self._show = show
+        self._tools = {tool.name: tool for tool in host.tools}
+        self._started: list[tuple[Called, asyncio.Future[CallAnswer]]] = []
+        self._is_held = early == "off"
+
+    async def run(self, ask: Callable[[OnDelta], Awaitable[ModelReply]]) -> Turn:
+        """Have the model asked, and make its calls.
+
+        Args:
+            ask: Asks it, with a function that sees the pieces.
+
+        Returns:
+            The turn, with raw results.
+        """
+        try:
+            reply = await ask(self._take)
+            turn = self._reader.whole(reply)
+            for call in turn.calls[len(self._started) :]:
+                self._start(call)
+            answers = await asyncio.gather(*(work for _, work in self._started))
+        finally:
+            for _, work in self._started:
+                work.cancel()
+            await asyncio.gather(*(work for _, work in self._started), return_exceptions=True)
+        calls = tuple(call for call, _ in self._started)
+        results = tuple(
+            _result(call.name, answer) for call, answer in zip(calls, answers, strict=True)
+        )
+        return replace(turn, calls=calls, results=results)
+
+    def _take(self, delta: ModelDelta) -> None:
+        for event in self._reader.feed(delta):
+            if self._show is not None:
+                self._show(event)
+            if isinstance(event, Called):
+                self._is_held = self._is_held or not self._may_start(event)
+                if not self._is_held:
+                    self._start(event)
+
+    def _may_start(self, call: Called) -> bool:
+        tool: ToolDescription | None = self._tools.get(call.name)
+        if tool is None or tool.asks:
+            return False
+        return self._early == "approved" or tool.effect == "read"
+
+    def _start(self, call: Called) -> None:
+        work = asyncio.ensure_future(self._host.call(call.name, call.arguments))
+        self._started.append((call, work))
+
+
+def _result(name: str, answer: CallAnswer) -> Result:
+    if isinstance(answer, Returned):
+        return Result(name=name, status="ok", value=plain(answer.value))
+    if isinstance(answer, Raised):
+        return Result(name=name, status=_STATUS.get(answer.kind, "error"), value=answer.message)
+    return Result(name=name, status="error", value=answer.message)

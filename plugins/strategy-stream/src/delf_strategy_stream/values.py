@@ -1,0 +1,43 @@
+"""Results as a model reads them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, cast
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it; what JSON lacks is written as text.
+
+    Args:
+        value: A tool's result.
+    """
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        named = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return plain(named)
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {str(key): plain(item) for key, item in items}
+    if isinstance(value, (list, tuple, AbstractSet)):
+        return [plain(item) for item in cast("list[Any]", value)]
+    if isinstance(value, (bytes, bytearray)):
+        return f"({len(value)} bytes)"
+    return str(value)
+
+
+def within(value: Any, most: int) -> Any:
+    """A plain value, or the beginning of its JSON where that is longer.
+
+    Args:
+        value: As :func:`plain` gives it.
+        most: Characters.
+    """
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) <= most:
+        return value
+    return f"{text[:most]}… (cut, of {len(text)} characters)"

@@ -1,0 +1,76 @@
+"""The contract of strategies, in both notations."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from delf.messages import ModelReply, ToolCall, Usage
+from delf.testing import PluginContract, StrategyContract
+from delf_strategy_stream.strategy import StreamStrategy
+
+
+def marked(*calls: tuple[str, dict[str, Any]], said: str = "") -> str:
+    written = json.dumps([{"name": name, "args": args} for name, args in calls])
+    return f"{said}<execute>{written}</execute>"
+
+
+def native(*calls: tuple[str, dict[str, Any]], said: str = "") -> ModelReply:
+    given = (
+        ToolCall(id=f"c{n}", name=name, arguments=json.dumps(args))
+        for n, (name, args) in enumerate(calls)
+    )
+    usage = Usage(input_tokens=10, output_tokens=5)
+    return ModelReply(text=said, model="scripted", calls=tuple(given), usage=usage, cost_usd=0.0)
+
+
+class TestPackage(PluginContract):
+    name = "strategy-stream"
+
+
+class TestMarkers(StrategyContract):
+    replies = (marked(("add", {"a": 1, "b": 2})), "It is 3.")
+    unapproved = (marked(("forget", {"name": "Ann"})), "It was refused.")
+    writing = (
+        marked(("keep", {"name": "Ann"}), said="First Ann."),
+        marked(("keep", {"name": "Bob"}), ("add", {"a": 1, "b": 2})),
+        "Both are kept.",
+    )
+
+    @pytest.fixture
+    def strategy(self) -> Any:
+        return StreamStrategy
+
+
+class TestEarly(TestMarkers):
+    """The same where calls that nobody is asked about start while the model writes."""
+
+    writing = (
+        marked(("add", {"a": 1, "b": 2}), ("keep", {"name": "Ann"}), ("keep", {"name": "Bob"})),
+        "Both are kept.",
+    )
+
+    @pytest.fixture
+    def strategy(self) -> Any:
+        return lambda: StreamStrategy(early="approved")
+
+
+class TestWhole(TestMarkers):
+    @pytest.fixture
+    def strategy(self) -> Any:
+        return lambda: StreamStrategy(granularity="whole", way="replay")
+
+
+class TestTools(StrategyContract):
+    replies = (native(("add", {"a": 1, "b": 2})), "It is 3.")
+    unapproved = (native(("forget", {"name": "Ann"})), "It was refused.")
+    writing = (
+        native(("keep", {"name": "Ann"}), ("keep", {"name": "Bob"}), said="Both."),
+        "Both are kept.",
+    )
+
+    @pytest.fixture
+    def strategy(self) -> Any:
+        return lambda: StreamStrategy(notation="tools")

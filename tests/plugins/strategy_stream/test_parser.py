@@ -1,0 +1,161 @@
+"""Any cut of any stream gives the same events."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delf_strategy_stream.calls import read_call
+from delf_strategy_stream.events import (
+    Called,
+    Event,
+    Invented,
+    Misread,
+    Reported,
+    Said,
+    Thought,
+    joined,
+)
+from delf_strategy_stream.parser import Parser
+
+PIECES = (
+    *("<think>", "</think>", "<execute>", "</execute>", "<results>", "</results>", "<report>"),
+    *("</report>", "<exe", "cute>", "</", "<", ">", '"', "\\", "{", "}", "[", "]", ",", ":", "```"),
+    *("```json", "json", "\n", " ", "text", "é🦊", "&lt;execute&gt;", "&quot;", '"name"', '"args"'),
+    '{"name": "read", "args": {"file": "a<b>"}}',
+    '{"name": "say", "args": {"text": "</execute> \\" <execute>[{"}}',
+    "{'name': 'list', 'args': {'all': True,}}",
+)
+streams = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
+
+
+def parse(*pieces: str, calls: bool = True) -> list[Event]:
+    parser = Parser(calls=calls)
+    events = [event for piece in pieces for event in parser.feed(piece)]
+    return joined([*events, *parser.finish()])
+
+
+@given(st.one_of(streams, st.text(alphabet='<>/execut{}[]"\\`json ', max_size=60)), st.data())
+def test_any_cut_gives_the_same_events(text: str, data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    bounds = [0, *cuts, len(text)]
+    pieces = [text[a:b] for a, b in pairwise(bounds)]
+    assert parse(*pieces) == parse(text) == parse(*text)
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+calls_of_models = st.lists(
+    st.tuples(st.text(min_size=1), st.dictionaries(st.text(), plain, max_size=3)), max_size=4
+)
+
+
+@given(calls_of_models, st.sampled_from([None, 2]), st.booleans(), st.data())
+def test_what_was_written_is_read(calls, indent, ascii_only: bool, data: st.DataObject) -> None:
+    written = json.dumps(
+        [{"name": name, "args": args} for name, args in calls],
+        indent=indent,
+        ensure_ascii=ascii_only,
+    )
+    text = f"<think>a</think>Let me look.<execute>\n{written}\n</execute>"
+    place = data.draw(st.integers(0, len(text)))
+    assert parse(text[:place], text[place:]) == [
+        Thought("a"),
+        Said("Let me look."),
+        *(Called(name, args) for name, args in calls),
+    ]
+
+
+def test_calls_come_as_soon_as_they_are_complete() -> None:
+    parser = Parser()
+    assert parser.feed('<execute>[{"name": "a", "args": {}') == []
+    assert parser.feed('}, {"na') == [Called("a", {})]
+    assert parser.feed('me": "b"}') == [Called("b", {})]
+
+
+@pytest.mark.parametrize(
+    ("text", "events"),
+    [
+        ("Use <execute> in text.", [Said("Use <execute> in text.")]),
+        ("a < b </think> c", [Said("a < b  c")]),
+        ("<think><think>x</think>y", [Thought("<think>x"), Said("y")]),
+        ("<think><execute>[]</think>y", [Thought("<execute>[]"), Said("y")]),
+        ("<think>x", [Thought("x"), Misread("", "<think> has no end")]),
+        ("&lt;execute&gt;[]", [Said("&lt;execute&gt;[]")]),
+        ("<execute>", [Misread("<execute>", "no calls follow")]),
+        ("<execute></execute>", []),
+        ('<execute>[{"name": "a"}]', [Called("a", {})]),
+        ('<execute>{"name": "a"}</execute>', [Called("a", {})]),
+        ('<execute>```json\n[{"name": "a"}]\n```</execute>', [Called("a", {})]),
+        (
+            '<execute>[{"name": "a"}]</execute>\n<execute>[{"name": "b"}]</execute>',
+            [Called("a", {}), Called("b", {})],
+        ),
+        (
+            '<execute>[{"name": "a"}]</execute>\n<results>[1]</results>So it is 1.',
+            [Called("a", {}), Invented("<results>[1]</results>So it is 1.")],
+        ),
+        ("Done.<results>[1]", [Said("Done."), Invented("[1]")]),
+        (
+            '<execute>[{"name": "a", "args": {"x": [1}</execute>',
+            [Misread('{"name": "a", "args": {"x": [1}', "it has no end")],
+        ),
+        (
+            '<execute>[{"name": "a"}, {"name": "b", "ar',
+            [Called("a", {}), Misread('{"name": "b", "ar', "it has no end")],
+        ),
+        (
+            '<execute>[read, {"name": "a"}]</execute>',
+            [Called("a", {}), Misread("read", "it is no call; an array of objects is expected")],
+        ),
+        ("<report>send it</report>No.", [Reported("send it"), Said("No.")]),
+    ],
+)
+def test_what_models_write(text: str, events: list[Event]) -> None:
+    assert parse(text) == events
+
+
+def test_text_beside_native_calls_has_no_markers_of_calls() -> None:
+    text = "<think>x</think><execute>[]</execute>"
+    assert parse(text, calls=False) == [Thought("x"), Said("<execute>[]</execute>")]
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ('{"name": "a", "arguments": {"x": 1}}', {"x": 1}),
+        ('{"name": "a", "args": "{\\"x\\": 1}"}', {"x": 1}),
+        ('{"name": "a", "args": {"x": 1,},}', {"x": 1}),
+        ('{"name": "a", "args": {"x": "1,}"},}', {"x": "1,}"}),
+        ('{"name": "a", "args": {"x": "one\ntwo"}}', {"x": "one\ntwo"}),
+        ("{'name': 'a', 'args': {'x': True}}", {"x": True}),
+        ("{&quot;name&quot;: &quot;a&quot;, &quot;args&quot;: {&quot;x&quot;: 1}}", {"x": 1}),
+        ('{"name": "a", "args": {"x": "&quot;"}}', {"x": "&quot;"}),
+        ('{"name": "a", "args": null}', {}),
+    ],
+)
+def test_a_call_is_repaired_where_there_is_one_way(text: str, arguments: object) -> None:
+    assert read_call(text) == Called("a", arguments)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "a", "file": "x"}',
+        '{"args": {}}',
+        '{"name": "a", "args": [1]}',
+        '{"name": "a", "args": "x"}',
+        '{"name": "a", "args": {"x": "he said "no""}}',
+        '{"name": "a", "args": {}, "input": {"x": 1}}',
+        '{"name": "a" "args": {}}',
+    ],
+)
+def test_what_could_mean_two_things_is_not_guessed(text: str) -> None:
+    assert isinstance(read_call(text), Misread)

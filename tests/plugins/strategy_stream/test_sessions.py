@@ -1,0 +1,192 @@
+"""Open sessions with both providers: calls, results, cuts, farewells, and what takes their place."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from delf import Agent, LLMConfig, tool
+from delf.testing import TestHost
+from delf_strategy_stream.strategy import StreamStrategy
+from support.live_servers import GeminiServer, LiveServer, Piece, RealtimeServer
+from support.openai_server import OpenAIServer, Reply, Request
+
+NAMES = ("Ann", "Bob", "Cem")
+END = "All three are kept."
+
+
+def told(heard: str) -> list[str]:
+    """The names of which the model was told that they are kept."""
+    return [name for name in NAMES if f"kept {name}" in heard]
+
+
+def in_markers(heard: str) -> Sequence[Piece]:
+    left = [name for name in NAMES if name not in told(heard)]
+    if not left:
+        return [END]
+    call = f'{{"name": "keep", "args": {{"name": "{left[0]}"}}}}'
+    look = '{"name": "look", "args": {}}'
+    return [f"<think>Next.</think>Now {left[0]}.<execute>[{look}, {call}]</execute>"]
+
+
+def in_calls(heard: str) -> Sequence[Piece]:
+    left = [name for name in NAMES if name not in told(heard)]
+    return [f"Now {left[0]}.", ("look", {}), ("keep", {"name": left[0]})] if left else [END]
+
+
+def over_http(notation: str) -> Callable[[Request], Reply]:
+    def reply(request: Request) -> Reply:
+        pieces = (in_calls if notation == "tools" else in_markers)(request.body.decode())
+        text = "".join(piece for piece in pieces if isinstance(piece, str))
+        calls = [piece for piece in pieces if isinstance(piece, tuple)]
+        import json
+
+        return Reply(text=text, calls=tuple((n, json.dumps(args)) for n, args in calls))
+
+    return reply
+
+
+class World:
+    """The tools, and what they did."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+
+    async def run(
+        self, config: LLMConfig, notation: str, listeners: Sequence[Any] = (), **options: Any
+    ) -> Any:
+        @tool(effect="write", confirm=False)
+        async def keep(name: str) -> str:
+            """Keep a name."""
+            self.kept.append(name)
+            return f"kept {name}"
+
+        @tool(effect="read", confirm=False)
+        async def look() -> str:
+            """Look around."""
+            return "all is well"
+
+        host = TestHost.discover(environ={})
+        strategy = StreamStrategy(notation=notation, **options)
+        async with Agent(tools=[keep, look], llm=config, host=host, strategy=strategy) as agent:
+            return await agent.arun("Keep Ann, Bob and Cem.", 20, listeners=listeners)
+
+
+both = pytest.mark.parametrize("kind", [RealtimeServer, GeminiServer])
+notations = pytest.mark.parametrize("notation", ["markers", "tools"])
+
+
+def answers_of(notation: str) -> Any:
+    return in_calls if notation == "tools" else in_markers
+
+
+def config_of(server: LiveServer, http: OpenAIServer | None = None) -> LLMConfig:
+    if http is not None:
+        settings = {"live_model": server.address}
+        return LLMConfig("gpt-4o-mini", base_url=http.base_url, api_key="k", settings=settings)
+    if isinstance(server, GeminiServer):
+        return LLMConfig("gemini-live", base_url=server.root, api_key="k", provider="google")
+    return LLMConfig("gpt-realtime", base_url=f"{server.root}/v1", api_key="k")
+
+
+def ended(response: Any) -> list[str]:
+    return [text for text in response.trace.warnings if "session" in text]
+
+
+@both
+@notations
+async def test_a_task_in_one_session(kind: Any, notation: str) -> None:
+    world = World()
+    async with kind(answers_of(notation)) as server:
+        response = await world.run(config_of(server), notation)
+        assert (response.text, world.kept) == (END, list(NAMES))
+        assert server.connections == 1
+        assert ended(response) == []
+        assert response.trace.usage.total_tokens > 0
+        said = str(server.requests)
+        assert said.count("Keep Ann, Bob and Cem.") == 1
+        headers = server.headers[0]
+        assert "k" in headers.get("authorization", headers.get("x-goog-api-key", ""))
+
+
+@both
+@notations
+async def test_replay_with_a_model_of_sessions_opens_one_for_each_turn(
+    kind: Any, notation: str
+) -> None:
+    world = World()
+    async with kind(answers_of(notation)) as server:
+        response = await world.run(config_of(server), notation, way="replay")
+        assert (response.text, world.kept) == (END, list(NAMES))
+        assert server.connections == 4
+
+
+def cut_once(kind: str, nth: int = 1) -> Callable[[str], bool]:
+    left = itertools.count(1)
+    return lambda seen: seen == kind and next(left) == nth
+
+
+async def kinds_of(kind: Any, notation: str) -> list[str]:
+    async with kind(answers_of(notation)) as server:
+        await World().run(config_of(server), notation)
+        return sorted(set(server.kinds))
+
+
+@both
+@notations
+async def test_a_session_cut_at_every_kind_of_event(kind: Any, notation: str) -> None:
+    for event in await kinds_of(kind, notation):
+        world, nth = World(), 2 if event.startswith("server") else 1
+        async with kind(answers_of(notation), cut=cut_once(event, nth)) as server:
+            response = await world.run(config_of(server), notation)
+            assert (response.text, response.error, world.kept) == (END, None, list(NAMES)), event
+            if server.kinds.count(event) >= nth and event != server.kinds[-1]:
+                assert server.connections >= 2, event
+
+
+@notations
+async def test_requests_take_the_place_of_sessions_that_end_again_and_again(notation: str) -> None:
+    world, seen = World(), []
+    with OpenAIServer(over_http(notation)) as http:
+        cut = lambda kind: kind == "server response.output_text.done"  # noqa: E731
+        async with RealtimeServer(answers_of(notation), cut=cut) as server:
+            response = await world.run(config_of(server, http), notation, [seen.append])
+            assert (response.text, world.kept) == (END, list(NAMES))
+            assert server.connections == 2
+            first, second = ended(response)
+            assert "is opened anew" in first
+            assert "is not used any more" in second
+        assert http.requests
+
+
+async def test_a_session_that_cannot_be_had_is_told_and_done_without() -> None:
+    world = World()
+    with OpenAIServer(over_http("markers")) as http:
+        async with RealtimeServer(in_markers, refuse=403) as server:
+            response = await world.run(config_of(server, http), "markers")
+            assert (response.text, world.kept) == (END, list(NAMES))
+            assert re.search(r"403|not allowed|no sessions today", ended(response)[0])
+
+
+async def test_after_a_farewell_the_conversation_goes_on_elsewhere() -> None:
+    world = World()
+    async with GeminiServer(in_calls, farewell=1) as server:
+        response = await world.run(config_of(server), "tools")
+        assert (response.text, world.kept) == (END, list(NAMES))
+        assert server.connections == 4
+        assert len(server.resumed) == 3
+        assert str(server.requests).count("Keep Ann, Bob and Cem.") == 1
+        assert ended(response) == []
+
+
+async def test_after_a_farewell_without_a_handle_the_journal_is_told() -> None:
+    world = World()
+    async with GeminiServer(in_calls, farewell=1, resumable=False) as server:
+        response = await world.run(config_of(server), "tools")
+        assert (response.text, world.kept) == (END, list(NAMES))
+        assert ended(response)
+        assert str(server.requests).count("Keep Ann, Bob and Cem.") > 1

@@ -1,0 +1,136 @@
+"""Processes that begin as forks of ones that have imported what they need.
+
+They are children of this process like any other; only how they come to life differs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+from delf_sandbox_local import forkserver
+
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_BOOT: Final = forkserver._BOOT.format(source=forkserver._SOURCE)
+_FOLDER: Final = Path(__file__).parent
+
+
+class Nursery:
+    """A process that forks, and the way to it.
+
+    Args:
+        command: What runs it; the number of its socket is added.
+        env: Its environment, this process's when omitted.
+    """
+
+    def __init__(self, command: Sequence[str | Path], env: Mapping[str, str] | None = None) -> None:
+        self._turn = threading.Lock()
+        self._prctl = ctypes.CDLL(None).prctl
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._process = subprocess.Popen(
+            [sys.executable, *command, str(theirs.fileno())],
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env=env,
+        )
+        theirs.close()
+        atexit.register(self._process.kill)
+
+    def fork(self, descriptors: Sequence[int], **request: Any) -> int:
+        """The number of a new child of this process."""
+        data = json.dumps({"host": os.getpid(), **request}).encode()
+        with self._turn:
+            self._prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            try:
+                socket.send_fds(self._control, [data], descriptors)
+                child = int(self._control.recv(100))
+                self._control.recv(100)
+            finally:
+                self._prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        return child
+
+
+class _Forked(subprocess.Popen[Any]):
+    """A process with the usual streams, begun otherwise."""
+
+    def _begin(self, streams: Sequence[int], pass_fds: Sequence[int], **options: Any) -> int:
+        raise NotImplementedError
+
+    def _execute_child(  # of the standard library; the same from Python 3.11 to 3.14
+        self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any, pass_fds: Any,
+        cwd: Any, env: Any, startupinfo: Any, creationflags: Any, shell: Any,
+        p2cread: int, p2cwrite: int, c2pread: int, c2pwrite: int, errread: int, errwrite: int,
+        *rest: Any,
+    ) -> None:  # fmt: skip
+        streams = [p2cread, c2pwrite, errwrite]
+        streams = [own if given == -1 else given for own, given in enumerate(streams)]
+        options = {"command": args, "cwd": cwd, "env": env, "session": bool(rest[-2])}
+        self.pid = self._begin(streams, pass_fds, **options)
+        self._child_created = True
+        self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
+
+
+# -- templates of the local sandbox -----------------------------------------------------------
+
+
+class _Template(_Forked):
+    def _begin(self, streams: Sequence[int], pass_fds: Sequence[int], **options: Any) -> int:
+        zipapp = options["command"][-3]
+        return _templates(os.getpid(), zipapp).fork([*pass_fds, streams[2]])
+
+
+@cache
+def _templates(_host: int, zipapp: str) -> Nursery:
+    command = ("-P", "-s", "-S", "-X", "utf8", _FOLDER / "warm_template.py")
+    return Nursery([*command, forkserver._SOURCE, zipapp], forkserver._ENVIRON)
+
+
+def _start_template(command: list[str], **options: Any) -> subprocess.Popen[Any]:
+    usual = sys.platform == "linux" and command[command.index("-c") + 1] == _BOOT
+    return (_Template if usual else subprocess.Popen)(command, **options)
+
+
+quick_templates: Final = SimpleNamespace(
+    Popen=_start_template, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL
+)
+"""Stands in for the module ``subprocess`` where templates are started."""
+
+
+# -- the program ------------------------------------------------------------------------------
+
+
+class Program(_Forked):
+    """``delf``, or a file of Python, as ``subprocess.Popen`` would start it.
+
+    Args:
+        command: The program's or file's path, and its arguments.
+        terminal: Whether its standard input becomes the terminal that controls it.
+        options: As of ``Popen``; ``cwd`` and ``env`` among them.
+    """
+
+    def __init__(
+        self, command: Sequence[str | Path], *, terminal: bool = False, **options: Any
+    ) -> None:
+        self._terminal = terminal
+        super().__init__([str(word) for word in command], **options)
+
+    def _begin(self, streams: Sequence[int], pass_fds: Sequence[int], **options: Any) -> int:
+        options = {**options, "cwd": str(options["cwd"]), "env": dict(options["env"])}
+        return _programs(os.getpid()).fork(streams, terminal=self._terminal, **options)
+
+
+@cache
+def _programs(_host: int) -> Nursery:
+    return Nursery([_FOLDER / "warm_program.py"])
