@@ -1,10 +1,11 @@
 """Many tasks at once, each with a tool of 0.2 s and a sandbox process of its own.
 
-    python benchmarks/bench_tasks.py [COUNT …] [--memory]
+    python benchmarks/bench_tasks.py [COUNT …] [--memory] [--fresh]
 
 Wall and processor time from the first ``submit`` to the last result, and the peak of the host's
 memory. ``--memory`` adds that of its children, with pages that they share divided among them;
-to look at them costs time of its own.
+to look at them costs time of its own. ``--fresh`` begins with an agent that has done nothing yet,
+and does the same once more.
 """
 
 from __future__ import annotations
@@ -96,15 +97,17 @@ async def measure(agent: Agent, count: int, *, memory: bool) -> str:
     return line
 
 
-async def main(counts: Sequence[int], *, memory: bool) -> None:
+async def main(counts: Sequence[int], *, memory: bool, fresh: bool) -> None:
     """Measure and print."""
     for count in counts:
         async with script_agent(tools=[nap], keep_tasks=count) as (agent, run):
-            await run(agent, SCRIPT)
-            print(await measure(agent, count, memory=memory), flush=True)
+            if not fresh:
+                await run(agent, SCRIPT)
+            for state in ("fresh  ", "warm   ") if fresh else ("",):
+                print(f"{state}{await measure(agent, count, memory=memory)}", flush=True)
 
 
 if __name__ == "__main__":
     words = sys.argv[1:]
     numbers = [int(word) for word in words if word.isdigit()] or COUNTS
-    asyncio.run(main(numbers, memory="--memory" in words))
+    asyncio.run(main(numbers, memory="--memory" in words, fresh="--fresh" in words))

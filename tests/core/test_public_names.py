@@ -75,6 +75,7 @@ def test_first_party_names() -> None:
         ("Gmail", "delf-plugin-gmail"),
         ("APITool", "delf-plugin-openapi"),
         ("Memory", "delf-plugin-memory-semantic"),
+        ("Recall", "delf-plugin-memory-semantic"),
     ],
 )
 def test_a_name_whose_package_is_missing(name: str, package: str) -> None:

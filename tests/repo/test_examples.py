@@ -43,6 +43,26 @@ lamp,4
 670 tokens, 0.0001 USD
 ERR-LLM-005
 """,
+    "sort_papers.py": """\
+databases: a1.md, Trees that merge
+databases: c3.md, Counting rows
+networks: b7.md, Fair queues
+sorted/databases/a1.md
+sorted/databases/c3.md
+sorted/index.md
+sorted/networks/b7.md
+""",
+    "review_repository.py": """\
+commits: Prices are higher, A price
+1 file changed, 2 insertions(+), 1 deletion(-)
+to be done: repo/shop.py:2 # later: rebates
+git.run is refused: blocked: 'git push' is of no rule
+""",
+    "ask_documents.py": """\
+# Desks Desks are built on order, and cannot be given back (docs/desks.md)
+They can be given back for 30 days (docs/lamps.md)
+3 workers, 0.04 USD
+""",
 }
 NO_NETWORK = """
 import pytest, runpy, sys

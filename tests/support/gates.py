@@ -14,6 +14,7 @@ from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.memory import MemoryJournal
+from delf.engine.journal.replay import Replay
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.task import TaskRequest
 from delf.engine.toolset import Toolset, load_toolset
@@ -67,6 +68,7 @@ async def gate_bench(
     max_result_bytes: int = 100_000,
     shared: Approvals | None = None,
     secrets: Sequence[str] = (),
+    replay: Replay | None = None,
 ) -> GateBench:
     """A gate before some connections.
 
@@ -79,6 +81,7 @@ async def gate_bench(
         max_result_bytes: The largest result.
         shared: Approvals of an agent with several tasks.
         secrets: What must not get to the journal and to scripts.
+        replay: What the journal of a resumed task holds.
     """
     tools = await load_toolset(connections)
     redactor = Redactor(secrets)
@@ -96,5 +99,5 @@ async def gate_bench(
     order = TaskRequest(task="a task", timeout=60)
     slot = Slot(asyncio.Semaphore(10))
     of_task = approvals.for_task(order, log, slot)
-    gate = Gate(tools, of_task, log, ToolThreads(4), max_result_bytes, redactor)
+    gate = Gate(tools, of_task, log, ToolThreads(4), max_result_bytes, redactor, replay)
     return GateBench(tools, gate, log, of_task, asked)

@@ -46,7 +46,14 @@ class Nursery:
             env=env,
         )
         theirs.close()
-        atexit.register(self._process.kill)
+        self._owner = os.getpid()
+        atexit.register(self._close)
+
+    def _close(self) -> None:
+        if os.getpid() == self._owner:  # and not a fork of it
+            self._control.close()
+            self._process.kill()
+            self._process.wait()
 
     def fork(self, descriptors: Sequence[int], **request: Any) -> int:
         """The number of a new child of this process."""

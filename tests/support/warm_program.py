@@ -8,9 +8,12 @@ program is ``delf``, a file of Python where the first argument is one, or what f
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import fcntl
 import gc
 import importlib
+import importlib.metadata
 import io
 import os
 import random
@@ -21,6 +24,7 @@ import sys
 import tempfile
 import termios
 import threading
+import traceback
 import types
 from typing import Any, NoReturn
 
@@ -29,10 +33,12 @@ def preload() -> None:
     """Import what most runs of the program import."""
     for name in ("agent", "cli.run", "config.project", "engine.runtime", "engine.views.trace"):
         importlib.import_module(f"delf.{name}")
-    importlib.import_module("pytest")
-    from delf_model_litellm import library
-
-    library.load_now()
+    for plugin in importlib.metadata.entry_points(group="delf"):
+        plugin.load()
+    for name in ("chat.repl", "journal_sql.journal", "sandbox_local.backend"):
+        importlib.import_module(f"delf_{name}")
+    for name in ("docker", "httpx", "prompt_toolkit", "pytest", "rich.markdown", "sqlite3"):
+        importlib.import_module(name)
     assert threading.active_count() == 1, "a process with threads cannot be forked"
     gc.collect()
     gc.freeze()
@@ -62,23 +68,51 @@ def become(request: dict[str, Any], streams: list[int]) -> NoReturn:
         os.fdopen(2, "wb"), encoding="utf-8", errors="backslashreplace", line_buffering=True
     )
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
-    program, *arguments = request["command"]
+    _leave(_exit_status(request["command"]))
+
+
+def _exit_status(command: list[str]) -> int:
+    """Run it, as the interpreter would; its exit status."""
+    try:
+        _run(*command)
+    except SystemExit as stop:
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        print(stop.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _leave(status: int) -> NoReturn:
+    """End without taking apart all that was imported, which takes longer than most programs."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it, or the program closed it
+            stream.flush()
+    os._exit(status)
+
+
+def _run(program: str, *arguments: str) -> None:
     sys.argv[:] = [program, *arguments]
     if program == "-c":
-        code, sys.argv[1:] = arguments[0], arguments[1:]
+        code, sys.argv[1:] = arguments[0], list(arguments[1:])
         sys.path.insert(0, "")
         sys.modules["__main__"] = types.ModuleType("__main__")
         exec(compile(code, "<string>", "exec"), vars(sys.modules["__main__"]))
-        sys.exit()
+        return
     if program == "-m":
         sys.path.insert(0, "")
         sys.argv[:] = arguments
         runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
-        sys.exit()
+        return
     if program.endswith(".py"):
         sys.path.insert(0, os.path.dirname(os.path.abspath(program)))
         runpy.run_path(program, run_name="__main__")
-        sys.exit()
+        return
     from delf.cli.main import main
 
     sys.argv[0] = "delf"

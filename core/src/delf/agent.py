@@ -49,8 +49,7 @@ class Agent:
 
     Args:
         tools: Connections, ``@tool`` functions, or plain functions.
-        chat: A conversation to continue: a ``Chat`` (the plugin ``chat``), its options, or True
-            for one in memory.
+        chat: A conversation to continue: a ``Chat``, its options, or True for one in memory.
         memory: Facts from before, recalled for each task: a store, or the name of one.
         strategy: How a task becomes tool calls: a name, or what a plugin's class makes.
         on_confirm: Asked about calls that need approval; returns True, False, or None to
@@ -97,6 +96,7 @@ class Agent:
         strategy: str | Strategy | None = None,
         code_in: CodeIn | None = None,
         approval_mode: ApprovalMode | None = None,
+        pre_approved: Sequence[str] | None = None,
         confirm_mode: ConfirmMode | None = None,
         wait_approvals: bool | None = None,
         approvals: Sequence[str] | None = None,
@@ -118,7 +118,6 @@ class Agent:
         from delf.config.schema import AgentConfig, make_config
         from delf.engine.approvals.pending import PendingRequests
         from delf.engine.models.money import Ledger
-        from delf.surroundings import as_chat
 
         store = None if isinstance(memory, str) else memory
         memory = memory if isinstance(memory, str) else None
@@ -139,6 +138,8 @@ class Agent:
         self.agent_id = f"agent_{secrets.token_hex(6)}"
         self.chat: AgentChat | None = None
         if chat is not None and chat is not False:
+            from delf.surroundings import as_chat
+
             self.chat = as_chat(chat, host)
         self.memory = store
         self._store = cast("MemoryStore | None", getattr(store, "store", store))
@@ -391,11 +392,10 @@ class Agent:
         if self.chat is None and conversation_id is not None:
             raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
         conversation = None if self.chat is None else self.chat.here(conversation_id)
-        seconds = self.config.timeout if timeout is None else timeout
         return TaskRequest(
             task=task,
             task_id=task_id or new_task_id(),
-            timeout=seconds,
+            timeout=self.config.timeout if timeout is None else timeout,
             conversation=conversation,
             attended=attended,
             patient=not attended,
@@ -442,8 +442,6 @@ class Agent:
     def asgi_app(self, **options: Any) -> Any:
         """The same as an ASGI application; its lifespan starts and stops the agent."""
         return self._command("serve", SupportsServing).asgi_app(self, **options)
-
-    # -- tasks in the background ---------------------------------------------------------
 
     def poll(self, task_id: str) -> StreamSnapshot:
         """How a task stands now, by the journal; from any thread, or ``UnknownTaskError``."""
@@ -498,8 +496,6 @@ class Agent:
         """
         return self._pending.decide(request_id, Settled(result=result, reason=note))
 
-    # -- what it says of itself ----------------------------------------------------------
-
     @property
     def journal(self) -> Journal:
         """Where all that its tasks do is kept; an ``AgentStateError`` before it was started."""
@@ -546,7 +542,7 @@ class Agent:
 
     def info(self) -> dict[str, Any]:
         """What the agent is made of, with its :meth:`status`, as JSON-ready data."""
-        return {**self.status(), **self.config.facts(), "tools": [i.name for i in self.tools]}
+        return {**self.status(), **self.config.facts(), "tools": [t.name for t in self.tools]}
 
     def get_llm_config_string(self) -> str:
         """The models in words: ``gpt-5.5``, or ``heavy gpt-5.5, light gpt-5.5-mini``."""
@@ -554,10 +550,8 @@ class Agent:
 
     def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
         """The agent's tools as data; with ``verbose`` their descriptions and parameters."""
-        described: list[dict[str, Any]] = []
-        for item in self.tools:
-            look = getattr(item, "inspect", None)
-            described.append(look(verbose=verbose) if look is not None else {"tool": item.name})
+        looks = [(item.name, getattr(item, "inspect", None)) for item in self.tools]
+        described = [look(verbose=verbose) if look else {"tool": name} for name, look in looks]
         return {"agent": self.agent_id, "tools": described, "total": len(described)}
 
     def __repr__(self) -> str:
@@ -572,25 +566,25 @@ class Agent:
         self._host = around.host
         if self.chat is not None:
             self.chat.attach(around)
-        runtime = Runtime(
-            RuntimeParts(
-                agent_id=self.agent_id,
-                config=self.config,
-                host=around.host,
-                connections=self.tools,
-                plugin_options=around.plugin_options,
-                environ=around.environ,
-                ledger=self._ledger,
-                pending=self._pending,
-                memory=self._store,
-                strategy=self._strategy,
-                on_confirm=self._on_confirm,
-                pricing_files=around.pricing_files,
-                attached=() if self.chat is None else (self.chat,),
-                folder=around.folder,
-                configured=around.connections,
-            )
+        parts = RuntimeParts(
+            agent_id=self.agent_id,
+            config=self.config,
+            host=around.host,
+            connections=self.tools,
+            plugin_options=around.plugin_options,
+            environ=around.environ,
+            ledger=self._ledger,
+            conversations=around.open_conversations,
+            pending=self._pending,
+            memory=self._store,
+            strategy=self._strategy,
+            on_confirm=self._on_confirm,
+            pricing_files=around.pricing_files,
+            attached=() if self.chat is None else (self.chat,),
+            folder=around.folder,
+            configured=around.connections,
         )
+        runtime = Runtime(parts)
         try:
             await runtime.start()
         except BaseException:

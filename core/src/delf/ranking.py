@@ -26,8 +26,13 @@ def words_of(text: str) -> list[str]:
     Args:
         text: Plain words, ``snake_case`` or ``camelCase``.
     """
-    found = _WORD.findall(_CAMEL.sub(" ", text))
+    found = _WORD.findall(plain_name(text))
     return [_stem(word) for word in map(str.lower, found) if word not in _STOP]
+
+
+def plain_name(name: str) -> str:
+    """A name as words: ``get_userList`` as ``get user List``."""
+    return _CAMEL.sub(" ", name).replace("_", " ").replace(".", " ")
 
 
 def _stem(word: str) -> str:
@@ -63,12 +68,15 @@ class Ranking:
             _SATURATION * (1 - _LENGTH + _LENGTH * (size / average if average else 0.0))
             for size in sizes
         ]
+        self._most: dict[str, float] = {}
         for word, postings in self._postings.items():
             rarity = math.log(1 + (len(sizes) - len(postings) + 0.5) / (len(postings) + 0.5))
             self._postings[word] = [
                 (number, rarity * weight * (_SATURATION + 1) / (weight + held_back[number]))
                 for number, weight in postings
             ]
+            self._most[word] = max(share for _, share in self._postings[word])
+        self._unknown = max(self._most.values(), default=1.0)
 
     def find(self, words: str, limit: int = 20) -> list[int]:
         """The numbers of the things that fit best, best first; equals in their own order.
@@ -77,9 +85,24 @@ class Ranking:
             words: What is looked for, as plain words.
             limit: The most numbers.
         """
+        return [number for number, _ in self.shares(words, limit)]
+
+    def shares(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
+        """What :meth:`find` finds, each with its share of what a perfect fit would count.
+
+        A word that no text has counts as the one that says most: 1 means that all of them are
+        there, where they count most.
+
+        Args:
+            words: What is looked for, as plain words.
+            limit: The most numbers.
+        """
         scores: dict[int, float] = {}
         score = scores.get
+        perfect = 0.0
         for word in dict.fromkeys(words_of(words)):
+            perfect += self._most.get(word, self._unknown)
             for number, share in self._postings.get(word, ()):
                 scores[number] = score(number, 0.0) + share
-        return heapq.nsmallest(max(0, limit), scores, key=lambda number: (-scores[number], number))
+        best = heapq.nsmallest(max(0, limit), scores, key=lambda number: (-scores[number], number))
+        return [(number, scores[number] / perfect) for number in best]

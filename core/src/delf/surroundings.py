@@ -195,6 +195,7 @@ def plugin_context(project: Project | None = None, *, namespace: str = "default"
         data_dir=user_data_path("delf", appauthor=False),
         namespace=namespace,
         environ=around.environ,
+        conversations=around.open_conversations,
     )
     default = None if project is None else project.agent.embedder
     embedders = Embedders(around.host, around.plugin_options, context, default)

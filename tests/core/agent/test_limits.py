@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from delf import Agent, tool
-from delf.engine.allowance import Allowance
+from delf.engine.scripts import Allowance
 from delf.errors import SandboxLimitError
 from delf.protocols.sandbox import Limits
 from delf_devkit.testing.models import ScriptedModel

@@ -1,6 +1,8 @@
 """``Memory`` as programs use it, in an agent, and on the command line."""
 
+import asyncio
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from delf.errors import AgentStateError, MemorySetupError
 from delf.testing import ScriptedModel, TestHost
 from delf_memory_semantic import Memory
 from delf_memory_semantic.command import memory as command
+from delf_memory_semantic.database import FactDatabase
 from delf_memory_semantic.texts import pieces
 
 
@@ -81,6 +84,30 @@ def test_an_agent_recalls_from_it(memory: Memory) -> None:
     with Agent(llm="scripted", memory=memory, host=host, sandbox="local") as agent:
         assert agent.run("Where is the office?").text.strip() == "Turin"
     assert "The office is in Turin." in str(model.requests[0])
+
+
+async def test_ten_tasks_at_once_do_not_wait_for_each_other(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each search ends only when all ten are under way."""
+    await memory.store.save(["The office is in Turin."])
+    together = threading.Barrier(10, timeout=60)
+    honest = FactDatabase.with_words
+
+    def meeting(self: FactDatabase, query: str, limit: int) -> dict[int, float]:
+        together.wait()
+        return honest(self, query, limit)
+
+    monkeypatch.setattr(FactDatabase, "with_words", meeting)
+    model = ScriptedModel()
+    for _ in range(10):
+        model.says("```python\nprint('Turin')\n```")
+    host = TestHost.discover(environ={})
+    host.provide(model.spec, model.factory)
+    async with Agent(llm="scripted", memory=memory, host=host, sandbox="local") as agent:
+        done = await asyncio.gather(*(agent.arun("Where is the office?") for _ in range(10)))
+    assert [response.text.strip() for response in done] == ["Turin"] * 10
+    assert all("The office is in Turin." in str(request) for request in model.requests)
 
 
 def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ QUERY = "Which office building in Turin has tea?"
 
 class OnSQLite(MemoryContract):
     durable = True
+    namespaces = True
     model: str | None = None
 
     @pytest.fixture
@@ -67,6 +69,12 @@ class OnSQLite(MemoryContract):
     @pytest.fixture
     def reopen(self, context: PluginContext) -> Any:
         return lambda: SemanticStore(context, embedding_model=self.model)
+
+    @pytest.fixture
+    def elsewhere(self, context: PluginContext) -> Any:
+        return lambda name: SemanticStore(
+            replace(context, namespace=name), embedding_model=self.model
+        )
 
 
 class TestWordsOnSQLite(OnSQLite):
@@ -81,6 +89,7 @@ class TestBothOnSQLite(OnSQLite):
 @pytest.mark.service
 class TestOnPostgreSQL(MemoryContract):
     durable = True
+    namespaces = True
     query = QUERY
 
     @pytest.fixture
@@ -90,6 +99,11 @@ class TestOnPostgreSQL(MemoryContract):
     @pytest.fixture
     def reopen(self, context: PluginContext, postgres_database: Any) -> Any:
         return lambda: SemanticStore(context, url=postgres_database.url)
+
+    @pytest.fixture
+    def elsewhere(self, context: PluginContext, postgres_database: Any) -> Any:
+        url = postgres_database.url
+        return lambda name: SemanticStore(replace(context, namespace=name), url=url)
 
 
 class TestPackage(PluginContract):
@@ -224,8 +238,68 @@ async def test_a_graph_takes_over_where_there_are_many(context: PluginContext, u
     await store.save([f"The work number {n}." for n in range(60)])
     await store.save(["A drink of tea."])
     assert [f.content for f in await store.search("beverage drink", top_k=1)] == ["A drink of tea."]
-    assert store._index is not None
-    assert store._index._is_graph
+    await asyncio.to_thread(store._nearest.wait)
+    assert store._nearest.is_graph
+    assert [f.content for f in await store.search("beverage drink", top_k=1)] == ["A drink of tea."]
+    await store.save(["Turin is a town."])
+    assert [f.content for f in await store.search("city", top_k=1)] == ["Turin is a town."]
+    await store.delete(["A drink of tea."])
+    assert await store.search("beverage drink", threshold=0.9) == []
+    await store.aclose()
+
+
+async def with_graph(context: PluginContext, url: str) -> SemanticStore:
+    """A store of 60 facts that keeps a graph of them."""
+    store = SemanticStore(context, url, exact=50)
+    await store.save([f"The work number {n}." for n in range(59)] + ["A drink of tea."])
+    await store.search("tea")
+    await asyncio.to_thread(store._nearest.wait)
+    await store.aclose()
+    return SemanticStore(context, url, exact=50)
+
+
+async def test_the_graph_is_there_in_the_next_process(context: PluginContext, url: str) -> None:
+    store = await with_graph(context, url)
+    assert [f.content for f in await store.search("beverage drink", top_k=1)] == ["A drink of tea."]
+    assert store._nearest.is_graph
+    assert store._nearest._making is None
+    await store.aclose()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda whole: b"",
+        lambda whole: whole[:-100],
+        lambda whole: whole[:200] + bytes([whole[200] ^ 1]) + whole[201:],
+        lambda whole: b"something else" * 1000,
+    ],
+    ids=["empty", "cut", "changed", "another"],
+)
+async def test_a_broken_index_file_is_rebuilt(
+    damage: Any, context: PluginContext, url: str
+) -> None:
+    store = await with_graph(context, url)
+    (file,) = context.data_dir.glob("*.vectors")
+    whole = file.read_bytes()
+    file.write_bytes(damage(whole))
+    assert [f.content for f in await store.search("beverage drink", top_k=1)] == ["A drink of tea."]
+    await asyncio.to_thread(store._nearest.wait)
+    assert store._nearest.is_graph
+    assert len(file.read_bytes()) == len(whole)
+    await store.aclose()
+
+
+async def test_an_index_file_of_other_facts_is_not_believed(
+    context: PluginContext, url: str
+) -> None:
+    store = await with_graph(context, url)
+    other = SemanticStore(context, url, embedding_model="off")
+    await other.delete(["A drink of tea."])
+    await other.save(["Tea to drink is here."])
+    await other.aclose()
+    found = await store.search("beverage drink", top_k=2, threshold=0.9)
+    assert "A drink of tea." not in [fact.content for fact in found]
     await store.aclose()
 
 
@@ -236,15 +310,15 @@ async def test_searches_do_not_wait_for_each_other(
 
     store = SemanticStore(context, embedding_model="off")
     await store.save(["The office is in Turin."])
-    together = threading.Barrier(8, timeout=30)
+    together = threading.Barrier(10, timeout=30)
     honest = store._database.with_words
 
-    def meeting(query: str, limit: int) -> list[int]:
+    def meeting(query: str, limit: int) -> dict[int, float]:
         together.wait()
         return honest(query, limit)
 
     monkeypatch.setattr(store._database, "with_words", meeting)
-    found = await asyncio.gather(*(store.search("office") for _ in range(8)))
+    found = await asyncio.gather(*(store.search("office") for _ in range(10)))
     assert all(len(facts) == 1 for facts in found)
     await store.aclose()
 
@@ -328,4 +402,62 @@ async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     store = SemanticStore(PluginContext(data_dir=tmp_path / "data"), embedding_model="off")
     with pytest.raises(MemorySetupError, match="cannot be made"):
         await store.save(["a fact"])
+    await store.aclose()
+
+
+@pytest.fixture
+async def kept(context: PluginContext, tmp_path: Path) -> Any:
+    """A database with one fact."""
+    store = SemanticStore(context, embedding_model="off")
+    await store.save(["The office is in Turin."])
+    await store.aclose()
+    return tmp_path / "memory.db"
+
+
+async def test_a_store_that_is_locked_is_told(
+    kept: Path, context: PluginContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delf_memory_semantic.database._BUSY_MS", 20)
+    store = SemanticStore(context, embedding_model="off")
+    other = sqlite3.connect(kept, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(MemorySetupError, match="locked"):
+        await store.save(["another"])
+    assert len(await store.search("office")) == 1, "who reads does not wait for who writes"
+    other.execute("ROLLBACK")
+    other.close()
+    await store.save(["another"])
+    assert len(await store.list()) == 2
+    await store.aclose()
+
+
+async def test_a_store_that_is_read_only_is_told(kept: Path, context: PluginContext) -> None:
+    url = f"sqlite:///file:{kept}?mode=ro&uri=true"
+    store = SemanticStore(context, url, embedding_model="off")
+    assert len(await store.search("office")) == 1
+    with pytest.raises(MemorySetupError, match="readonly"):
+        await store.save(["another"])
+    with pytest.raises(MemorySetupError, match="readonly"):
+        await store.delete(["The office is in Turin."])
+    assert len(await store.list()) == 1
+    await store.aclose()
+
+
+async def test_a_store_that_is_full_is_told(
+    kept: Path, context: PluginContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from delf_memory_semantic import database
+
+    honest = database._set_up_sqlite
+
+    def small(connection: Any, record: object) -> None:
+        honest(connection, record)
+        connection.execute("PRAGMA max_page_count = 30")
+
+    monkeypatch.setattr(database, "_set_up_sqlite", small)
+    store = SemanticStore(context, embedding_model="off")
+    with pytest.raises(MemorySetupError, match="full"):
+        await store.save(["short", "long " * 100_000])
+    assert [fact.content for fact in await store.list()] == ["The office is in Turin."]
+    assert len(await store.search("office")) == 1
     await store.aclose()

@@ -161,6 +161,16 @@ async def test_an_end_that_the_script_caused_is_told_as_such(make_backend, code)
     assert outcome.by_script
 
 
+async def test_what_a_script_took_of_the_processor_is_known_after_its_end(make_backend):
+    code = INSIDE + "end = b.time.process_time() + 0.5\nwhile b.time.process_time() < end: pass\n"
+    async with Bench(make_backend()) as bench:
+        run = await bench.open()
+        outcome = await run(code + "os._exit(3)")
+        assert isinstance(outcome, Crashed), outcome
+        await run.session.aclose()
+        assert 0.5 <= run.session.cpu_seconds < 30
+
+
 async def test_scratch_space_is_limited(make_backend):
     code = "with open('big', 'wb') as f:\n    while True: f.write(bytes(1_000_000))"
     async with Bench(make_backend()) as bench:

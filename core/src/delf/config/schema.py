@@ -129,6 +129,10 @@ class AgentConfig(BaseModel):
     approval_mode: ApprovalMode = Field(
         default="interactive", description="Ask, approve everything, or deny everything."
     )
+    pre_approved: list[str] = Field(
+        default_factory=list,
+        description="Actions that need no approval: names or patterns, as disk.write_file.",
+    )
     confirm_mode: ConfirmMode = Field(
         default="call",
         description="Ask at each call, or once for the whole script before it runs.",
@@ -165,7 +169,9 @@ class AgentConfig(BaseModel):
     )
     output_dir: str | None = Field(default=None, description="Where output files go.")
 
-    @field_validator("allowed_libs", "files", "approvals", "observers", mode="before")
+    @field_validator(
+        "allowed_libs", "files", "approvals", "observers", "pre_approved", mode="before"
+    )
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value

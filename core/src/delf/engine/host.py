@@ -12,7 +12,7 @@ from typing import Any, Final
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
 from delf.engine.codegen.prompt import first_messages, script_rules
-from delf.engine.codegen.stubs import render_stubs
+from delf.engine.codegen.stubs import render_fitting, render_stubs
 from delf.engine.models.client import Draft
 from delf.engine.scripts import ScriptRunner, named_actions
 from delf.engine.task import TaskState
@@ -39,6 +39,9 @@ from delf.protocols.sandbox import (
 )
 from delf.protocols.strategy import OnDelta, ScriptResult, ToolDescription
 from delf.types import CodeIn
+
+_MOST_STUBS: Final = 3_400
+"""Characters of the tools that were chosen of many; ``find_tools`` shows any of them whole."""
 
 
 class TaskHost:
@@ -101,7 +104,11 @@ class TaskHost:
     def begin(self, rules: str | None = None) -> tuple[Message, ...]:
         """The conversation's start: rules and tools, what was said before, context and task."""
         if rules is None:
-            stubs = render_stubs(self._task.tools.shown)
+            tools = self._task.tools
+            if tools.left_out:
+                stubs = render_fitting(tools.shown_by(self.task), _MOST_STUBS)
+            else:
+                stubs = render_stubs(tools.shown)
             rules = script_rules(stubs, self.scripts.libraries, in_tool=self.code_in == "tool")
         return first_messages(self.task, self._task.context, rules)
 
@@ -228,7 +235,8 @@ class TaskHost:
             variables_alive=self.scripts.alive,
             changes=() if self._last_counts else [*map(str, changes_of(log.events, attempt))],
             refused=self._refusal_behind(outcome),
-            can_retry=not self._is_hopeless(outcome) and self.scripts.may_go_on,
+            can_retry=not self._is_hopeless(outcome)
+            and (self._last_counts or self.scripts.may_go_on),
         )
 
     async def _ask_about(

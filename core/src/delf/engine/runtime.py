@@ -31,7 +31,7 @@ from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
 from delf.engine.loop.memory import AgentMemory
-from delf.engine.loop.pipeline import LEFT, TaskPipeline
+from delf.engine.loop.pipeline import LEFT, TaskPipeline, never_begun
 from delf.engine.loop.prefilters import Prefilters
 from delf.engine.loop.setup import SetUp
 from delf.engine.models.client import ModelClient, ModelPool
@@ -51,8 +51,14 @@ from delf.libraries import allowed_modules, applying
 from delf.plugins.embedders import Embedders
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
-from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsSecrets
+from delf.protocols.connection import (
+    ConnectionLike,
+    SupportsClose,
+    SupportsPluginContext,
+    SupportsSecrets,
+)
 from delf.protocols.context import PluginContext
+from delf.protocols.conversation import SupportsConversations
 from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
@@ -86,6 +92,7 @@ class RuntimeParts:
         strategy: How its tasks become tool calls, where that was given as an object.
         on_confirm: Asked first about calls that need approval.
         pricing_files: Where the user's own prices may be.
+        conversations: Opens the journal that keeps conversations.
         attached: What is closed with it.
         configured: Every connection that its project names.
         folder: The project's folder, which actions may ask for.
@@ -98,6 +105,7 @@ class RuntimeParts:
     plugin_options: Mapping[str, Mapping[str, Any]]
     environ: Mapping[str, str] = field(repr=False)
     ledger: Ledger
+    conversations: Callable[[str | None], SupportsConversations]
     pending: PendingRequests = field(default_factory=PendingRequests)
     memory: MemoryStore | None = None
     strategy: Strategy | None = None
@@ -198,6 +206,8 @@ class Runtime:
             parts.pending,
             Inbox(self._journal, parts.pending),
             wait=config.wait_approvals,
+            pre_approved=config.pre_approved,
+            must_ask="approval_mode" in config.model_fields_set,
         )
         self._open_hooks()
         unasked = [spec.name for spec in parts.host.specs(ObserverSpec) if not spec.opt_in]
@@ -227,7 +237,10 @@ class Runtime:
         )
         options = parts.plugin_options
         self._embedders = Embedders(parts.host, options, context, config.embedder)
-        context = replace(context, embedder=self._embedders.get)
+        context = replace(context, embedder=self._embedders.get, conversations=parts.conversations)
+        for connection in parts.connections:
+            if isinstance(connection, SupportsPluginContext):
+                connection.use_context(context)
         self._prefilters = Prefilters(parts.host, options, context, config.prefilter_mode)
         if parts.memory is None and config.memory is None:
             return
@@ -344,16 +357,7 @@ class Runtime:
     async def _never_begun(self, request: TaskRequest) -> None:
         """A task of the journal that was cancelled while it waited for a place is over."""
         if request.past and not is_over(request.past):
-            end = TaskFinished(
-                task_id=request.task_id,
-                seq=request.past[-1].seq + 1,
-                at=time.time(),
-                status=False,
-                text="",
-                duration_ms=0.0,
-                error="the task was cancelled",
-                code=DelfError.code,
-            )
+            end = never_begun(request)
             await self._journal.append(end)
             for listener in (*self._feeds, *request.listeners):
                 listener(end)

@@ -109,6 +109,18 @@ class Toolset:
         """Those that the model is shown, in the same order."""
         return tuple(b for b in self.actions if self._is_shown(b))
 
+    def shown_by(self, words: str) -> list[BoundAction]:
+        """Those that the model is shown; what fits some words best comes first."""
+        catalog = self.catalog()
+        order = [catalog[place].name for place in catalog.ranking(words, len(catalog))]
+        rank = {name: place for place, name in enumerate(order)}
+        return sorted(self.shown, key=lambda bound: rank.get(bound.name, len(order)))
+
+    def like(self, words: str, limit: int) -> list[BoundAction]:
+        """Those, shown or not, that fit some words best; not what is built in."""
+        by_name = {bound.name: bound for bound in self.actions}
+        return [by_name[entry.name] for entry in self.catalog().search(words, limit)]
+
     @property
     def left_out(self) -> tuple[BoundAction, ...]:
         """Those that may be called though the model is not shown them."""
@@ -159,7 +171,15 @@ class Toolset:
 
     def showing(self, names: frozenset[str]) -> Toolset:
         """The same set of which the model is shown these, and what is built in."""
-        return Toolset(self._allowed, self._hidden, names)
+        return self._with(self._allowed, names)
+
+    def _with(
+        self, allowed: Mapping[tuple[str, str], BoundAction], shown: frozenset[str] | None
+    ) -> Toolset:
+        """Another set of the same tools, with another part shown or other built-in ones."""
+        made = Toolset(allowed, self._hidden, shown)
+        made._catalog = self._catalog  # it is long in the making where there are many
+        return made
 
     async def with_builtins(self, connections: Sequence[ConnectionLike]) -> Toolset:
         """The set with built-in connections, which are always shown and never ask."""
@@ -169,7 +189,7 @@ class Toolset:
                 key = connection.name, "" if connection.is_function else action.name
                 name = ".".join(filter(None, key))
                 added[key] = BoundAction(connection, action, name, asks=False, built_in=True)
-        return Toolset({**self._allowed, **added}, self._hidden, self._shown)
+        return self._with({**self._allowed, **added}, self._shown)
 
     def with_call(self, connection: str, method: str, call: Callable[..., Any]) -> Toolset:
         """The set in which something else makes the calls of an action."""

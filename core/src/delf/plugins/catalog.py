@@ -32,6 +32,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
         "gmail",
         "mcp",
         "openapi",
+        "recall",
         "sheets",
         "shell",
         "sql",
@@ -60,6 +61,7 @@ _BROUGHT_BY: Final = {
     ("command", "plugins new"): "delf-plugin-devkit",
     ("command", "runs undo"): "delf-plugin-filesystem",
     ("command", "sandbox"): "delf-plugin-sandbox-docker",
+    ("connection", "recall"): "delf-plugin-memory-semantic",
 }
 _EXPORTED: Final = {
     "Chat": ("command", "chat"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from delf.types import Effect
 
@@ -141,6 +141,15 @@ def fits_pattern(value: Any, pattern: str) -> bool:
         pattern: ``*`` for anything; else a pattern for text, as ``*@example.com``.
     """
     return pattern == "*" or (isinstance(value, str) and fnmatchcase(value, pattern))
+
+
+@runtime_checkable
+class SupportsPresence(Protocol):
+    """A channel that knows beforehand whether it could ask anybody."""
+
+    def can_ask(self) -> bool:
+        """Whether somebody could answer now, as far as it is known without asking."""
+        ...
 
 
 class ApprovalChannel(Protocol):

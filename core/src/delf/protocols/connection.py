@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from delf.llm import LLMConfig
     from delf.messages import Message, ModelReply
+    from delf.protocols.context import PluginContext
     from delf.tools.action import Action
     from delf.tools.context import CallContext
     from delf.types import Permission
@@ -42,6 +43,19 @@ class SupportsContext(Protocol):
 
         Args:
             task: The user's task in plain words.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsPluginContext(Protocol):
+    """A connection that needs the agent's embedder, data folder or conversations."""
+
+    def use_context(self, context: PluginContext) -> None:
+        """Use these from now on. Called as the agent starts, before any action.
+
+        Args:
+            context: The agent's.
         """
         ...
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from delf.errors import PluginError
+from delf.protocols.conversation import SupportsConversations
 from delf.protocols.embedder import Embedder
 
 
@@ -17,11 +18,19 @@ def _no_embedder(name: str | None) -> Embedder:
     )
 
 
+def _no_conversations(url: str | None) -> SupportsConversations:
+    raise PluginError(
+        f"nothing keeps conversations here{'' if url is None else ', nor at a url'}",
+        hint="PluginContext(conversations=…) takes a function of a journal's file or URL",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class PluginContext:
-    """Given to a factory of a memory store, a prefilter or an embedder that asks for it.
+    """Given to a factory of a memory store, a prefilter or an embedder, and to a connection.
 
-    A factory asks by having a parameter that is named ``context``.
+    A factory asks for it by having a parameter that is named ``context``, a connection by a
+    method :meth:`~delf.protocols.connection.SupportsPluginContext.use_context`.
 
     Args:
         data_dir: Where data that outlive the agent belong; the folder may have to be made.
@@ -30,6 +39,9 @@ class PluginContext:
         providers: Keys given in code, by provider.
         embedder: Gives the embedder of a name, the agent's own for None; everybody who asks
             for one name gets the same object. Raises ``PluginError`` when there is none.
+        conversations: Opens the journal that keeps conversations, the agent's own for None, or
+            one by its file or URL; whoever opens it closes it. Raises ``PluginError`` when
+            there is none.
     """
 
     data_dir: Path
@@ -37,3 +49,4 @@ class PluginContext:
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     providers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     embedder: Callable[[str | None], Embedder] = _no_embedder
+    conversations: Callable[[str | None], SupportsConversations] = _no_conversations

@@ -88,6 +88,10 @@ class Catalog(Sequence[CatalogEntry]):
         """What :meth:`search` finds, as places in the catalog."""
         return self._ranking.find(words, limit)
 
+    def shares(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
+        """What :meth:`ranking` finds, each with its share, from 0 to 1, of a perfect fit."""
+        return self._ranking.shares(words, limit)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:

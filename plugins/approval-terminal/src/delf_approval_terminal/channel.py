@@ -36,6 +36,11 @@ class TerminalChannel:
     Requests are shown one after another. Waiting for an answer blocks no other task.
     """
 
+    def can_ask(self) -> bool:
+        """Whether there is a terminal."""
+        with Terminal.standard() as terminal:
+            return terminal is not None
+
     async def decide(self, request: ApprovalRequest) -> Decision | None:
         """What the person at the terminal says; None where there is no terminal."""
         async with _TURNS.turn():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, Final
@@ -55,10 +56,12 @@ class Filesystem(Connection):
             lines.append(f"- {place.name}/ ({mode}{kinds})")
         return "\n".join(lines)
 
-    def judge(self, call: ProposedCall) -> Judgement:
+    async def judge(self, call: ProposedCall) -> Judgement:
         """Implements :class:`delf.protocols.connection.SupportsJudge`: what the roots ask about."""
         try:
-            return self._judge(call.action, call.arguments)
+            if call.action not in _WRITES:  # no file is looked at
+                return self._judge(call.action, call.arguments)
+            return await asyncio.to_thread(self._judge, call.action, call.arguments)
         except ToolRefusedError as error:
             return Refused(message=error.message)
 

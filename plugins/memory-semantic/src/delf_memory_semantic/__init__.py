@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from delf_memory_semantic.memory import Memory
+    from delf_memory_semantic.recall import Recall
     from delf_memory_semantic.store import SemanticStore
 
-__all__ = ["Memory", "SemanticStore"]
+__all__ = ["Memory", "Recall", "SemanticStore"]
+
+_HOMES: Final = {"Memory": "memory", "Recall": "recall", "SemanticStore": "store"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Memory":
-        from delf_memory_semantic.memory import Memory
-
-        return Memory
-    if name == "SemanticStore":
-        from delf_memory_semantic.store import SemanticStore
-
-        return SemanticStore
-    raise AttributeError(f"module 'delf_memory_semantic' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'delf_memory_semantic' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"delf_memory_semantic.{_HOMES[name]}"), name)

@@ -27,6 +27,8 @@ from delf.ranking import words_of
 
 _VERSION: Final = "1"
 _HINT: Final = "see that the database is there, and that the url of the memory is right"
+_BUSY_MS: Final = 10_000
+"""How long SQLite waits for another writer."""
 _MOST_WORDS: Final = 24
 """How many words of a query count: a task of pages is found by its first words as well."""
 
@@ -88,14 +90,16 @@ _POSTGRESQL_WORDS: Final = (
     ),
 )
 _FOUND_IN_SQLITE: Final = sa.text(
-    "SELECT f.id FROM delf_memory_words w JOIN delf_memory_facts f ON f.id = w.rowid "
+    "SELECT f.id, -bm25(delf_memory_words) FROM delf_memory_words w "
+    "JOIN delf_memory_facts f ON f.id = w.rowid "
     "WHERE delf_memory_words MATCH :words AND f.namespace = :namespace "
     "ORDER BY bm25(delf_memory_words), f.id LIMIT :limit"
 )
 _FOUND_IN_POSTGRESQL: Final = sa.text(
-    "SELECT id FROM delf_memory_facts, to_tsquery('english', :words) q "
+    "SELECT id, ts_rank_cd(to_tsvector('english', left(content, 200000)), q, 1) AS counts "
+    "FROM delf_memory_facts, to_tsquery('english', :words) q "
     "WHERE to_tsvector('english', left(content, 200000)) @@ q AND namespace = :namespace "
-    "ORDER BY ts_rank_cd(to_tsvector('english', left(content, 200000)), q, 1) DESC, id LIMIT :limit"
+    "ORDER BY counts DESC, id LIMIT :limit"
 )
 
 
@@ -125,6 +129,11 @@ class FactDatabase:
         self.namespace = namespace
         self._engine: sa.Engine | None = None
         self._opening = threading.Lock()
+
+    @property
+    def place(self) -> str:
+        """Where the facts are, without a password."""
+        return self._url.render_as_string(hide_password=True)
 
     def open(self) -> None:
         """Connect, and make the tables where they are missing.
@@ -216,19 +225,19 @@ class FactDatabase:
             rows = connection.execute(sa.select(_facts).where(here, _facts.c.id.in_(ids)))
             return {row.id: _fact(row) for row in rows}
 
-    def with_words(self, query: str, limit: int) -> list[int]:
-        """The numbers of the facts that share most with a query, best first."""
+    def with_words(self, query: str, limit: int) -> dict[int, float]:
+        """The facts that share most with a query, and how much that counts, best first."""
         words = list(dict.fromkeys(re.findall(r"[^\W_]+", query)))
         said = {word.lower() for word in words if words_of(word)}
         chosen = [word for word in words if word.lower() in said][:_MOST_WORDS]
         if not chosen:
-            return []
+            return {}
         with self._read() as connection:
             sqlite = connection.dialect.name == "sqlite"
             joined = " OR ".join(f'"{w}"' for w in chosen) if sqlite else " | ".join(chosen)
             statement = _FOUND_IN_SQLITE if sqlite else _FOUND_IN_POSTGRESQL
             values = {"words": joined, "namespace": self.namespace, "limit": limit}
-            return list(connection.scalars(statement, values))
+            return {row[0]: float(row[1]) for row in connection.execute(statement, values)}
 
     def state(self) -> tuple[int, int]:
         """The highest number and how many facts there are: another pair means other facts."""
@@ -248,6 +257,16 @@ class FactDatabase:
         )
         with self._read() as connection:
             return [(row[0], row[1]) for row in connection.execute(wanted)]
+
+    def vector_count(self, model: str) -> int:
+        """How many facts have a vector of a model."""
+        wanted = (
+            sa.select(sa.func.count())
+            .select_from(_vectors.join(_facts))
+            .where(_facts.c.namespace == self.namespace, _vectors.c.model == model)
+        )
+        with self._read() as connection:
+            return connection.scalar(wanted) or 0
 
     def without_vector(self, model: str, limit: int) -> list[tuple[int, str]]:
         """Facts that have no vector of a model."""
@@ -315,7 +334,7 @@ def _make_folder(folder: Path) -> None:
 
 def _set_up_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
-    for pragma in ("foreign_keys = ON", "busy_timeout = 10000", "journal_mode = WAL"):
+    for pragma in ("foreign_keys = ON", f"busy_timeout = {_BUSY_MS}", "journal_mode = WAL"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 

@@ -1,37 +1,54 @@
-"""``VectorIndex``: the vectors of a namespace in memory, with faiss."""
+"""``VectorIndex``: the vectors of a namespace in memory, with faiss; a graph also in a file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+import secrets
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
 
 import numpy as np
 
 _NEIGHBOURS: Final = 32
-"""Links of each vector in the graph above the exact range (HNSW's M)."""
+"""Links of each vector in the graph (HNSW's M)."""
+_LOOKED_THROUGH: Final = 128
+"""How many vectors a search in the graph keeps in view (HNSW's efSearch)."""
+_AT_ONCE: Final = 2000
+"""Vectors that are put into a graph before it is asked whether to go on."""
+_HEADER: Final = struct.Struct("<8sQQQI")
+"""A mark, the state of the facts (highest number, count), the length and checksum of the rest."""
+_MARK: Final = b"delfvec1"
+
+State = tuple[int, int]
+"""The highest number of the facts, and how many they are."""
 
 
 class VectorIndex:
     """Finds the nearest of many vectors of length 1. Not safe in several threads at once.
 
-    Up to ``exact`` vectors each is compared; above, a graph (HNSW) is searched.
+    Each vector is compared, until :meth:`as_graph` makes a graph (HNSW) of them.
 
     Args:
         dimension: The length of a vector.
-        exact: The most vectors that are all compared.
+        index: The index of faiss that it wraps; an empty one when None.
     """
 
-    def __init__(self, dimension: int, exact: int = 100_000) -> None:
+    def __init__(self, dimension: int, index: Any = None) -> None:
         import faiss
 
         self._faiss: Any = faiss
         self._dimension = dimension
-        self._exact = exact
-        self._index: Any = faiss.IndexIDMap2(faiss.IndexFlatIP(dimension))
-        self._is_graph = False
+        self._index: Any = index or faiss.IndexIDMap2(faiss.IndexFlatIP(dimension))
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
+
+    @property
+    def is_graph(self) -> bool:
+        """Whether a graph is searched, and not each vector compared."""
+        return isinstance(self._faiss.downcast_index(self._index.index), self._faiss.IndexHNSW)
 
     def add(self, rows: Sequence[tuple[int, bytes]]) -> None:
         """Add vectors by the numbers of their facts; those of another length are left out.
@@ -46,19 +63,63 @@ class VectorIndex:
         matrix = np.frombuffer(b"".join(vector for _, vector in kept), dtype="<f4")
         ids = np.fromiter((number for number, _ in kept), dtype="int64", count=len(kept))
         self._index.add_with_ids(matrix.reshape(len(kept), self._dimension), ids)
-        if len(self) > self._exact and not self._is_graph:
-            self._make_graph()
 
-    def _make_graph(self) -> None:
+    def as_graph(self, goes_on: Callable[[], bool]) -> VectorIndex | None:
+        """A graph of the same vectors; it takes a minute for 100,000.
+
+        Args:
+            goes_on: Asked in between; where it says no, there is none.
+        """
         faiss = self._faiss
         flat = faiss.downcast_index(self._index.index)
-        vectors = flat.reconstruct_n(0, flat.ntotal)
         ids = faiss.vector_to_array(self._index.id_map)
         graph = faiss.IndexHNSWFlat(self._dimension, _NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
-        graph.hnsw.efSearch = 128
+        graph.hnsw.efSearch = _LOOKED_THROUGH
         index = faiss.IndexIDMap2(graph)
-        index.add_with_ids(vectors, ids)
-        self._index, self._is_graph = index, True
+        for start in range(0, len(ids), _AT_ONCE):
+            if not goes_on():
+                return None
+            some = ids[start : start + _AT_ONCE]
+            index.add_with_ids(flat.reconstruct_n(start, len(some)), some)
+        return VectorIndex(self._dimension, index)
+
+    def write(self, path: Path, state: State) -> None:
+        """Keep it in a file, whole or not at all.
+
+        Args:
+            path: The file.
+            state: That of the facts whose vectors these are.
+
+        Raises:
+            OSError: When it cannot be written.
+        """
+        data = self._faiss.serialize_index(self._index).tobytes()
+        temporary = path.with_suffix(f".{secrets.token_hex(4)}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("wb") as file:
+                file.write(_HEADER.pack(_MARK, *state, len(data), zlib.crc32(data)))
+                file.write(data)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @classmethod
+    def read(cls, path: Path, dimension: int) -> tuple[Self, State] | None:
+        """An index from its file with the state of its facts; None for one that is not whole."""
+        import faiss
+
+        try:
+            data = path.read_bytes()
+            mark, highest, count, length, checksum = _HEADER.unpack_from(data)
+        except (OSError, struct.error):
+            return None
+        body = memoryview(data)[_HEADER.size :]
+        if mark != _MARK or len(body) != length or zlib.crc32(body) != checksum:
+            return None
+        library: Any = faiss
+        index = library.deserialize_index(np.frombuffer(body, dtype="uint8"))
+        return (cls(dimension, index), (highest, count)) if index.d == dimension else None
 
     def nearest(self, vector: Any, limit: int) -> list[tuple[int, float]]:
         """The numbers of the nearest facts with their likeness, best first."""

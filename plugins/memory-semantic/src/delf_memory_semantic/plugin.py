@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from delf.hookspecs import hookimpl
-from delf.specs import CommandSpec, MemorySpec
+from delf.specs import CommandSpec, ConnectionSpec, MemorySpec
 
 
 @hookimpl
@@ -15,6 +15,16 @@ def delf_memory_stores() -> Iterable[MemorySpec]:
         summary="Facts in SQLite or PostgreSQL, found by words and by meaning.",
         factory="delf_memory_semantic:SemanticStore",
         exports=("Memory",),
+    )
+
+
+@hookimpl
+def delf_connections() -> Iterable[ConnectionSpec]:
+    yield ConnectionSpec(
+        name="recall",
+        summary="Looks through past conversations, by meaning and by words.",
+        factory="delf_memory_semantic.recall:Recall",
+        exports=("Recall",),
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import logging
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -15,20 +15,16 @@ import numpy as np
 from delf.errors import DelfError, PluginError
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder
-from delf.ranking import words_of
 from delf_memory_semantic.database import FactDatabase, StoredFact
-from delf_memory_semantic.index import VectorIndex
+from delf_memory_semantic.fusion import LOOKED_AT, fused, share_of
+from delf_memory_semantic.nearest import Nearest
 
 _log = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_LOOKED_AT: Final = 50
-"""How far down each ranking counts."""
-_RANK: Final = 60
-"""Reciprocal rank fusion: a place counts 1 / (60 + place), as in Cormack et al., SIGIR 2009."""
 _BATCH: Final = 256
-_THREADS: Final = 8
+_THREADS: Final = 16
 
 
 class SemanticStore:
@@ -55,11 +51,8 @@ class SemanticStore:
         self._database = FactDatabase(
             url or f"sqlite:///{context.data_dir / 'memory.db'}", context.namespace
         )
-        self._embedder = _embedder(context, embedding_model)
-        self._exact = exact
-        self._index: VectorIndex | None = None
-        self._seen = (0, 0)
-        self._lock = threading.Lock()
+        self._embedder = embedder_of(context, embedding_model)
+        self._nearest = Nearest(self._database, context.data_dir, exact)
         self._threads: ThreadPoolExecutor | None = None
         self._filling: asyncio.Task[int] | None = None
 
@@ -101,54 +94,18 @@ class SemanticStore:
         return await self._in_thread(self._search, query, vector, top_k, threshold)
 
     def _search(self, query: str, vector: Any, top_k: int, threshold: float) -> list[StoredFact]:
-        near = dict(self._near(vector))
-        ranked = _fused([list(near), self._database.with_words(query, _LOOKED_AT)])
-        facts = self._database.facts(ranked)
-        said = set(words_of(query))
-        kept: list[StoredFact] = []
-        for number in ranked:
-            fact = facts.get(number)
-            if fact is None:
-                continue
-            like = near.get(number)
-            if like is None and vector is not None:
-                like = self._likeness(number, vector)
-            share = len(said.intersection(words_of(fact.content))) / (len(said) or 1)
-            if max(share, like or 0.0) >= threshold:
-                kept.append(fact)
-                if len(kept) == top_k:
-                    break
-        return kept
-
-    def _near(self, vector: Any) -> list[tuple[int, float]]:
-        """The nearest facts by vectors; the index follows what other processes did."""
-        if vector is None:
-            return []
-        with self._lock:
-            self._follow(len(vector))
-            return [] if self._index is None else self._index.nearest(vector, _LOOKED_AT)
-
-    def _likeness(self, number: int, vector: Any) -> float | None:
-        with self._lock:
-            return None if self._index is None else self._index.likeness(number, vector)
-
-    def _follow(self, dimension: int) -> None:
-        state = self._database.state()
-        highest, count = self._seen
-        grown = state[0] - highest
-        if self._index is not None and state == self._seen:
-            return
-        if self._index is not None and grown > 0 and state[1] - count == grown:
-            self._index.add(self._database.vectors(self._model, after=highest))
-        else:
-            index = VectorIndex(dimension, self._exact)
-            index.add(self._database.vectors(self._model))
-            self._index = index
-        self._seen = state
-
-    def _forget_index(self) -> None:
-        with self._lock:
-            self._index, self._seen = None, (0, 0)
+        by_words = self._database.with_words(query, LOOKED_AT)
+        near: dict[int, float] = {}
+        if vector is not None:
+            near = self._nearest.find(vector, self._model, LOOKED_AT, also=by_words)
+        facts = self._database.facts([*{**by_words, **near}])
+        shares = {number: share_of(query, fact.content) for number, fact in facts.items()}
+        best = next(iter(by_words), 0)
+        ranked = fused(by_words, near, shares.get(best, 0.0))
+        fitting = (
+            n for n in ranked if n in facts and max(shares[n], near.get(n, 0.0)) >= threshold
+        )
+        return [facts[number] for number in itertools.islice(fitting, top_k)]
 
     async def list(self) -> Sequence[StoredFact]:
         """All facts, oldest first."""
@@ -180,7 +137,7 @@ class SemanticStore:
             await self._in_thread(self._database.add_vectors, pairs, self._model)
             filled += len(pairs)
         if filled:
-            self._forget_index()
+            await self._in_thread(self._nearest.forget)
         return filled
 
     def _fill_in_background(self) -> None:
@@ -204,8 +161,8 @@ class SemanticStore:
     def _close(self, threads: ThreadPoolExecutor | None) -> None:
         if threads is not None:
             threads.shutdown(wait=True)
+        self._nearest.close()
         self._database.close()
-        self._forget_index()
 
     @property
     def _model(self) -> str:
@@ -245,8 +202,8 @@ class SemanticStore:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
 
-def _embedder(context: PluginContext, name: str | None) -> Embedder | None:
-    """The embedder; None where none is installed and none was asked for."""
+def embedder_of(context: PluginContext, name: str | None) -> Embedder | None:
+    """The embedder of a name; None where none is installed and none was asked for."""
     if name == "off":
         return None
     try:
@@ -256,15 +213,6 @@ def _embedder(context: PluginContext, name: str | None) -> Embedder | None:
             raise
         _log.info("facts are found by words alone: %s", error)
         return None
-
-
-def _fused(rankings: Iterable[Sequence[int]]) -> list[int]:
-    """One ranking of several; where places are equal the first of them decides."""
-    scores: dict[int, float] = {}
-    for ranking in rankings:
-        for place, number in enumerate(ranking):
-            scores[number] = scores.get(number, 0.0) + 1 / (_RANK + place)
-    return sorted(scores, key=lambda number: -scores[number])
 
 
 def _tell_failure(filling: asyncio.Task[int]) -> None:

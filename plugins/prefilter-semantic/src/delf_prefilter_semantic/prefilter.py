@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
 
 from delf.errors import DelfError, PluginError, PrefilterError
 from delf.protocols.context import PluginContext
@@ -18,15 +20,16 @@ _log = logging.getLogger(__name__)
 
 _LOOKED_AT: Final = 100
 """How far down each ranking counts."""
-_RANK: Final = 60
-"""Reciprocal rank fusion: a place counts 1 / (60 + place), as in Cormack et al., SIGIR 2009."""
+_BY_WORDS: Final = 0.6
+"""What words count for where vectors count for the rest; both are from 0 to 1."""
 
 
 class SemanticPrefilter:
     """Ranks actions for each step of a task, and takes the best of each in turn.
 
-    Words count by BM25 over names, summaries, parameters and tags. With an embedder the ranking
-    by words and the one by vectors are fused by their places. The vectors of a catalog are made
+    Words count by BM25 over names, summaries, parameters and tags. With an embedder what words
+    count, as a share of a perfect fit, and the likeness of vectors are added: fused by their
+    places alone, the weaker of the two makes the other worse. The vectors of a catalog are made
     once, beside the first task, and kept on disk; until they are there words decide alone.
 
     Args:
@@ -64,20 +67,21 @@ class SemanticPrefilter:
     async def rank(self, task: str, catalog: Catalog) -> Sequence[int]:
         """The places in the catalog of the actions that fit a task, best first."""
         steps = steps_of(task)
-        rankings = [catalog.ranking(step, _LOOKED_AT) for step in steps]
+        by_words = [dict(catalog.shares(step, _LOOKED_AT)) for step in steps]
+        rankings = [list(shares) for shares in by_words]
         vectors = await self._vectors(catalog)
         if vectors is not None:
             try:
-                by_meaning = await vectors.rankings(steps, _LOOKED_AT)
+                likeness = await vectors.likeness(steps)
             except DelfError as error:
                 _log.warning("words decide alone, the embedder failed: %s", error)
             else:
-                rankings = [_fused(both) for both in zip(rankings, by_meaning, strict=True)]
+                rankings = list(map(_fused, by_words, likeness))
         return list(_in_turn(rankings))[: self._limit]
 
     async def _vectors(self, catalog: Catalog) -> CatalogVectors | None:
         """The catalog's vectors, when they are there within the time that a task waits for them."""
-        if self._embedder is None:
+        if self._embedder is None or not catalog:
             return None
         if self._making is None or self._catalog is not catalog:
             if self._making is not None:
@@ -116,11 +120,13 @@ def _tell_failure(making: asyncio.Task[CatalogVectors]) -> None:
         _log.warning("words decide alone, the tools could not be embedded: %s", error)
 
 
-def _fused(rankings: Iterable[Sequence[int]]) -> list[int]:
-    scores: dict[int, float] = {}
-    for ranking in rankings:
-        for place, number in enumerate(ranking):
-            scores[number] = scores.get(number, 0.0) + 1 / (_RANK + place)
+def _fused(by_words: Mapping[int, float], likeness: Any) -> list[int]:
+    """The best by words and by meaning together, of those that are high in either."""
+    nearest = np.argpartition(-likeness, min(_LOOKED_AT, len(likeness) - 1))[:_LOOKED_AT]
+    scores = {
+        number: _BY_WORDS * by_words.get(number, 0.0) + (1 - _BY_WORDS) * float(likeness[number])
+        for number in {*by_words, *nearest.tolist()}
+    }
     return sorted(scores, key=lambda number: (-scores[number], number))
 
 

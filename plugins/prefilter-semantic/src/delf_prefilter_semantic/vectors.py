@@ -13,6 +13,7 @@ import numpy as np
 
 from delf.protocols.embedder import Embedder
 from delf.protocols.prefilter import Catalog, CatalogEntry
+from delf.ranking import plain_name
 
 _KEPT: Final = 20
 """How many catalogs' vectors are kept on disk, the newest."""
@@ -35,7 +36,7 @@ class CatalogVectors:
         """The vectors of a catalog, from disk where it was seen before.
 
         Args:
-            catalog: The actions.
+            catalog: The actions, one at least.
             embedder: Makes what is missing.
             folder: Where they are kept.
         """
@@ -48,29 +49,22 @@ class CatalogVectors:
             for start in range(0, len(texts), embedder.batch_size):
                 batch = texts[start : start + embedder.batch_size]
                 rows.append(np.asarray(await embedder.embed(batch, "passage"), dtype="float32"))
-            matrix = np.concatenate(rows) if rows else np.zeros((0, 1), dtype="float32")
+            matrix = np.concatenate(rows)
             await asyncio.to_thread(_write, path, matrix)
         return cls(matrix, embedder)
 
-    async def rankings(self, texts: Sequence[str], limit: int) -> list[list[int]]:
-        """For each text the numbers of the actions that are nearest to it, best first."""
-        if not len(self._matrix):
-            return [[] for _ in texts]
+    async def likeness(self, texts: Sequence[str]) -> list[Any]:
+        """For each text how like each action is to it, from -1 to 1."""
         size = self._embedder.batch_size
         batches = [texts[start : start + size] for start in range(0, len(texts), size)]
         made = [await self._embedder.embed(batch, "query") for batch in batches]
-        queries = np.concatenate([np.asarray(rows, dtype="float32") for rows in made])
-        return [_nearest(self._matrix @ query, limit) for query in queries]
-
-
-def _nearest(likeness: Any, limit: int) -> list[int]:
-    best = np.argpartition(-likeness, min(limit, len(likeness) - 1))[:limit]
-    return [int(number) for number in best[np.argsort(-likeness[best], kind="stable")]]
+        return [
+            self._matrix @ np.asarray(query, dtype="float32") for rows in made for query in rows
+        ]
 
 
 def _text(entry: CatalogEntry) -> str:
-    name = entry.name.replace("_", " ").replace(".", " ")
-    return f"{name}: {entry.summary}"
+    return f"{plain_name(entry.name)}: {entry.summary}"
 
 
 def _read(path: Path, rows: int) -> Any:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from delf_workers.definition import WorkerDefinition
     from delf_workers.registry import Registry
 
-_NOT_SHARED: Final = {"task", "connections", "files"}
+_NOT_SHARED: Final = {"task", "connections", "files", "strategy"}
 
 
 @click.group("workers")
@@ -168,7 +168,7 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
         names = dict.fromkeys([*state.load_project().connections, "workers"])
     connections = tuple(names) if found.generated else ("workers",)
     text = order(name, task, inputs, [Path(file).name for file in given["files"]])
-    flags = {**flags_of(given), "strategy": "worker"}
+    flags = {**flags_of({**given, "strategy": None}), "strategy": "worker"}
     rest: dict[str, Any] = {**rest_of({**given, "connections": connections})}
     ctx.exit(run_session(state, text, Options(flags=flags, **rest)))
 

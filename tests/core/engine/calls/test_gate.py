@@ -8,8 +8,15 @@ from pydantic import BaseModel, Field, SecretStr
 from delf import Connection, action
 from delf.engine.approvals.channels import NamedChannel
 from delf.engine.approvals.identity import call_digest
+from delf.engine.journal.replay import Replay
 from delf.errors import ConnectionUnavailableError, ToolException, ToolRefusedError
-from delf.events import ApprovalDecided, ApprovalRequested, CallFinished, CallStarted
+from delf.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallFinished,
+    CallStarted,
+    ScriptGenerated,
+)
 from delf.protocols.approval import Approved, Edited, Expired, Rejected
 from delf.protocols.sandbox import Raised, Returned, Told
 from delf.tools.function import tool
@@ -546,6 +553,22 @@ async def test_a_call_approved_after_the_task_is_not_made():
     answer = await bench.call("shop.close", 1)
     assert answer.kind == "ToolError"
     assert shop.made == []
+
+
+async def test_an_interrupted_call_is_not_made_again_after_the_task():
+    before = await gate_bench(Shop(), decide=lambda request: True)
+    await before.call("shop.close", 1)
+    (begun,) = (event for event in before.events if isinstance(event, CallStarted))
+    script = ScriptGenerated(task_id="task_1", seq=1, at=1.0, code="x", attempt=1)
+    replay = Replay([script, begun])
+    assert replay.begin_script(1) is not None
+    shop = Shop()
+    bench = await gate_bench(
+        shop, decide=lambda request: bench.gate.close() or Approved(), replay=replay
+    )
+    answer = await bench.call("shop.close", 1)
+    assert bench.asked[0].unsettled
+    assert (answer.kind, shop.made) == ("ToolError", [])
 
 
 async def test_calls_are_numbered_in_the_order_of_the_task():

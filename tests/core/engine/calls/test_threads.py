@@ -103,3 +103,22 @@ async def test_nothing_begins_after_the_end(threads):
     with pytest.raises(RuntimeError):
         await threads.run(lambda: 1)
     late.cancel()
+
+
+async def test_a_function_that_is_waited_for_in_place_holds_nobody_for_long(threads):
+    """Its end depends on what the loop does meanwhile, so a loop that waited for it would hang."""
+    for _ in range(3):
+        assert await threads.run(lambda: 1, alone=True) == 1
+    held = threading.Event()
+    asyncio.get_running_loop().call_later(0.01, held.set)
+    assert await threads.run(lambda: held.wait(10), alone=True)
+    assert await threads.run(lambda: 2, alone=True) == 2
+
+
+async def test_what_a_function_raises_that_is_waited_for_in_place_is_raised(threads):
+    def fail():
+        raise ValueError("no")
+
+    for _ in range(3):
+        with pytest.raises(ValueError, match="no"):
+            await threads.run(fail, alone=True)

@@ -52,10 +52,15 @@ class Suite(MemoryContract):
 
 class TestGood(Suite):
     durable = True
+    namespaces = True
 
     @pytest.fixture
     def reopen(self, store):
         return lambda: Store(store.facts)
+
+    @pytest.fixture
+    def elsewhere(self):
+        return lambda name: Store()
 
 
 class TestForgets(TestGood):
@@ -64,6 +69,22 @@ class TestForgets(TestGood):
     @pytest.fixture
     def reopen(self):
         return Store
+
+
+class TestSharesNamespaces(TestGood):
+    breaks = ("test_namespaces_are_apart",)
+
+    @pytest.fixture
+    def elsewhere(self, store):
+        return lambda name: store
+
+
+class TestCutsFacts(Suite):
+    breaks = ("test_facts_of_all_scripts_and_sizes",)
+
+    class kind(Store):
+        async def save(self, facts):
+            await super().save([text[:1000] for text in facts])
 
 
 class TestNewestFirst(Suite):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from delf.engine.approvals.channels import NamedChannel, ask_channels, copy_of
@@ -37,6 +38,7 @@ from delf.engine.task import TaskRequest
 from delf.engine.toolset import BoundAction
 from delf.engine.views.changes import situation
 from delf.engine.waiting import Slot, TaskClock
+from delf.errors import AgentConfirmationError
 from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import (
     ApprovalRequest,
@@ -46,6 +48,7 @@ from delf.protocols.approval import (
     Expired,
     Rejected,
     Settled,
+    SupportsPresence,
 )
 from delf.protocols.connection import Allowed, Asks
 from delf.types import ApprovalMode, Effect
@@ -77,6 +80,8 @@ class Approvals:
         inbox: Where other processes leave answers.
         wait: Where nobody can be asked, wait for an answer through the agent or the inbox
             instead of taking that for a no.
+        pre_approved: Names or patterns of actions that need no approval.
+        must_ask: A task that could ask nobody is not begun.
     """
 
     def __init__(
@@ -88,6 +93,8 @@ class Approvals:
         inbox: Inbox | None = None,
         *,
         wait: bool = False,
+        pre_approved: Sequence[str] = (),
+        must_ask: bool = False,
     ) -> None:
         self.mode: ApprovalMode = mode
         self.channels = tuple(channels)
@@ -96,6 +103,8 @@ class Approvals:
         self.pending = pending
         self.inbox = inbox
         self.wait = wait
+        self.pre_approved = tuple(pre_approved)
+        self.must_ask = must_ask
 
     def for_task(
         self, task: TaskRequest, log: TaskLog, slot: Slot, clock: TaskClock | None = None
@@ -212,6 +221,8 @@ class TaskApprovals:
         """
         if bound.name in self._granted and not unsettled:
             return Approved(reason="approved with its script")
+        if self._is_pre_approved(bound) and not (unsettled or isinstance(judged, Asks)):
+            return Approved(reason="pre-approved")
         safe = self._log.redactor.text
         request = self._request(
             action=bound.name,
@@ -235,6 +246,33 @@ class TaskApprovals:
                 await self._script_is_quiet()
         lapsed = past is not None and past.lapsed
         return await self._decide(request, call_id, question, arguments, lapsed=lapsed)
+
+    def _is_pre_approved(self, bound: BoundAction) -> bool:
+        """Whether the user let it pass; a worker's tool of the same name may be another one."""
+        patterns = () if self._task.worker else self._shared.pre_approved
+        return any(fnmatchcase(bound.name, pattern) for pattern in patterns)
+
+    def check_answerable(self, tools: Iterable[BoundAction]) -> None:
+        """Refuse a task that is to ask a person, and could ask nobody.
+
+        Args:
+            tools: What it may call.
+
+        Raises:
+            AgentConfirmationError: Naming what needs approval.
+        """
+        shared, task = self._shared, self._task
+        if not shared.must_ask or shared.mode != "interactive" or task.patient or shared.wait:
+            return
+        asking = [bound.name for bound in tools if bound.asks and not self._is_pre_approved(bound)]
+        if not asking or any(_can_ask(named) for named in shared.channels):
+            return
+        listed = ", ".join(asking[:5]) + (f" and {len(asking) - 5} more" if asking[5:] else "")
+        raise AgentConfirmationError(
+            f"approval_mode is interactive, and nobody can be asked about {listed}",
+            hint="run it on a terminal, pass on_confirm=…, let it wait with --wait-approvals, or "
+            "choose approve_all or strict; pre_approved names actions that need no approval",
+        )
 
     def _request(self, **fields: Any) -> ApprovalRequest:
         stands = situation(self._log.events, fields["digest"])
@@ -461,6 +499,11 @@ class TaskApprovals:
         elif isinstance(decision, Rejected) and is_refusal(said.by) and not request.unsettled:
             self._refused[memory_key(request)] = decision.reason
         return decision
+
+
+def _can_ask(named: NamedChannel) -> bool:
+    channel = named.channel
+    return channel.can_ask() if isinstance(channel, SupportsPresence) else True
 
 
 def _question_about(request: ApprovalRequest, past: Question) -> Question:

@@ -208,8 +208,6 @@ class Gate:
             if not isinstance(settled, Call):
                 return settled
             call = settled
-        if self._closed:
-            return self._too_late()
         return await self._make(call)
 
     async def _judge(self, call: Call) -> Judgement | None:
@@ -373,6 +371,8 @@ class Gate:
         return Raised("ApprovalRejected", message)
 
     async def _make(self, call: Call) -> CallAnswer:
+        if self._closed:  # while a person thought about it
+            return self._too_late()
         action, arguments = call.bound.action, call.arguments
         if action.context is not None and self._children is not None:
             told = self._children.context(call, again=call.begun)
@@ -381,9 +381,9 @@ class Gate:
         started = time.perf_counter()
         try:
             try:
-                result = await self._invoke(action, arguments)
+                result = await self._invoke(action, arguments, alone=call.alone)
             finally:
-                if self._children is not None:
+                if self._children is not None and self._children.held_back:
                     self._children.said_all(call)
             result, encoded, note = await self._results.take(result)
         except asyncio.CancelledError as error:
@@ -443,12 +443,12 @@ class Gate:
         await self._records.end(call, "error", started, error=error.message, result=told)
         return Told(told)
 
-    async def _invoke(self, action: Action, arguments: dict[str, Any]) -> Any:
+    async def _invoke(self, action: Action, arguments: dict[str, Any], *, alone: bool) -> Any:
         if action.is_async:
             return await action.call(**arguments)
         context = contextvars.copy_context()
         call = functools.partial(context.run, action.call, **arguments)
-        result = await self._threads.run(call)
+        result = await self._threads.run(call, alone=alone)
         return await result if asyncio.iscoroutine(result) else result
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
@@ -17,6 +18,16 @@ from delf.protocols.sandbox import GIVEN_UP
 _End = tuple[Any, BaseException | None]
 _STAYS: Final = 0.2
 """Seconds that a thread waits for a function before it ends; Python's own end waits for it."""
+_QUICK: Final = 1e-4
+"""Seconds that a function may take after which the next one is waited for in place."""
+_AT_ONCE: Final = 5e-4
+"""Seconds for which a loop waits in place at the most."""
+
+
+def _held() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 @dataclass(slots=True)
@@ -26,6 +37,8 @@ class _Job:
     future: asyncio.Future[None]
     begun: bool = False
     end: _End | None = None
+    waits: bool = False
+    ended: threading.Lock = field(default_factory=_held)
 
 
 class ToolThreads:
@@ -47,9 +60,10 @@ class ToolThreads:
         self._working = 0
         self._idle = 0
         self._closed = False
+        self._is_quick = False
         self._ended: dict[asyncio.AbstractEventLoop, deque[_Job]] = {}
 
-    async def run(self, function: Callable[[], Any]) -> Any:
+    async def run(self, function: Callable[[], Any], *, alone: bool = False) -> Any:
         """Call a function in a thread. Cancelled before it began, it is never called.
 
         One that has begun cannot be stopped. Where a script gave it up, nobody waits for its
@@ -58,13 +72,17 @@ class ToolThreads:
 
         Args:
             function: Called without arguments; what it raises is raised here.
+            alone: Whether a script waits for it and does nothing else. Where the last function
+                was quick, its end is then waited for in place for half a millisecond: to put a
+                loop to sleep and wake it costs more than most functions.
         """
         loop = asyncio.get_running_loop()
-        job = _Job(function, loop, loop.create_future())
+        job = _Job(function, loop, loop.create_future(), waits=alone and self._is_quick)
         if self._put(job):
             self._executor.submit(self._work)
         try:
-            await job.future
+            if not job.waits or not self._ends_at_once(job):
+                await job.future
         except asyncio.CancelledError as cancelled:
             if self._withdraw(job) or GIVEN_UP in cancelled.args:
                 raise
@@ -93,6 +111,14 @@ class ToolThreads:
             self._working += more
             return more
 
+    def _ends_at_once(self, job: _Job) -> bool:
+        """Whether a function has ended before it is worth to do something else meanwhile."""
+        if job.ended.acquire(timeout=_AT_ONCE):
+            return True
+        with self._lock:
+            job.waits = False
+            return job.end is not None
+
     def _withdraw(self, job: _Job) -> bool:
         """Whether a function has not begun, so that it never will; nor does it stay in the line."""
         with self._lock:
@@ -118,12 +144,13 @@ class ToolThreads:
             if function is None:  # it was withdrawn
                 continue
             result, error = None, None
+            started = time.perf_counter()
             try:
                 result = function()
             except BaseException as failure:
                 error = failure
-            job.end = result, error
-            self._tell(job)
+            self._is_quick = time.perf_counter() - started < _QUICK
+            self._tell(job, (result, error))
             del job, function, result, error
 
     def _next(self) -> _Job | None:
@@ -144,9 +171,13 @@ class ToolThreads:
                         self._working -= 1
                         return None
 
-    def _tell(self, job: _Job) -> None:
+    def _tell(self, job: _Job, end: _End) -> None:
         """Let the loop know that a function has ended."""
         with self._lock:
+            job.end = end
+            if job.waits:
+                job.ended.release()
+                return
             ended = self._ended.setdefault(job.loop, deque())
             ended.append(job)
             is_first = len(ended) == 1

@@ -27,10 +27,44 @@ def render_stubs(actions: Iterable[BoundAction]) -> str:
         if bound.connection.is_function:
             functions.append(_stub(bound, ""))
             continue
-        head = f"class {bound.connection.name}:  # {_one_line(bound.connection.summary)}"
-        classes.setdefault(head, []).append(bound)
+        classes.setdefault(_head(bound), []).append(bound)
     blocks = [f"{head}\n{_methods(methods)}" for head, methods in classes.items()]
     return "\n".join([*functions, *blocks])
+
+
+def render_fitting(best_first: Sequence[BoundAction], most: int) -> str:
+    """The stubs of some actions in so many characters: the best ones as detailed as there is room.
+
+    What is left is shown by its required parameters, and what does not fit at all is left out.
+
+    Args:
+        best_first: What the model may see; those built in count as the best.
+        most: Characters.
+    """
+    ranked = sorted(best_first, key=lambda bound: not bound.built_in)
+    heads = {id(b.connection): _head(b) for b in ranked if not b.connection.is_function}
+    chosen = {id(bound): _listed(bound) for bound in ranked}
+    free = most - sum(len(text) + 1 for text in (*heads.values(), *chosen.values()))
+    while free < 0 and len(chosen) > 1:
+        free += len(chosen.pop(id(ranked.pop()))) + 1
+    for bound in ranked:
+        for text in (_stub(bound, _indent(bound)), _short_stub(bound)):
+            more = len(text) - len(chosen[id(bound)])
+            if more <= free:
+                chosen[id(bound)], free = text, free - more
+                break
+    blocks: dict[str, list[str]] = {}
+    for bound in ranked:
+        blocks.setdefault(heads.get(id(bound.connection), ""), []).append(chosen[id(bound)])
+    return "\n".join(line for head, texts in blocks.items() for line in (head, *texts) if line)
+
+
+def _head(bound: BoundAction) -> str:
+    return f"class {bound.connection.name}:  # {_one_line(bound.connection.summary)}"
+
+
+def _indent(bound: BoundAction) -> str:
+    return "" if bound.connection.is_function else "    "
 
 
 def _methods(methods: Sequence[BoundAction]) -> str:
@@ -54,13 +88,14 @@ def _short_stub(bound: BoundAction) -> str:
     shown = [f"{p.name}: {_short_type(p.type_text)}" for p in action.parameters if p.required]
     shown += [f"{p.name}=..." for p in action.parameters if not p.required]
     head = f"async def {action.name}({', '.join(shown)}) -> {_short_type(action.returns)}:"
-    return f'    {head}  """{_short_summary(bound)}"""'
+    return f'{_indent(bound)}{head}  """{_short_summary(bound)}"""'
 
 
 def _listed(bound: BoundAction) -> str:
     names = [p.name for p in bound.action.parameters if p.required]
     rest = ["..."] if len(names) < len(bound.action.parameters) else []
-    return f"    {bound.action.name}({', '.join([*names, *rest])})  # {_short_summary(bound)}"
+    takes = ", ".join([*names, *rest])
+    return f"{_indent(bound)}{bound.action.name}({takes})  # {_short_summary(bound)}"
 
 
 def _short_type(text: str) -> str:

@@ -17,7 +17,7 @@ from delf.engine.loop.learn import learn
 from delf.engine.loop.recall import keep_turn, recall
 from delf.engine.loop.select import select
 from delf.engine.loop.setup import SetUp
-from delf.engine.task import TaskOutcome, TaskState
+from delf.engine.task import TaskOutcome, TaskRequest, TaskState
 from delf.engine.waiting import TaskClock, to_its_end
 from delf.errors import DelfError, ReplayMismatch, TaskTimeoutError, UnrecordedCallError
 from delf.events import ChildFinished, ModelReplied, TaskFinished, TaskResumed, TaskStarted, Warned
@@ -102,7 +102,7 @@ class TaskPipeline:
                 conversation=None if continued is None else continued.conversation_id,
                 attended=request.attended,
                 parent=None if request.child is None else request.child.parent,
-                worker=request.worker,
+                worker=None if request.child is None else request.worker,
             )
         for message in self._warnings:
             await self._log.record(Warned, message=message)
@@ -111,6 +111,7 @@ class TaskPipeline:
         task, tools = self._task, self._task.tools
         if not task.replay.resumed:
             task.models.ledger.check()
+            self._host.approvals.check_answerable(task.tools)
         seconds = self._clock.seconds * _SHARE
         if task.memory is not None or task.request.conversation is not None:
             await recall(task, seconds)
@@ -229,6 +230,20 @@ class TaskPipeline:
     def _lost_end(self, error: BaseException) -> None:
         message = f"task {self._log.task_id} was cancelled, and its end could not be recorded"
         self._log.redactor.log_failure(_log, message, error)
+
+
+def never_begun(request: TaskRequest) -> TaskFinished:
+    """The end of a task that was cancelled before it had a place."""
+    return TaskFinished(
+        task_id=request.task_id,
+        seq=request.past[-1].seq + 1,
+        at=time.time(),
+        status=False,
+        text="",
+        duration_ms=0.0,
+        error="the task was cancelled",
+        code=DelfError.code,
+    )
 
 
 def _look_at(work: asyncio.Future[str]) -> None:

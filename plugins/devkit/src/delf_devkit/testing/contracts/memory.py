@@ -17,7 +17,8 @@ class MemoryContract(Contract):
     """Give a fixture ``store``: a fresh, empty one; the suite closes it.
 
     ``query`` must find ``expected`` first among ``facts``; the default has words in common,
-    so that a plain text search passes. With ``durable = True`` also a fixture ``reopen``.
+    so that a plain text search passes. With ``durable = True`` also a fixture ``reopen``; with
+    ``namespaces = True`` a fixture ``elsewhere``, which opens the same store for a namespace.
     """
 
     facts: ClassVar[Sequence[str]] = (
@@ -28,6 +29,7 @@ class MemoryContract(Contract):
     query: ClassVar[str] = "In which city is the office?"
     expected: ClassVar[str] = "The office is in Turin."
     durable: ClassVar[bool] = False
+    namespaces: ClassVar[bool] = False
 
     @pytest.fixture
     def store(self) -> MemoryStore:
@@ -38,6 +40,11 @@ class MemoryContract(Contract):
     def reopen(self) -> Callable[[], Any]:
         """Opens the store under test again."""
         missing(self, "a fixture `reopen`, or durable = False")
+
+    @pytest.fixture
+    def elsewhere(self) -> Callable[[str], Any]:
+        """Opens the store under test for another namespace."""
+        missing(self, "a fixture `elsewhere`, or namespaces = False")
 
     async def test_lists_what_was_saved_oldest_first(self, store: Any) -> None:
         assert list(await self.within(store.list())) == []
@@ -104,6 +111,27 @@ class MemoryContract(Contract):
             await self.within(store.search(query))
         assert len(await store.list()) == len(self.facts)
         await store.aclose()
+
+    async def test_facts_of_all_scripts_and_sizes(self, store: Any) -> None:
+        large = "The tower is tall. " * 55_000
+        facts = ["日本語の事務所。", "Ζοή πίνει τσάι 🦊.", "a\tb\nc 'd' \"e\" \\f", large]
+        await self.within(store.save(facts))
+        assert [fact.content for fact in await self.within(store.list())] == facts
+        found = await store.search(facts[1], top_k=1, threshold=0.0)
+        assert [fact.content for fact in found] == facts[1:2]
+        await store.aclose()
+
+    @needs("namespaces")
+    async def test_namespaces_are_apart(self, store: Any, elsewhere: Callable[[str], Any]) -> None:
+        other: Any = elsewhere("another")
+        await store.save(self.facts[:1])
+        await other.save(self.facts[1:])
+        assert [fact.content for fact in await store.list()] == list(self.facts[:1])
+        assert [f.content for f in await store.search(self.query, 100, 0.0)] != [self.expected]
+        await store.clear()
+        assert [fact.content for fact in await other.list()] == list(self.facts[1:])
+        for each in (store, other):
+            await each.aclose()
 
     async def test_forgets_everything(self, store: Any) -> None:
         await store.save(self.facts)

@@ -1,0 +1,39 @@
+"""Two rankings as one: by words and by meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from delf.ranking import words_of
+
+LOOKED_AT: Final = 50
+"""How far down each ranking counts."""
+_BY_WORDS: Final = 0.4
+"""What words count for where vectors count for the rest."""
+
+
+def share_of(query: str, text: str) -> float:
+    """Which part of a query's words a text has."""
+    said = set(words_of(query))
+    return len(said.intersection(words_of(text))) / (len(said) or 1)
+
+
+def fused(by_words: Mapping[int, float], likeness: Mapping[int, float], share: float) -> list[int]:
+    """Numbers by both, best first.
+
+    By places alone (reciprocal rank fusion) the weaker ranking spoils the better one, so what
+    each counts is added, on one scale: a query of which no text has more than a few words is
+    decided by meaning.
+
+    Args:
+        by_words: What words count (BM25 or the like), best first.
+        likeness: Of vectors, from -1 to 1; of what has none, words decide.
+        share: Which part of the query's words the best by words has, from 0 to 1.
+    """
+    most = max(by_words.values(), default=0.0) or 1.0
+    scores: dict[int, float] = {}
+    for number in {**by_words, **likeness}:
+        words = share * by_words.get(number, 0.0) / most
+        scores[number] = _BY_WORDS * words + (1 - _BY_WORDS) * likeness.get(number, words)
+    return sorted(scores, key=lambda number: -scores[number])

@@ -1,0 +1,217 @@
+"""``MessageIndex``: the messages of conversations, found by words and by meaning.
+
+Words are indexed in memory, from the conversations themselves. Only vectors are kept on disk, by
+the digests of texts: what is forgotten there is nowhere else to be read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sqlite3
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from delf.protocols.conversation import ChatMessage
+from delf.ranking import words_of
+from delf_memory_semantic.fusion import LOOKED_AT, fused, share_of
+
+_WORDS: Final = """
+CREATE TABLE messages (
+    id INTEGER PRIMARY KEY, conversation TEXT, role TEXT, content TEXT, at REAL, digest BLOB
+);
+CREATE INDEX messages_of ON messages (conversation);
+CREATE VIRTUAL TABLE words USING fts5(
+    content, content='messages', content_rowid='id', tokenize='porter unicode61'
+);
+"""
+_VECTORS: Final = """
+CREATE TABLE IF NOT EXISTS vectors (
+    namespace TEXT, model TEXT, digest BLOB, vector BLOB, PRIMARY KEY (namespace, model, digest)
+) WITHOUT ROWID
+"""
+_FOUND: Final = """
+SELECT m.id, -bm25(words) FROM words JOIN messages m ON m.id = words.rowid
+WHERE words MATCH ? AND m.at BETWEEN ? AND ? ORDER BY 2 DESC LIMIT ?
+"""
+_EMBEDDED: Final = 2000
+"""Characters of a message that its vector is made of; models read no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessage:
+    """A message, and the conversation that it is in."""
+
+    conversation: str
+    message: ChatMessage
+
+
+class MessageIndex:
+    """The messages of one namespace. Its methods block; they may be called in any thread.
+
+    Args:
+        file: Where vectors are kept; one that is broken is made again.
+        namespace: Whose conversations.
+    """
+
+    def __init__(self, file: Path, namespace: str) -> None:
+        self._file = file
+        self._namespace = namespace
+        self._lock = threading.Lock()
+        self._words = sqlite3.connect(":memory:", check_same_thread=False)
+        self._words.executescript(_WORDS)
+        self._vectors: dict[bytes, Any] = {}
+        self._model: str | None = None
+
+    def put(self, conversation: str, messages: Sequence[ChatMessage]) -> None:
+        """Have these messages, and no others, in a conversation."""
+        rows = [(conversation, m.role, m.content, m.at, _digest(m.content)) for m in messages]
+        with self._lock, self._words as database:
+            database.execute(
+                "INSERT INTO words(words, rowid, content) "
+                "SELECT 'delete', id, content FROM messages WHERE conversation = ?",
+                (conversation,),
+            )
+            database.execute("DELETE FROM messages WHERE conversation = ?", (conversation,))
+            first = database.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()[0]
+            database.executemany(
+                "INSERT INTO messages (conversation, role, content, at, digest) "
+                "VALUES (?, ?, ?, ?, ?)",
+                rows,
+            )
+            database.execute(
+                "INSERT INTO words(rowid, content) SELECT id, content FROM messages WHERE id > ?",
+                (first,),
+            )
+
+    def without_vector(self, model: str) -> list[tuple[bytes, str]]:
+        """The digests and texts that have no vector of a model; those forgotten lose theirs."""
+        with self._lock:
+            found = self._words.execute(
+                "SELECT digest, substr(content, 1, ?) FROM messages", (_EMBEDDED,)
+            )
+            texts: dict[bytes, str] = dict(found)
+            if model != self._model:
+                self._vectors, self._model = self._read(model), model
+            gone = self._vectors.keys() - texts.keys()
+            if gone:
+                self._forget(gone)
+            return [(digest, text) for digest, text in texts.items() if digest not in self._vectors]
+
+    def add_vectors(self, vectors: Mapping[bytes, Any], model: str) -> None:
+        """Keep vectors of texts by their digests."""
+        rows = [
+            (self._namespace, model, digest, np.asarray(vector, dtype="<f4").tobytes())
+            for digest, vector in vectors.items()
+        ]
+        with self._lock:
+            if model == self._model:
+                self._vectors.update({row[2]: np.frombuffer(row[3], dtype="<f4") for row in rows})
+            self._on_disk("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", rows)
+
+    def find(
+        self, query: str, vector: Any, since: float, until: float, limit: int
+    ) -> list[FoundMessage]:
+        """The messages that fit a query best.
+
+        Args:
+            query: Plain words.
+            vector: Theirs; None for words alone.
+            since: The earliest time, Unix seconds.
+            until: The latest.
+            limit: How many at most.
+        """
+        words = [word for word in re.findall(r"[^\W_]+", query) if words_of(word)]
+        with self._lock:
+            by_words: dict[int, float] = {}
+            if words:
+                matched = " OR ".join(f'"{word}"' for word in words)
+                values = (matched, since, until, LOOKED_AT)
+                by_words = dict(self._words.execute(_FOUND, values).fetchall())
+            near = self._near(vector, since, until, by_words)
+            best = next(iter(by_words), None)
+            share = 0.0 if best is None else share_of(query, self._message(best).message.content)
+            chosen = fused(by_words, near, share)[:limit]
+            return [self._message(number) for number in chosen]
+
+    def _near(
+        self,
+        vector: Any,
+        since: float,
+        until: float,
+        by_words: Mapping[int, float],
+    ) -> dict[int, float]:
+        """How like the nearest messages are, and those that words found."""
+        if vector is None:
+            return {}
+        found = self._words.execute(
+            "SELECT id, digest FROM messages WHERE at BETWEEN ? AND ?", (since, until)
+        )
+        known: list[tuple[int, Any]] = [
+            (number, self._vectors[digest]) for number, digest in found if digest in self._vectors
+        ]
+        known = [(number, row) for number, row in known if len(row) == len(vector)]
+        if not known:
+            return {}
+        likeness = np.stack([row for _, row in known]) @ vector
+        order: list[int] = np.argsort(-likeness)[:LOOKED_AT].tolist()
+        wanted = {known[place][0] for place in order} | by_words.keys()
+        return {
+            number: float(like)
+            for (number, _), like in zip(known, likeness, strict=True)
+            if number in wanted
+        }
+
+    def _message(self, number: int) -> FoundMessage:
+        row = self._words.execute(
+            "SELECT conversation, role, content, at FROM messages WHERE id = ?", (number,)
+        ).fetchone()
+        message = ChatMessage(role=row[1], content=row[2], at=row[3])
+        return FoundMessage(row[0], message)
+
+    def _read(self, model: str) -> dict[bytes, Any]:
+        found = self._on_disk(
+            "SELECT digest, vector FROM vectors WHERE namespace = ? AND model = ?",
+            [(self._namespace, model)],
+        )
+        return {digest: np.frombuffer(vector, dtype="<f4") for digest, vector in found}
+
+    def _forget(self, digests: set[bytes]) -> None:
+        for digest in digests:
+            del self._vectors[digest]
+        self._on_disk(
+            "DELETE FROM vectors WHERE namespace = ? AND digest = ?",
+            [(self._namespace, digest) for digest in digests],
+        )
+
+    def _on_disk(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Do something with the file; one that is no database is removed and made again."""
+        try:
+            return self._do(statement, rows)
+        except sqlite3.OperationalError:
+            return []  # it is locked, full or read-only: what is not kept is made again
+        except sqlite3.DatabaseError:
+            self._file.unlink(missing_ok=True)
+            return self._do(statement, rows)
+
+    def _do(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(self._file, timeout=10)
+        try:
+            with database:
+                database.execute(_VECTORS)
+                if statement.startswith("SELECT"):
+                    return database.execute(statement, rows[0]).fetchall()
+                database.executemany(statement, rows)
+                return []
+        finally:
+            database.close()
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:16]

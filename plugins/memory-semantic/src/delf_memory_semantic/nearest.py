@@ -1,0 +1,145 @@
+"""``Nearest``: the vectors of a store's facts, kept up with what is saved and forgotten."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from delf.errors import DelfError
+from delf_memory_semantic.database import FactDatabase
+from delf_memory_semantic.index import State, VectorIndex
+
+_log = logging.getLogger(__name__)
+
+
+class Nearest:
+    """Finds facts by vectors. Its methods block; they may be called in any thread.
+
+    Above ``exact`` facts a graph takes over. It is made in a thread while each vector is still
+    compared, and kept in a file, which the next process reads; one that is broken, or of other
+    facts, is made again.
+
+    Args:
+        database: The facts.
+        folder: Where graphs are kept.
+        exact: Up to how many facts each vector is compared.
+    """
+
+    def __init__(self, database: FactDatabase, folder: Path, exact: int) -> None:
+        self._database = database
+        self._folder = folder
+        self._exact = exact
+        self._lock = threading.Lock()
+        self._index: VectorIndex | None = None
+        self._seen: State = (0, 0)
+        self._making: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    @property
+    def is_graph(self) -> bool:
+        """Whether a graph is searched."""
+        return self._index is not None and self._index.is_graph
+
+    def find(
+        self, vector: Any, model: str, limit: int, also: Iterable[int] = ()
+    ) -> dict[int, float]:
+        """The nearest facts with their likeness; those that other processes saved, too.
+
+        Args:
+            vector: What they are to be like.
+            model: What made it.
+            limit: How many at most.
+            also: Numbers of facts whose likeness is wanted anyway, where they have vectors.
+        """
+        with self._lock:
+            index = self._followed(len(vector), model)
+            found = dict(index.nearest(vector, limit))
+            for number in also:
+                if number not in found and (like := index.likeness(number, vector)) is not None:
+                    found[number] = like
+            return found
+
+    def forget(self) -> None:
+        """Look at all vectors anew next time."""
+        with self._lock:
+            self._index, self._seen = None, (0, 0)
+
+    def close(self) -> None:
+        """Stop making a graph; used again, it is begun again."""
+        self._closed.set()
+        making = self._making
+        if making is not None:
+            making.join()
+        self._closed.clear()
+        self.forget()
+
+    def wait(self) -> None:
+        """Wait until a graph is made that is being made."""
+        making = self._making
+        if making is not None:
+            making.join()
+
+    def _followed(self, dimension: int, model: str) -> VectorIndex:
+        state = self._database.state()
+        index = self._index
+        if index is None and state[1] > self._exact:
+            index = self._from_file(dimension, model, state)
+        if index is None or not self._grow(index, model, state):
+            index = VectorIndex(dimension)
+            index.add(self._database.vectors(model))
+        self._index, self._seen = index, state
+        if len(index) > self._exact and not index.is_graph and self._making is None:
+            given = dimension, model
+            self._making = threading.Thread(target=self._make_graph, args=given, name="delf-graph")
+            self._making.start()
+        return index
+
+    def _grow(self, index: VectorIndex, model: str, state: State) -> bool:
+        """Add what is new; False where something is gone, too."""
+        highest, count = self._seen
+        grown = state[0] - highest
+        if state[1] - count != grown or grown < 0:
+            return False
+        if grown:
+            index.add(self._database.vectors(model, after=highest))
+        return True
+
+    def _from_file(self, dimension: int, model: str, state: State) -> VectorIndex | None:
+        found = VectorIndex.read(self._file(model), dimension)
+        if found is None:
+            return None
+        index, self._seen = found
+        if not self._grow(index, model, state):
+            return None
+        self._seen = state
+        return index if len(index) == self._database.vector_count(model) else None
+
+    def _make_graph(self, dimension: int, model: str) -> None:
+        try:
+            state = self._database.state()
+            flat = VectorIndex(dimension)
+            flat.add(self._database.vectors(model))
+            graph = flat.as_graph(self._goes_on)
+            if graph is None:
+                return
+            try:
+                graph.write(self._file(model), state)
+            except OSError as error:
+                _log.warning("the graph of the memory is not kept: %s", error)
+            with self._lock:
+                self._index, self._seen = graph, state
+        except DelfError as error:
+            _log.warning("each fact is compared, the graph could not be made: %s", error)
+        finally:
+            self._making = None
+
+    def _goes_on(self) -> bool:
+        return not self._closed.is_set() and threading.main_thread().is_alive()
+
+    def _file(self, model: str) -> Path:
+        named = f"{self._database.place}\0{self._database.namespace}\0{model}"
+        return self._folder / f"memory-{hashlib.sha256(named.encode()).hexdigest()[:16]}.vectors"

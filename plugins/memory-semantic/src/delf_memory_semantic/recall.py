@@ -1,0 +1,207 @@
+"""``Recall``: an action that looks through past conversations."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+import re
+from typing import Annotated, Any, Final, TypedDict
+
+import numpy as np
+from pydantic import Field
+
+from delf import Connection, action, plugin_context
+from delf.errors import DelfError, ToolRefusedError
+from delf.protocols.context import PluginContext
+from delf.protocols.conversation import ChatMessage, ConversationStore, SupportsConversations
+from delf.ranking import words_of
+from delf.settings import PluginSettings, SecretStr
+from delf_memory_semantic.messages import FoundMessage, MessageIndex
+from delf_memory_semantic.store import embedder_of
+
+_log = logging.getLogger(__name__)
+
+_PAGE: Final = 1000
+_ALL: Final = 2**31 - 1
+_SHOWN: Final = 600
+"""Characters of a message that a script gets."""
+_AT_ONCE: Final = 256
+"""Messages that are embedded before their vectors are kept."""
+_PATIENCE: Final = 2.0
+"""Seconds that a call waits for vectors; then words decide, and vectors are made meanwhile."""
+_END_OF_TIME: Final = 1e12
+
+
+class RecallSettings(PluginSettings):
+    """Which conversations, and how they are searched."""
+
+    namespace: str = Field(default="default", description="Whose: that of Chat(namespace=…).")
+    url: SecretStr | None = Field(
+        default=None, description="The journal's file or URL, where it is not the agent's own."
+    )
+    embedding_model: str | None = Field(
+        default=None, description='An embedder; the agent\'s when omitted; "off": words alone.'
+    )
+    max_messages: int = Field(
+        default=20_000, ge=1, description="How many are looked through, the newest conversations."
+    )
+
+
+class Remembered(TypedDict):
+    """A message of a past conversation. A long one is cut around what was looked for."""
+
+    conversation: str
+    at: dt.datetime
+    role: str
+    text: str
+
+
+class Recall(Connection):
+    """What was said in past conversations."""
+
+    Settings = RecallSettings
+    settings: RecallSettings
+    is_function = True
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._context: PluginContext | None = None
+        self._journal: SupportsConversations | None = None
+        self._index: MessageIndex | None = None
+        self._seen: dict[str, tuple[float, int]] = {}
+        self._following = asyncio.Lock()
+        self._embedding: asyncio.Task[None] | None = None
+
+    def use_context(self, context: PluginContext) -> None:
+        """Implements :class:`delf.protocols.connection.SupportsPluginContext`."""
+        self._context = context
+
+    @action(effect="read")
+    async def recall(
+        self,
+        query: str,
+        since: dt.datetime | None = None,
+        until: dt.datetime | None = None,
+        limit: Annotated[int, Field(ge=1, le=20)] = 5,
+    ) -> list[Remembered]:
+        """Look through past conversations, by meaning and by words; best first.
+
+        Args:
+            query: What was talked about, in plain words.
+            since: The earliest time; a date alone is its beginning.
+            until: The latest time.
+            limit: How many messages at most, up to 20.
+        """
+        if not query.strip():
+            raise ToolRefusedError("the query is empty", hint="say what was talked about")
+        begin = 0.0 if since is None else since.timestamp()
+        end = _END_OF_TIME if until is None else until.timestamp()
+        index = await self._follow()
+        vector = await self._vector(index, query)
+        found = await asyncio.to_thread(index.find, query, vector, begin, end, limit)
+        return [_remembered(item, query) for item in found]
+
+    async def _follow(self) -> MessageIndex:
+        """The index, with what was said and what was forgotten since."""
+        context = self._used_context()
+        async with self._following:
+            if self._journal is None:
+                url = self.settings.url
+                given = None if url is None else url.get_secret_value()
+                self._journal = context.conversations(given)
+            if self._index is None:
+                folder, namespace = context.data_dir, self.settings.namespace
+                file = folder / "recall.db"
+                self._index = await asyncio.to_thread(MessageIndex, file, namespace)
+            store = self._journal.conversations(self.settings.namespace)
+            await self._take_changes(store, self._index)
+            return self._index
+
+    async def _take_changes(self, store: ConversationStore, index: MessageIndex) -> None:
+        seen: dict[str, tuple[float, int]] = {}
+        left = self.settings.max_messages
+        for record in await store.find(_ALL):
+            if left <= 0:
+                break
+            left -= record.messages
+            state = record.updated_at, record.messages
+            seen[record.conversation] = state
+            if self._seen.get(record.conversation) != state:
+                messages = await _messages(store, record.conversation)
+                await asyncio.to_thread(index.put, record.conversation, messages)
+        for conversation in self._seen.keys() - seen.keys():
+            await asyncio.to_thread(index.put, conversation, ())
+        self._seen = seen
+
+    async def _vector(self, index: MessageIndex, query: str) -> Any:
+        """The query's vector, when the messages have theirs in time; else None."""
+        embedder = embedder_of(self._used_context(), self.settings.embedding_model)
+        if embedder is None:
+            return None
+        if self._embedding is None or self._embedding.done():
+            self._embedding = asyncio.ensure_future(self._embed(index, embedder))
+            self._embedding.add_done_callback(_tell_failure)
+        await asyncio.wait({self._embedding}, timeout=_PATIENCE)
+        try:
+            (vector,) = await embedder.embed([query], "query")
+        except DelfError:
+            return None  # what fails was told by the task above
+        return np.asarray(vector, dtype="float32")
+
+    async def _embed(self, index: MessageIndex, embedder: Any) -> None:
+        missing = await asyncio.to_thread(index.without_vector, embedder.model)
+        for start in range(0, len(missing), _AT_ONCE):
+            some = missing[start : start + _AT_ONCE]
+            rows = await embedder.embed([text for _, text in some], "passage")
+            made = {digest: row for (digest, _), row in zip(some, rows, strict=True)}
+            await asyncio.to_thread(index.add_vectors, made, embedder.model)
+
+    def _used_context(self) -> PluginContext:
+        if self._context is None:
+            self._context = plugin_context()
+        return self._context
+
+    async def aclose(self) -> None:
+        """Close the journal. Safe to call twice; used again, it is opened again."""
+        embedding, self._embedding = self._embedding, None
+        if embedding is not None:
+            embedding.cancel()
+            await asyncio.wait({embedding})
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            await journal.aclose()
+
+
+async def _messages(store: ConversationStore, conversation: str) -> list[ChatMessage]:
+    """All that was said, by people and by models."""
+    found: list[ChatMessage] = []
+    while page := await store.read(conversation, found[-1].position if found else 0, _PAGE):
+        found += page
+    return [message for message in found if message.content.strip()]
+
+
+def _remembered(found: FoundMessage, query: str) -> Remembered:
+    message = found.message
+    return Remembered(
+        conversation=found.conversation,
+        at=dt.datetime.fromtimestamp(message.at).astimezone(),
+        role=message.role,
+        text=_cut(message.content, query),
+    )
+
+
+def _cut(text: str, query: str) -> str:
+    """A text, or the part of it that begins a little before the first word of the query."""
+    if len(text) <= _SHOWN:
+        return text
+    said = set(words_of(query))
+    places = (m.start() for m in re.finditer(r"[^\W_]+", text) if said & {*words_of(m.group())})
+    start = min(max(0, next(places, 0) - _SHOWN // 4), len(text) - _SHOWN)
+    end = start + _SHOWN
+    return f"{'…' if start else ''}{text[start:end].strip()}{'…' if end < len(text) else ''}"
+
+
+def _tell_failure(embedding: asyncio.Task[None]) -> None:
+    if not embedding.cancelled() and (error := embedding.exception()) is not None:
+        _log.warning("messages are found by words alone, they could not be embedded: %s", error)

@@ -1,0 +1,55 @@
+"""Approval modes by name, what is approved beforehand, and runs that could ask nobody."""
+
+import pytest
+
+from delf import Agent, tool
+from delf.errors import AgentConfirmationError
+
+
+@tool(effect="write")
+def pay(n: int) -> str:
+    """Pay."""
+    return f"paid {n}"
+
+
+@pytest.fixture
+def agent_of(delf_host, scripted_model):
+    def make(**options):
+        scripted_model.default = "```python\nprint(await pay(1))\n```"
+        options = {"approvals": [], "retry_count": 0, **options}
+        return Agent(tools=[pay], llm="scripted", host=delf_host, journal="memory", **options)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"approval_mode": "approve_all"}, "paid 1"),
+        ({"approval_mode": "strict"}, None),
+        ({"approval_mode": "interactive", "on_confirm": lambda request: True}, "paid 1"),
+        ({"approval_mode": "interactive", "on_confirm": lambda request: False}, None),
+        ({"approval_mode": "strict", "pre_approved": ["pay"]}, "paid 1"),
+        ({"pre_approved": ["p*"]}, "paid 1"),
+        ({"pre_approved": "other"}, None),
+    ],
+)
+async def test_modes(agent_of, options, text):
+    async with agent_of(**options) as agent:
+        response = await agent.arun("pay")
+    assert (response.text if response.status else None) == text
+
+
+async def test_a_run_that_is_to_ask_and_cannot_is_not_begun(agent_of, scripted_model):
+    async with agent_of(approval_mode="interactive") as agent:
+        with pytest.raises(AgentConfirmationError, match="nobody can be asked about pay"):
+            await agent.arun("pay")
+    assert scripted_model.requests == []
+
+
+@pytest.mark.parametrize("options", [{"wait_approvals": True}, {"pre_approved": ["pay"]}])
+async def test_it_is_begun_where_that_does_not_matter(agent_of, scripted_model, options):
+    scripted_model.default = None
+    scripted_model.writes("print(1)")
+    async with agent_of(approval_mode="interactive", **options) as agent:
+        assert (await agent.arun("x")).text == "1"

@@ -1,0 +1,194 @@
+"""``recall``: past conversations, by meaning and by words, as far as they are still kept."""
+
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf import Agent, Chat
+from delf.errors import ConnectionUnavailableError
+from delf.protocols.context import PluginContext
+from delf.protocols.conversation import ChatMessage, SupportsConversations
+from delf.testing import Call, ConnectionContract, ScriptedModel, TestHost
+from delf_journal_sql import SqlJournal
+from delf_memory_semantic import Recall
+
+DAY = 86_400.0
+NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC).timestamp()
+SAID = {
+    "trip": ["Book a flight to Turin.", "Your seat is 12A, at the window."],
+    "shop": ["What did the lamps cost?", "The lamps cost 40 euros."],
+}
+
+
+class Meaning:
+    """Vectors that know that an aircraft is a flight."""
+
+    model = "meaning"
+    dimension = 2
+    batch_size = 3
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.fails = False
+
+    async def embed(self, texts: Sequence[str], kind: str = "passage") -> Any:
+        if self.fails:
+            raise ConnectionUnavailableError("the embedder is gone")
+        self.texts += texts
+        topics = ("flight", "aircraft")
+        return [[1.0, 0.0] if any(t in x.lower() for t in topics) else [0.0, 1.0] for x in texts]
+
+
+@pytest.fixture
+def meaning() -> Meaning:
+    return Meaning()
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> Any:
+    journal = SqlJournal(url=str(tmp_path / "journal.db"))
+    for day, (name, texts) in enumerate(SAID.items()):
+        messages = [
+            ChatMessage(
+                role="assistant" if n else "user",
+                content=text,
+                at=NOON + day * DAY,
+                task_id=f"task of {name}",
+            )
+            for n, text in enumerate(texts)
+        ]
+        await journal.conversations("default").append(name, messages)
+    yield journal
+    await journal.aclose()
+
+
+@pytest.fixture
+async def recall(tmp_path: Path, meaning: Meaning, journal: SupportsConversations) -> Any:
+    made = Recall()
+    made.use_context(
+        PluginContext(
+            data_dir=tmp_path,
+            embedder=lambda name: meaning,
+            conversations=lambda url: SqlJournal(url=str(tmp_path / "journal.db")),
+        )
+    )
+    yield made
+    await made.aclose()
+
+
+async def test_words_find_what_was_said(recall: Recall, journal: SupportsConversations) -> None:
+    (found,) = await recall.recall("lamp of 40 euros", limit=1)
+    assert found["text"] == "The lamps cost 40 euros."
+    assert (found["conversation"], found["role"]) == ("shop", "assistant")
+    assert found["at"].timestamp() == NOON + DAY
+
+
+async def test_meaning_finds_what_words_do_not(recall: Recall) -> None:
+    (found,) = await recall.recall("the aircraft", limit=1)
+    assert found["text"] == "Book a flight to Turin."
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "conversations"),
+    [
+        (None, None, {"trip", "shop"}),
+        (NOON + DAY / 2, None, {"shop"}),
+        (None, NOON + DAY / 2, {"trip"}),
+        (NOON + 2 * DAY, None, set()),
+    ],
+)
+async def test_times_narrow_it(
+    recall: Recall, since: float | None, until: float | None, conversations: set[str]
+) -> None:
+    begin, end = (None if at is None else dt.datetime.fromtimestamp(at) for at in (since, until))
+    found = await recall.recall("Turin lamps flight", begin, end, limit=20)
+    assert {item["conversation"] for item in found} == conversations
+
+
+async def test_what_is_said_later_is_found_and_what_is_forgotten_is_not(
+    recall: Recall, journal: SupportsConversations, tmp_path: Path, meaning: Meaning
+) -> None:
+    await recall.recall("lamps")
+    store = journal.conversations("default")
+    await store.append("shop", [ChatMessage(role="user", content="A zebra, please.", at=NOON)])
+    assert (await recall.recall("zebra", limit=1))[0]["text"] == "A zebra, please."
+    await store.clear("shop")
+    found = await recall.recall("zebra lamps", limit=20)
+    assert {item["conversation"] for item in found} <= {"trip"}
+    kept = b"".join(path.read_bytes() for path in tmp_path.glob("recall.db*"))
+    assert b"zebra" not in kept
+
+
+async def test_long_messages_are_cut_around_what_was_looked_for(
+    recall: Recall, journal: SupportsConversations
+) -> None:
+    text = "nothing here. " * 500 + "The zebra is striped. " + "nor here. " * 500
+    store = journal.conversations("default")
+    await store.append("long", [ChatMessage(role="user", content=text, at=NOON)] * 30)
+    found = await recall.recall("zebra", limit=20)
+    assert len(found) == 20
+    assert all(len(item["text"]) < 610 and "zebra is striped" in item["text"] for item in found)
+
+
+@pytest.mark.parametrize("query", ['"', "'; DROP TABLE messages; --", "NEAR(a b)", "* OR col:x"])
+async def test_queries_are_words_and_never_a_language(recall: Recall, query: str) -> None:
+    await recall.recall(query)
+    assert await recall.recall("lamps")
+
+
+async def test_vectors_are_made_once_and_a_broken_file_is_made_again(
+    recall: Recall, meaning: Meaning, tmp_path: Path
+) -> None:
+    await recall.recall("lamps")
+    await recall.aclose()
+    made = len(meaning.texts)
+
+    async def again() -> int:
+        other = Recall()
+        other.use_context(recall._used_context())
+        assert await other.recall("aircraft", limit=1)
+        await other.aclose()
+        return len(meaning.texts)
+
+    assert await again() == made + 1  # the query alone
+    (tmp_path / "recall.db").write_bytes(b"no database" * 1000)
+    assert await again() > made + 2
+
+
+async def test_words_decide_where_the_embedder_fails(recall: Recall, meaning: Meaning) -> None:
+    meaning.fails = True
+    assert (await recall.recall("lamps"))[0]["conversation"] == "shop"
+
+
+def test_a_task_recalls_an_earlier_conversation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    script = "found = await recall('seat on the plane')\nprint(found[0]['text'])"
+    model = ScriptedModel()
+    model.says("```python\nprint('Your seat is 12A.')\n```").says(f"```python\n{script}\n```")
+    host = TestHost.discover(environ={})
+    host.provide(model.spec, model.factory)
+    path = tmp_path / "chats.db"
+    told: dict[str, Any] = {"host": host, "llm": "scripted", "sandbox": "local"}
+    chat = Chat(persist=True, path=path, conversation_id="one")
+    with Agent(chat=chat, **told) as agent:
+        agent.run("Which seat did I book?")
+    past = Recall(url=str(path), embedding_model="off")
+    with Agent(tools=[past], **told) as agent:
+        response = agent.run("Where do I sit?")
+    assert "seat" in response.raise_for_status().text
+    assert "recall(query: str" in str(model.requests[1])
+
+
+class TestRecall(ConnectionContract):
+    calls = (Call("recall", query="lamps"), Call("recall", query="flight", since="2026-02-01"))
+    failing_calls = (Call("recall", query=" "),)
+
+    @pytest.fixture
+    def connection(self, recall: Recall) -> Recall:
+        return recall
