@@ -27,7 +27,7 @@ def bearer(key: str) -> dict[str, str]:
 def scripts_of(request: Any) -> str:
     """The script that a test's task is: all after its first line, or the task itself."""
     task = "\n".join(message.text for message in request.messages)
-    return script(task.partition("```run\n")[2].partition("```")[0])
+    return script(task.rpartition("```run\n")[2].partition("```")[0])
 
 
 def doing(code: str, words: str = "do it") -> str:

@@ -561,11 +561,7 @@ class Runtime:
         task.add_done_callback(self._background.discard)
 
     async def stop(self, *, leave: bool = False) -> None:
-        """Cancel what runs and free everything. Safe to call twice.
-
-        Args:
-            leave: Tasks get no end in the journal: somebody may resume them.
-        """
+        """Cancel what runs (or ``leave`` it to be resumed) and free everything; safe twice."""
         if self._stopped:
             return
         self._stopped = True
