@@ -35,7 +35,7 @@ def main() -> None:
     host.provide(model.spec, model.factory)
     with Agent(tools=[pay], llm="scripted", host=host, on_confirm=decide) as agent:
         response = agent.run("Pay the open bills.")
-    print(response.text)
+    print(response.raise_for_status().text)
     print([call.status for call in response.trace.tool_calls])
 
 

@@ -34,7 +34,7 @@ def main() -> None:
     host.provide(model.spec, model.factory)
     with Agent(tools=[stock, price], llm="scripted", host=host) as agent:
         response = agent.run("How many lamps are there, what do three cost, and is there a sofa?")
-    print(response.text)
+    print(response.raise_for_status().text)
     for call in response.trace.tool_calls:
         print(f"  {call.name}({dict(call.arguments)}) {call.status}")
 

@@ -77,7 +77,7 @@ def main() -> None:
     desk = Desk(token="tok-2c81", confirm=False)
     print(desk.inspect())
     with Agent(tools=[desk], llm="scripted", host=host) as agent:
-        print(agent.run("Close the tickets about lamps.").text)
+        print(agent.run("Close the tickets about lamps.").raise_for_status().text)
     print("the model saw the token:", "tok-2c81" in model.prompts[0])
 
 

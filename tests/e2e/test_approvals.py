@@ -80,6 +80,23 @@ def test_reject_with_a_reason_that_the_script_reads(here):
     assert sent(here) == []
 
 
+def test_it_says_which_script_asks_and_what_the_task_has_changed(here):
+    first = "await desk.send('ada')\nraise ValueError('no stamp')"
+    with running(here, first, "await desk.send('ada')") as run:
+        assert approvals("approve", run.request()).returncode == 0
+        name = run.request()
+        shown = approvals("show", name).stdout
+        assert "script 2, because the one before failed: ValueError: no stamp" in shown
+        assert "! the very same call was made before in this task (call 1)" in shown
+        assert "changed so far in this task: 1\n  desk.send(to='ada', copies=1)\n" in shown
+        data = json.loads(approvals("show", name, "--json").stdout)
+        assert (data["script"], data["made_before"], len(data["changes"])) == (2, 1, 1)
+        assert approvals("reject", name).returncode == 0
+        status, _, err = run.end()
+    assert status == 1
+    assert "changed before it failed:\n  desk.send(to='ada', copies=1)\nfailed · " in err
+
+
 def test_edit(here):
     with running(here, SEND) as run:
         name = run.request()

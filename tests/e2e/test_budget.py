@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from delf import Agent, BudgetExceededError, ConfigurationError, LLMConfig
+from delf import Agent, BudgetExceededError, ConfigurationError, LLMConfig, Response
 from delf.config.project import load_project
 from support.model_fixtures import LITELLM_WARNING
 from support.openai_server import OpenAIServer, Reply, Request
@@ -49,23 +49,23 @@ def test_the_call_that_would_pass_the_limit_is_never_made(
 ) -> None:
     server = openai_server(always)
     with make_agent(server, budget_usd=0.01) as agent:
-        responses = [agent.run("go") for _ in range(5)]
+        responses = [agent.run("go") for _ in range(3)]
+        for _ in range(2):
+            with pytest.raises(BudgetExceededError, match=r"only \$0\.001000 are left") as caught:
+                agent.run("go")
+            assert caught.value.code == "AGT-006"
         status = agent.status()["budget"]
-        assert [response.status for response in responses] == [True] * 3 + [False] * 2
-        assert [response.cost_usd for response in responses] == pytest.approx(
-            [0.003] * 3 + [0.0] * 2
-        )
+        assert all(responses)
+        assert [response.cost_usd for response in responses] == pytest.approx([0.003] * 3)
         assert len(server.requests) == 3
         assert agent.total_cost_usd == pytest.approx(0.009)
         assert status["remaining_usd"] == pytest.approx(0.001)
         assert not status["is_exhausted"]
-        with pytest.raises(BudgetExceededError, match=r"only \$0\.001000 are left") as caught:
-            responses[3].raise_for_status()
-        assert caught.value.code == "AGT-006"
         agent.reset_budget()
         assert agent.run("go").status
         agent.reset_budget(0.002)
-        assert not agent.run("go").status
+        with pytest.raises(BudgetExceededError):
+            agent.run("go")
         assert agent.status()["budget"]["limit_usd"] == 0.002
     assert len(server.requests) == 4
 
@@ -79,8 +79,10 @@ def test_tasks_at_once_cannot_pass_it_together(
     async def main() -> tuple[list[bool], Agent]:
         async with make_agent(server, budget_usd=0.01) as agent:
             first = await agent.arun("go")
-            rest = await asyncio.gather(*(agent.arun("go") for _ in range(20)))
-            return [first.status, *(response.status for response in rest)], agent
+            rest = await asyncio.gather(
+                *(agent.arun("go") for _ in range(20)), return_exceptions=True
+            )
+            return [first.status, *(isinstance(one, Response) for one in rest)], agent
 
     statuses, agent = asyncio.run(main())
     assert statuses.count(True) == len(server.requests) == 3
@@ -97,7 +99,8 @@ def test_lengths_that_nobody_keeps_overrun_it_by_one_call_at_most(
 
     async def main() -> Agent:
         async with make_agent(server, budget_usd=0.01, settings=settings) as agent:
-            await asyncio.gather(*(agent.arun("go") for _ in range(20)))
+            tasks = (agent.arun("go") for _ in range(20))
+            await asyncio.gather(*tasks, return_exceptions=True)
             return agent
 
     agent = asyncio.run(main())
@@ -109,9 +112,9 @@ def test_a_set_length_is_reserved_before_the_first_call(
     openai_server: StartServer, make_agent: MakeAgent
 ) -> None:
     server = openai_server(always)
-    with make_agent(server, budget_usd=0.01, settings={"max_tokens": 2000}) as agent:
-        response = agent.run("go")
-    assert "would cost about $0.02" in (response.error or "")
+    agent = make_agent(server, budget_usd=0.01, settings={"max_tokens": 2000})
+    with agent, pytest.raises(BudgetExceededError, match=r"would cost about \$0\.02"):
+        agent.run("go")
     assert server.requests == []
 
 
@@ -145,11 +148,11 @@ def test_an_unknown_price_stops_before_anything_is_spent(
     openai_server: StartServer, make_agent: MakeAgent, stream: bool
 ) -> None:
     server = openai_server(always)
-    with make_agent(server, "unheard-of", budget_usd=1.0, stream=stream) as agent:
-        response = agent.run("go")
-    assert isinstance(response.exception, BudgetExceededError)
-    assert "the price of the model 'unheard-of' is not known" in (response.error or "")
-    assert "pricing.json" in (response.exception.hint or "")
+    unknown = "the price of the model 'unheard-of' is not known"
+    agent = make_agent(server, "unheard-of", budget_usd=1.0, stream=stream)
+    with agent, pytest.raises(BudgetExceededError, match=unknown) as caught:
+        agent.run("go")
+    assert "pricing.json" in (caught.value.hint or "")
     assert server.requests == []
     with make_agent(server, "unheard-of", budget_usd=1.0, allow_unpriced=True) as agent:
         response = agent.run("go")

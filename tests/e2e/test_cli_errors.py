@@ -121,8 +121,8 @@ def test_a_malformed_delf_toml(tmp_path: Path, content, words):
         (["--set", "agent.timout=3"], "did you mean 'timeout'?"),
         (["--set", "nothing"], "KEY=VALUE"),
         (["-c", "sqk"], "did you mean 'sql'?"),
-        (["-c", "workers"], "pip install delf-plugin-workers"),
-        (["--no-plugins"], "pip install"),
+        (["-c", "mcp"], "delf plugins install mcp"),
+        (["--no-plugins"], "plugins install"),
     ],
 )
 def test_wrong_flags(tmp_path, flags, word):

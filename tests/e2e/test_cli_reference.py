@@ -115,16 +115,56 @@ def test_completion_has_a_script_for(shell, tmp_path):
         ("delf runs list --state d", {"done"}),
         ("delf approvals s", {"settle", "show"}),
         ("delf approvals show ", set()),
+        ("delf run --llm ", {"gpt-4o-mini", "gpt-4o"}),
+        ("delf run -c sh", {"shop", "shell"}),
+        ("delf run --sandbox l", {"local"}),
+        ("delf inspect ope", {"openapi"}),
+        ("delf config get agent.timeo", {"agent.timeout"}),
+        ("delf config set connections.", {"connections.shop.url"}),
+        ("delf plugins check sq", {"sql"}),
     ],
 )
 def test_completion(typed, offered, tmp_path):
+    (tmp_path / "delf.toml").write_text(
+        '[agent]\nlight_llm = "gpt-4o-mini"\nheavy_llm = {model = "gpt-4o"}\n'
+        '[connections.shop]\nurl = "sqlite:///shop.db"\n'
+    )
+    complete(typed, offered, tmp_path)
+
+
+def test_completion_knows_tasks_and_requests(here):
+    with running(here, "await desk.send('ada')") as run:
+        request = run.request()
+        (task,) = written(here, "runs", "list", "--json")
+        complete("delf approvals approve ", {request.removeprefix("req_")[:7]}, here)
+        complete("delf runs show ", {task["task_id"].removeprefix("task_")[:7]}, here)
+        complete("delf resume ", {task["task_id"].removeprefix("task_")[:7]}, here)
+        assert delf("approvals", "approve", request, cwd=here).returncode == 0
+        assert run.end()[0] == 0
+
+
+def complete(typed, offered, folder):
     words = typed.split(" ")
     env = environment(
         _DELF_COMPLETE="bash_complete", COMP_WORDS=typed, COMP_CWORD=str(len(words) - 1)
     )
-    done = subprocess.run([DELF], cwd=tmp_path, env=env, capture_output=True, text=True)
+    done = subprocess.run([DELF], cwd=folder, env=env, capture_output=True, text=True)
     assert done.stderr == ""
     assert {line.partition(",")[2] for line in done.stdout.split()} == offered
+
+
+def test_completion_of_names_imports_nothing_heavy(tmp_path):
+    code = (
+        "import click, sys\nfrom delf.cli import complete\nfrom delf.cli.main import cli\n"
+        "ctx = click.Context(cli)\n"
+        "for find in (complete.connections, complete.models, complete.sandboxes):\n"
+        "    find(ctx, None, '')\n"
+        "print(sorted({'pydantic', 'rich', 'asyncio.events'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
 
 
 # -- JSON ---------------------------------------------------------------------------------------
@@ -148,6 +188,7 @@ OF_THE_REST = {
     *("delf chat", "delf chat list", "delf chat delete", "delf chat prune"),
     *("delf demo", "delf doctor", "finding", "delf inspect", "method", "setting"),
     *("delf plugins", "delf plugins list", "delf plugins new"),
+    *("delf config show", "delf config check"),
 }
 
 
@@ -221,7 +262,7 @@ def test_json_of_a_task_that_fails_has_the_same_fields(here):
         assert done.returncode == status
         checked("delf run", [json.loads(done.stdout)])
     (task,) = written(here, "runs", "list", "--json")
-    assert task["state"] == "error"
+    assert task["state"] == "failed"
     checked("delf runs list", [task])
 
 
@@ -244,7 +285,7 @@ def test_json_of_approvals(here):
             checked(f"delf approvals {command}", [data])
         run.end()
     shown = written(here, "approvals", "show", close, "--json")
-    checked("delf approvals show", [shown])
+    check_object(shown, {**TABLES["delf approvals list"], **TABLES["delf approvals show"]})
     assert set(shown["decided"]) == set(TABLES["delf approvals approve"]) - {"request_id"}
 
 
@@ -252,7 +293,8 @@ def test_json_of_a_settlement(here):
     (here / "tools.py").write_text(FREE_TO_CLOSE)
     with resuming(here, killed_in_a_call(here)) as run:
         name = run.request()
-        checked("delf approvals show", [written(here, "approvals", "show", name, "--json")])
+        shown = written(here, "approvals", "show", name, "--json")
+        check_object(shown, {**TABLES["delf approvals list"], **TABLES["delf approvals show"]})
         checked("delf approvals settle", [written(here, "approvals", "settle", name, "--json")])
         assert run.end()[0] == 0
 
@@ -262,6 +304,8 @@ def test_json_of_what_is_there(here):
     doctor = written(here, "doctor", "--config", str(_config(here, llm)), "--json")
     checked("delf doctor", [doctor])
     checked("finding", doctor["findings"])
+    checked("delf config show", written(here, "config", "show", "--json"))
+    checked("delf config check", [written(here, "config", "check", "--json")])
     plain = written(here, "inspect", "sql", "--json")
     checked("delf inspect", [plain])
     checked("method", plain["methods"])

@@ -29,6 +29,7 @@ EVENT_FIELDS = {"type", "v", "task_id", "seq", "at", "data"}
 RESPONSE_FIELDS = {
     "text",
     "status",
+    "state",
     "error",
     "cost_usd",
     "duration_ms",
@@ -57,6 +58,21 @@ def test_the_answer_alone_is_on_stdout(here):
     assert "done · " in result.stderr
     assert "$0.0010 · 1 model call · 1 tool call" in result.stderr
     assert "\x1b" not in result.stdout + result.stderr
+
+
+def test_a_project_is_told_once_what_is_to_be_said_of_its_set_up(here):
+    (here / "other").mkdir()
+    llm = model(here, *["print(1)"] * 3)
+    first, again = (delf("run", "x", "--llm", llm, cwd=here).stderr for _ in range(2))
+    other = delf("run", "x", "--llm", llm, cwd=here / "other").stderr
+    assert first.count("warning: scripts run in the sandbox 'local'") == 1
+    assert 'sandbox = "local" accepts it, and delf doctor shows what else there is' in first
+    assert "warning: scripts run" not in again
+    assert "warning: scripts run" in other
+    assert (
+        "scripts run in"
+        not in delf("run", "x", "--llm", llm, "--sandbox", "local", cwd=here / "other").stderr
+    )
 
 
 @pytest.mark.parametrize("how", ["flag", "file"])

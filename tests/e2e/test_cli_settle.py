@@ -129,7 +129,9 @@ def test_on_a_terminal(here, keys, answer, done):
     task = killed_in_a_call(here)
     command = [DELF, "resume", task, "--approve", "all"]
     with TerminalProcess(command, env=environment(), cwd=here) as terminal:
-        terminal.expect("desk.close was interrupted; make it again?")
+        before = terminal.expect("desk.close was interrupted; make it again?")
+        assert "replaying what was done · " in before
+        assert "starting" not in before
         for prompt, typed in keys:
             assert "starting" not in terminal.expect(prompt), "progress gives way to the question"
             terminal.send(typed)

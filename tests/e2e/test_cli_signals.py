@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.program import DELF, environment, failure_lines, start, write_recording
+from support.program import DELF, delf, environment, failure_lines, start, write_recording
 
 SCRIPTS = {
     "sleeps": "import asyncio\nprint(await started())\nawait asyncio.sleep(600)",
@@ -83,7 +84,7 @@ def test_a_signal_stops_everything(tmp_path, script, number, status):
         _, said = process.communicate(timeout=20)
     assert process.returncode == status
     assert not [pid for pid in sandboxes if Path(f"/proc/{pid}").exists()]
-    assert failure_lines(said) == ["interrupted"]
+    assert failure_lines(said) == []  # its events say it, which are what was asked for
     assert script != "calls" or (tmp_path / "cleaned").exists()
 
 
@@ -131,3 +132,26 @@ def test_an_ignored_hangup_stays_ignored(tmp_path):
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=20)
     assert process.returncode == 143
+
+
+def test_a_person_reads_that_it_was_stopped_and_what_it_had_changed(tmp_path):
+    (tmp_path / "tools.py").write_text(
+        TOOLS.replace('read", confirm=False)\ndef started', 'write", confirm=False)\ndef started')
+    )
+    llm = write_recording(
+        tmp_path / "answers.jsonl", "await started()\nprint('half')\nawait hold()"
+    )
+    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--verbose"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
+    ) as process:
+        for line in process.stderr:
+            if "hold" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "changed before it was stopped:\n  started()\nstopped · " in said
+    assert re.search(r"\nhint: delf runs show [0-9a-f]{7}\n$", said)
+    (task,) = json.loads(delf("runs", "list", "--json", cwd=tmp_path).stdout)
+    assert (task["state"], task["error"]) == ("stopped", "the task was stopped")

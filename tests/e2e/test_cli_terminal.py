@@ -188,7 +188,7 @@ def test_ctrl_c_at_a_question_rejects_and_a_second_one_interrupts(here):
         terminal.expect(SEND)
         terminal.send("\x03")
         assert terminal.wait() == 130
-    assert "interrupted" in terminal.text
+    assert "stopped · " in terminal.text
     assert "Traceback" not in terminal.text
     assert sent(here) == []
 
@@ -198,7 +198,7 @@ def test_ctrl_c_interrupts_what_runs(here):
         terminal.expect("sandbox local")
         terminal.send("\x03")
         assert terminal.wait() == 130
-    assert "interrupted" in terminal.text
+    assert "stopped · " in terminal.text
     assert "Traceback" not in terminal.text
     assert sent(here) == []
 

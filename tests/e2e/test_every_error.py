@@ -211,6 +211,15 @@ def _(w: World) -> None:
     w.fails("print(1)", delete, hang, prefilter_mode="semantic")
 
 
+@raises(errors.TaskStoppedError)
+def _(w: World) -> None:
+    w.model.writes("await hang()")
+    agent = w.agent(hang)
+    name = agent.submit("go")
+    agent.cancel(name)
+    agent.wait(name)
+
+
 @raises(errors.AgentStateError)
 def _(w: World) -> None:
     agent = w.agent()

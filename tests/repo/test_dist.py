@@ -116,6 +116,34 @@ def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
     )
     assert " passed" in run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=theirs)
 
-    run(uv, "pip", "uninstall", "--quiet", "--python", python, "delf-plugin-chat", cwd=tmp_path)
-    listed = run(venv / "bin/delf", "plugins", cwd=tmp_path)
-    assert "chat" not in {line.split(" ")[0] for line in listed.splitlines()}
+    delf = venv / "bin/delf"
+    alone = {
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "UV_NO_INDEX": "1",
+        "UV_NO_BUILD_ISOLATION": "1",
+    }
+    run(delf, "plugins", "uninstall", "chat", "model-recorded", cwd=tmp_path, **alone)
+    assert not {"chat", "model-recorded"} & _plugins(run(delf, "plugins", cwd=tmp_path))
+    said = run(
+        delf, "plugins", "install", "model-recorded", "--find-links", dist, cwd=tmp_path, **alone
+    )
+    assert "✓ model-recorded 0.1.0  model recorded" in said
+
+    run(
+        uv,
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        python,
+        "--no-deps",
+        CORE,
+        cwd=tmp_path,
+        **alone,
+    )
+    said = run(delf, "plugins", "install", "prefilter-llm", cwd=tmp_path, **alone)
+    assert "✓ prefilter-llm 0.1.0  prefilter llm" in said, "not taken from the clone"
+
+
+def _plugins(listed: str) -> set[str]:
+    return {line.split(" ")[0] for line in listed.splitlines()}

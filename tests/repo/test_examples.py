@@ -90,5 +90,6 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout == PRINTS[name]
-    assert result.stderr == ""
+    told = [line for line in result.stderr.splitlines() if "scripts run in the sand" not in line]
+    assert told == []
     assert list(tmp_path.iterdir()) == []

@@ -23,7 +23,7 @@ from support.tmux import Tmux
 from support.workspace import ROOT
 
 PAGE: Final = ROOT / "docs/terminal.md"
-COLUMNS: Final = 100
+COLUMNS: Final = 80
 PROMPT: Final = "$ "
 CHAT_PROMPT: Final = "› "
 _VIEW: Final = re.compile(
@@ -87,6 +87,9 @@ for product, pieces in (await shop.stock()).items():
         print(product, await shop.order(product, 40))
 """
 ONE_ORDER: Final = 'print("ordered:", await shop.order("Jasmine Pearls", 40))'
+NOT_SENT: Final = 'print("Nothing was sent: it leaves tomorrow.")'
+ORDER_AND_WAIT: Final = f"{ONE_ORDER}\nimport asyncio\nawait asyncio.sleep(3600)"
+WRITE: Final = "Tell Ada that her tea was sent."
 SOLD_OUT: Final = "Which products are nearly sold out?"
 
 
@@ -176,6 +179,40 @@ def _interrupted(terminal: Terminal, here: Path) -> Iterator[None]:
     yield
 
 
+def _refused(terminal: Terminal, here: Path) -> Iterator[None]:
+    terminal.send(_run(WRITE))
+    _answer_with(terminal, "r")
+    terminal.expect("reason (may be empty): ")
+    terminal.send("it leaves tomorrow\n")
+    _is_done(terminal)
+    yield
+
+
+def _edited(terminal: Terminal, here: Path) -> Iterator[None]:
+    terminal.send(_run(WRITE))
+    _answer_with(terminal, "e")
+    terminal.expect("empty when done: ")
+    terminal.send("customer\n")
+    terminal.expect("empty to keep it: ")
+    terminal.send("Eve\n")
+    terminal.expect("1 customer = 'Eve'")
+    terminal.send("\n")
+    terminal.expect("│ customer = 'Eve'")
+    terminal.send("a\n")
+    _is_done(terminal)
+    yield
+
+
+def _stopped(terminal: Terminal, here: Path) -> Iterator[None]:
+    terminal.send(_run("Order 40 Jasmine Pearls, and wait for them."))
+    _answer_with(terminal, "a")
+    terminal.expect("running the script · 1 call")
+    terminal.send("\x03")
+    terminal.expect("stopped · ")
+    terminal.expect(PROMPT)
+    yield
+
+
 def _chat(terminal: Terminal, here: Path) -> Iterator[None]:
     terminal.send("delf chat --tools tools.py\n")
     terminal.expect("/help")
@@ -254,6 +291,19 @@ SCENES: Final[Mapping[str, Scene]] = {
             "sent to Ada",
         ],
         [LETTER],
+    ),
+    "refused": Scene(
+        _refused,
+        ["reason (may be empty): it leaves tomorrow", "rejected", "Nothing was sent"],
+        [LETTER, NOT_SENT],
+    ),
+    "edited": Scene(
+        _edited, ["customer, new value as text", "edited", "sent to Eve", "changed:"], [LETTER]
+    ),
+    "stopped": Scene(
+        _stopped,
+        ["changed before it was stopped:", "shop.order(product=", "stopped · ", "delf runs show"],
+        [ORDER_AND_WAIT],
     ),
     "plan": Scene(
         _approved("Order what is nearly sold out.", "--confirm-mode plan"),

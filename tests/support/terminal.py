@@ -97,6 +97,20 @@ class TerminalProcess:
         """Type."""
         os.write(self.master, text.encode())
 
+    def answer(self, replies: Mapping[str, str], seconds: float) -> int:
+        """Type a reply to each of these texts whenever it is shown; the exit status at the end."""
+        end = time.monotonic() + seconds
+        alive = True
+        while alive:
+            places = [(self.text.find(text, self._seen), text) for text in replies]
+            found = min((place for place in places if place[0] >= 0), default=None)
+            if found is None:
+                alive = self._read(end)
+                continue
+            self._seen = found[0] + len(found[1])
+            self.send(replies[found[1]])
+        return self.process.wait(max(0.1, end - time.monotonic()))
+
     def wait(self, seconds: float = SECONDS) -> int:
         """Read to the end and return the exit status."""
         end = time.monotonic() + seconds

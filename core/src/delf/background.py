@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from delf.engine.task import TaskRequest
-from delf.errors import ConfigurationError, UnknownTaskError
+from delf.errors import ConfigurationError, TaskStoppedError, UnknownTaskError
 from delf.messages import ModelDelta
 from delf.response import Response
 from delf.values import weight
@@ -51,7 +51,8 @@ class BackgroundTask:
         elapsed = int((time.time() - self.accepted_at) * 1000)
         state, error = "queued", None
         if self.outcome.done():
-            state, error = "error", _failure(self.outcome)
+            state = "stopped" if self.outcome.cancelled() else "error"
+            error = _failure(self.outcome)
         return StreamSnapshot(
             task_id=self.request.task_id,
             state=state,
@@ -141,8 +142,12 @@ class BackgroundTasks:
 
         Raises:
             TimeoutError: When it is not there in time; the task goes on.
+            TaskStoppedError: When it was cancelled.
         """
-        return self.get(task_id).outcome.result(timeout)
+        try:
+            return self.get(task_id).outcome.result(timeout)
+        except CancelledError:
+            raise TaskStoppedError(f"task {task_id} was stopped") from None
 
     def __len__(self) -> int:
         return len(self._tasks)

@@ -35,6 +35,7 @@
     ├── TaskTimeoutError                   ERR-AGENT-002
     ├── UnknownTaskError                   ERR-AGENT-003
     ├── AgentStateError                    ERR-AGENT-004    after stop, or where it cannot block
+    ├── TaskStoppedError               ERR-AGENT-005    cancelled, by a person or a program
     ├── ReplayMismatch                     ERR-REPLAY-001
     └── UnrecordedCallError                ERR-JOURNAL-005  what a call did is not in the journal
 
@@ -45,6 +46,7 @@ next, ``for_model()`` is the text that a model may read. No message holds a secr
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable
 from itertools import islice
 from typing import ClassVar, Final
@@ -94,7 +96,7 @@ class ModelConfigurationError(ConfigurationError):
     """The language model is missing, unknown or contradictory."""
 
     code = "ERR-MODEL-001"
-    default_hint = "name a model: llm='gpt-4o-mini', --llm NAME, or llm = \"…\" in delf.toml"
+    default_hint = 'name a model: llm = "gpt-4o-mini" for the agent, in delf.toml, or --llm NAME'
 
 
 class AgentConfirmationError(ConfigurationError):
@@ -132,13 +134,19 @@ class ToolDefinitionError(ConfigurationError):
     code = "ERR-TOOL-002"
 
 
+def how_to_install(package: str) -> str:
+    """The command that installs a package; a plugin's works from a clone, too."""
+    name = package.removeprefix("delf-plugin-")
+    return f"{'pip' if name == package else 'delf plugins'} install {shlex.quote(name)}"
+
+
 class OptionalDependencyError(ConfigurationError, ImportError):
     """A package that this feature needs is not installed."""
 
     code = "ERR-REQ-001"
 
     def __init__(self, message: str, *, package: str, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint or f"pip install {package}")
+        super().__init__(message, hint=hint or how_to_install(package))
         self.package = package
 
 
@@ -277,14 +285,14 @@ class ApprovalRejectedError(DelfError):
     """A person, or the policy, said no to an action."""
 
     code = "ERR-APPROVAL-001"
-    default_hint = "confirm= says which actions ask, approval_mode and approvals who decides"
+    default_hint = "the settings confirm, approval_mode and approvals say what asks, and whom"
 
 
 class UnknownRequestError(DelfError):
     """No request for approval with this id waits, or it does not wait any more."""
 
     code = "ERR-APPROVAL-002"
-    default_hint = "get_pending_approvals() lists what waits"
+    default_hint = "delf approvals list, or get_pending_approvals(), shows what waits"
 
 
 class MemorySetupError(DelfError):
@@ -311,7 +319,7 @@ class BudgetExceededError(DelfError):
 
     code = "AGT-006"
     default_can_retry = False
-    default_hint = "agent.reset_budget(limit) sets a new one"
+    default_hint = "the setting budget_usd is the limit; a running agent has reset_budget(limit)"
 
     def __init__(
         self,
@@ -332,7 +340,7 @@ class TaskTimeoutError(DelfError):
     """A task did not end in its time; it was stopped with its sandbox."""
 
     code = "ERR-AGENT-002"
-    default_hint = "give it longer: run(task, timeout=…) or --timeout SECONDS"
+    default_hint = "give it longer: the setting timeout, or --timeout SECONDS"
 
 
 class UnknownTaskError(DelfError):
@@ -345,6 +353,14 @@ class AgentStateError(DelfError):
     """The agent cannot do this now: it was stopped, or the call would block its own loop."""
 
     code = "ERR-AGENT-004"
+
+
+class TaskStoppedError(DelfError):
+    """A task was cancelled: by Ctrl-C, ``agent.cancel()``, or the end of its agent."""
+
+    code = "ERR-AGENT-005"
+    default_hint = "delf runs show says what it had changed by then"
+    default_can_retry = False
 
 
 class ReplayMismatch(DelfError):  # noqa: N818 - a finding, not a fault

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from delf.errors import DelfError
+from delf.errors import DelfError, TaskStoppedError
 from delf.messages import Purpose, ToolCall, Usage
 from delf.types import Effect, Isolation
 from delf.values import from_jsonable, to_jsonable_or_repr
@@ -405,6 +405,13 @@ class TaskFinished(_Event):
     code: str | None = None
     cost_usd: float | None = None
     files: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def state(self) -> str:
+        """``done``, ``stopped`` (somebody cancelled it) or ``failed``."""
+        if self.status:
+            return "done"
+        return "stopped" if self.code == TaskStoppedError.code else "failed"
 
 
 Event = (

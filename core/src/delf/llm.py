@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field, fields, replace
 from types import FrameType
@@ -115,14 +114,15 @@ class LLMConfig:
         )
 
     def with_settings(self, **settings: Any) -> LLMConfig:
-        """A copy with these settings added or changed; this one stays as it is."""
+        """A copy with these settings added or changed; this one stays as it is.
+
+        As a statement of its own, ``llm.with_settings(seed=1)``, whose copy nobody would have, it
+        changes this configuration instead: what else can be meant?
+        """
+        changed = replace(self, settings={**self.settings, **settings})
         if _is_thrown_away():
-            warnings.warn(
-                "with_settings() returns a copy, which is thrown away here: "
-                "write llm = llm.with_settings(…)",
-                stacklevel=2,
-            )
-        return replace(self, settings={**self.settings, **settings})
+            object.__setattr__(self, "settings", changed.settings)
+        return changed
 
 
 def _is_thrown_away() -> bool:

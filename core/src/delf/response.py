@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delf.errors import ConfigurationError, DelfError
+from delf.errors import BudgetExceededError, ConfigurationError, DelfError, TaskStoppedError
 
 if TYPE_CHECKING:
     from delf.engine.task import TaskOutcome
@@ -49,16 +49,37 @@ class Response:
         return self
 
     def raise_if_never_begun(self) -> None:
-        """Raise what was configured wrongly if no model was asked.
+        """Raise what was configured wrongly, or a budget that is used up, if no model was asked.
 
         Such as a missing key, or a journal or a conversation that cannot be opened. Everything
         else that fails, the user's own functions too, is a failed response.
 
         Raises:
             ConfigurationError: What the task failed with.
+            BudgetExceededError: The same.
         """
-        if isinstance(self.exception, ConfigurationError) and not self.trace.model_calls:
-            raise self.exception
+        error = self.exception
+        never_begun = isinstance(error, (ConfigurationError, BudgetExceededError))
+        if never_begun and not self.trace.model_calls:
+            raise error
+
+    @property
+    def state(self) -> str:
+        """``done``, ``failed``, ``stopped`` (somebody cancelled it), or ``interrupted``.
+
+        An interrupted task has no end in the journal, and can be resumed.
+        """
+        if self.status:
+            return "done"
+        if isinstance(self.exception, TaskStoppedError):
+            return "stopped"
+        begun = bool(self.trace.task_id)
+        return "interrupted" if begun and self.trace.duration_ms is None else "failed"
+
+    @property
+    def before_it_ended(self) -> str:
+        """``before it failed``, ``before it was stopped``."""
+        return f"before it {'' if self.state == 'failed' else 'was '}{self.state}"
 
     @property
     def changes(self) -> list[str]:
@@ -70,6 +91,7 @@ class Response:
         return {
             "text": self.text,
             "status": self.status,
+            "state": self.state,
             "error": self.error,
             "cost_usd": self.cost_usd,
             "duration_ms": self.duration_ms,
@@ -86,10 +108,10 @@ class Response:
         if self.status:
             return self.text
         failure = self.exception if self.exception is not None else self.error
-        printed = f"\nprinted before it failed:\n{self.text}" if self.text.strip() else ""
+        printed = f"\nprinted {self.before_it_ended}:\n{self.text}" if self.text.strip() else ""
         lines = "".join(f"\n  {change}" for change in self.changes)
-        changed = f"\nchanged before it failed:{lines}" if lines else ""
-        return f"failed: {failure}{printed}{changed}"
+        changed = f"\nchanged {self.before_it_ended}:{lines}" if lines else ""
+        return f"{self.state}: {failure}{printed}{changed}"
 
 
 def response_of(outcome: TaskOutcome) -> Response:
@@ -118,7 +140,10 @@ def past_response(events: Sequence[Event], end: TaskFinished) -> Response:
     """
     from delf.engine.views.trace import Trace
 
-    error = None if end.status else DelfError(end.error or "the task failed")
+    error: DelfError | None = None
+    if not end.status:
+        kind = TaskStoppedError if end.state == "stopped" else DelfError
+        error = kind(end.error or "the task failed")
     return Response(
         text=end.text,
         status=end.status,

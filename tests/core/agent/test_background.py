@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from delf import Agent, Response, UnknownRequestError, UnknownTaskError, tool
+from delf.errors import TaskStoppedError
 from delf.events import CallFinished, Event, TaskFinished, TaskStarted
 from delf.messages import ModelDelta
 from delf_devkit.testing.hosts import TestHost
@@ -136,7 +137,11 @@ class TestSubmit:
         assert agent.poll(task_id).state == "running"
         assert agent.cancel(task_id) is True
         assert agent.cancel(task_id) is False
+        with pytest.raises(TaskStoppedError, match=task_id):
+            agent.wait(task_id)
         assert agent.run("y").text == "next"
+        stopped = agent.poll(task_id)
+        assert (stopped.state, stopped.is_terminal) == ("stopped", True)
 
     def test_finished_tasks_are_forgotten_in_order(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel

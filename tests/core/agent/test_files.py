@@ -100,7 +100,7 @@ def test_files_read_goes_through_the_gate(run, sandbox, inputs):
         ("await files.read('/etc/passwd')", "ToolArgumentError", "there is no input file"),
         ("await files.read('sales.cvs')", "ToolArgumentError", "did you mean 'sales.csv'"),
         ("await files.write('a', 'b')", "ToolNotAllowed", "there is no tool 'files.write'"),
-        ("await files.read('book.xlsx')", "ToolError", "pip install delf-plugin-files-excel"),
+        ("await files.read('book.xlsx')", "ToolError", "delf plugins install files-excel"),
     ],
 )
 def test_what_cannot_be_read(run, inputs, tmp_path, delf_host, script, kind, message):

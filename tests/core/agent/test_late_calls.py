@@ -365,8 +365,8 @@ async def test_a_task_that_is_cancelled_as_it_begins_has_its_end(
         with pytest.raises(asyncio.CancelledError):
             await work
     (task,) = await journal.find()
-    assert task.state == "error"
-    assert (await journal.read(task.task_id))[-1].error == "the task was cancelled"
+    assert task.state == "stopped"
+    assert (await journal.read(task.task_id))[-1].error == "the task was stopped"
 
 
 async def test_a_request_that_waits_while_its_sandbox_dies_waits_again(bench: Bench) -> None:

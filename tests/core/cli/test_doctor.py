@@ -80,8 +80,8 @@ def test_nothing_is_installed(doctor):
     assert status == 1
     hints = [item["hint"] for item in data["findings"] if item["status"] == "problem"]
     assert hints == [
-        "pip install delf-plugin-sandbox-local",
-        "pip install delf-plugin-model-http",
+        "delf plugins install sandbox-local",
+        "delf plugins install model-http",
     ]
 
 

@@ -62,5 +62,5 @@ def test_an_unknown_connection(run):
     result = run("inspect", "sqk")
     assert result.exit_code == 2
     assert "did you mean 'sql'?" in result.stderr
-    result = run("inspect", "workers")
-    assert "hint: pip install delf-plugin-workers" in result.stderr
+    result = run("inspect", "mcp")
+    assert "hint: delf plugins install mcp" in result.stderr

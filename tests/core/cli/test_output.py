@@ -1,11 +1,12 @@
 import json
 import re
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 
 from delf import events as ev
-from delf.cli import output
+from delf.cli import output, runs_view
 from delf.cli.errors import visible
 from delf.engine.views.trace import Trace
 from delf.errors import ConfigurationError, LLMExecutionError
@@ -62,7 +63,17 @@ def test_an_event_is_one_valid_line(result):
     assert (record["type"], record["seq"], record["data"]["action"]) == ("CallFinished", 1, "a")
 
 
-FIELDS = ["text", "status", "error", "cost_usd", "duration_ms", "files", "changes", "trace"]
+FIELDS = [
+    "text",
+    "status",
+    "state",
+    "error",
+    "cost_usd",
+    "duration_ms",
+    "files",
+    "changes",
+    "trace",
+]
 
 
 @pytest.mark.parametrize("value", [1, float("inf"), Odd()])
@@ -129,3 +140,14 @@ def test_the_status_of_a_failure(error, status):
     from delf.cli.errors import exit_status
 
     assert exit_status(error) == status
+
+
+def test_an_event_in_a_line_has_values_as_python_has_them():
+    when = datetime(2026, 1, 2, tzinfo=UTC)
+    event = ev.CallFinished(
+        task_id="t", seq=1, at=1.0, call_id=1, action="when", status="ok", duration_ms=0.1325869997,
+        result={"at": when, "raw": b"abc"},
+    )  # fmt: skip
+    line = runs_view.event_line(event, 0.0)
+    assert f"duration_ms=0.132587 result={{'at': {when!r}, 'raw': b'abc'}}" in line
+    assert "$" not in line

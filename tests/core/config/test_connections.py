@@ -183,9 +183,9 @@ def test_names_that_mean_nothing(host, project):
     assert "configured: shop" in (caught.value.hint or "")
     with pytest.raises(PluginError, match=r"unknown connection 'tickts'; did you mean 'tickets'\?"):
         make_connection(host, found, "tickts")
-    with pytest.raises(PluginError, match="no connection 'workers' is installed") as caught:
-        make_connection(host, found, "workers")
-    assert caught.value.hint == "pip install delf-plugin-workers"
+    with pytest.raises(PluginError, match="no connection 'mcp' is installed") as caught:
+        make_connection(host, found, "mcp")
+    assert caught.value.hint == "delf plugins install mcp"
 
 
 def test_an_unknown_type_is_named_with_its_section(host, project):

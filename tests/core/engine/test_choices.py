@@ -93,8 +93,10 @@ async def test_a_weak_choice_is_told_with_what_was_passed_over(host):
     offer(host, "strong", "container", Unavailable("no daemon"))
     chosen = await choose_sandbox(host, AgentConfig(), {})
     assert chosen.warning == (
-        "scripts run in the sandbox 'weak', isolated by process only (strong: no daemon)"
+        "scripts run in the sandbox 'weak', isolated by process only (strong: no daemon); "
+        'sandbox = "weak" accepts it, and delf doctor shows what else there is'
     )
+    assert chosen.passed_over
 
 
 async def test_isolation_is_never_lowered_silently(host):

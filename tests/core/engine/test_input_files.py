@@ -310,7 +310,7 @@ async def test_without_the_plugin_the_package_is_named(reading):
     with pytest.raises(OptionalDependencyError) as caught:
         await reading("a.xlsx", b"PK")
     assert caught.value.package == "delf-plugin-files-excel"
-    assert caught.value.hint == "pip install delf-plugin-files-excel"
+    assert caught.value.hint == "delf plugins install files-excel"
 
 
 async def test_sheets_are_for_workbooks(reading):

@@ -267,7 +267,7 @@ def test_no_plugin_can_take_a_name_of_the_core(site, record):
 def test_a_known_name_says_what_to_install(site, kind, name, package):
     with pytest.raises(PluginError, match=f"no {kind.kind} '{name}' is installed") as caught:
         site.host().spec(kind, name)
-    assert caught.value.hint == f"pip install {package}"
+    assert caught.value.hint == f"delf plugins install {package.removeprefix('delf-plugin-')}"
 
 
 def test_an_unknown_name_gets_a_suggestion_and_the_list(site):
@@ -334,13 +334,13 @@ def test_a_model_that_nothing_serves(site):
         PluginError, match="no installed plugin serves the model 'gpt-4o'"
     ) as caught:
         host.model_spec("gpt-4o")
-    assert caught.value.hint == "pip install delf-plugin-model-http"
+    assert caught.value.hint == "delf plugins install model-http"
     with pytest.raises(PluginError) as caught:
         host.model_spec("groq/llama-3.3-70b")
-    assert caught.value.hint == "pip install delf-plugin-model-litellm"
+    assert caught.value.hint == "delf plugins install model-litellm"
     with pytest.raises(PluginError) as caught:
         host.model_spec("recorded:demo.jsonl")
-    assert caught.value.hint == "pip install delf-plugin-model-recorded"
+    assert caught.value.hint == "delf plugins install model-recorded"
 
 
 def test_address_and_provider_decide_where_a_plugin_speaks_a_protocol(site):

@@ -114,7 +114,7 @@ def test_what_has_no_form_as_a_file(name, value, kind, message):
 
 
 def test_a_workbook_without_the_plugin_names_it():
-    with pytest.raises(RuntimeError, match=r"pip install delf-plugin-files-excel\); write a \.csv"):
+    with pytest.raises(RuntimeError, match=r"delf plugins install files-excel\); write a \.csv"):
         make_content("a.xlsx", [{"a": 1}])
     assert make_content("a.xlsx", b"PK").data == b"PK"
 

@@ -106,7 +106,7 @@ class TestTurns:
                 await work
         assert turns(chat) == [
             ("user", "Wait."),
-            ("assistant", "(This task was not completed: the task was cancelled)"),
+            ("assistant", "(This task was not completed: the task was stopped)"),
         ]
 
     async def test_tasks_at_once_keep_their_pairs_together(self, make_agent, scripted_model):

@@ -170,7 +170,7 @@ class TestInterrupts:
         chat = talk("await hold()", "print('still here')", flags=("-v",))
         chat.say("wait", "→ 1 hold")
         chat.send(CTRL_C)
-        chat.expect("stopped\n")
+        chat.expect("stopped · ")
         chat.then("go on", "still here")
         shown = chat.then("/history", "still here")
         assert "user: wait\n" in shown
@@ -195,7 +195,7 @@ class TestInterrupts:
         chat.expect("'bea'")
         chat.expect("? help\n> ")
         chat.send(CTRL_C)
-        chat.expect("stopped\n")
+        chat.expect("stopped · ")
         chat.then("go on", "still here")
         assert chat.leave() == 0
         assert not (here / "sent.txt").exists()
@@ -552,7 +552,7 @@ class TestRunChat:
         chat.then("/cost", "1 task · $0.0100")  # of this session
         chat.then("wait", "→ 1 hold")
         chat.send(CTRL_C)
-        chat.expect("stopped\n")
+        chat.expect("stopped · ")
         chat.then("/exit", "messages: ")
         # One that was stopped begins its recording again.
         chat.expect("after all" if before else "hello")

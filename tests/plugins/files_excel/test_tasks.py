@@ -54,7 +54,7 @@ def test_without_the_plugin_a_script_is_told(scripted_model, tmp_path):
     scripted_model.writes("add_to_output_files('a.xlsx', [{'a': 1}])")
     with Agent(llm="scripted", sandbox="local", host=host, retry_count=0) as agent:
         response = agent.run("x")
-    assert "pip install delf-plugin-files-excel); write a .csv file instead" in response.error
+    assert "delf plugins install files-excel); write a .csv file instead" in response.error
     assert response.files == {}
 
 

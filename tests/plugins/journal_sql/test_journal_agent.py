@@ -53,7 +53,7 @@ async def test_a_task_that_is_stopped_in_its_calls_leaves_no_gap(
     kept = await journal.read(events[0].task_id)
     assert list(kept) == events
     assert [event.seq for event in kept] == list(range(1, len(kept) + 1))
-    assert (await journal.task(events[0].task_id)).state == "error"
+    assert (await journal.task(events[0].task_id)).state == "failed"
 
 
 async def test_many_tasks_of_an_agent(make_agent, scripted_model, sqlite_place, open_journal):

@@ -73,7 +73,7 @@ async def test_a_request_of_a_task_that_is_over_or_nobodys_does_not_wait(journal
     await journal.aclose()
     assert names(await other.find_requests(waiting=True)) == []
     states = [record.task.state for record in await other.find_requests()]
-    assert states == ["error", "interrupted"]
+    assert states == ["failed", "interrupted"]
 
 
 async def test_notes_from_now_on(journal_url, open_journal):

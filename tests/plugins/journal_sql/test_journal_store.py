@@ -188,7 +188,7 @@ class TestFind:
         ("filters", "expected"),
         [
             ({"state": "done"}, ["task_a1"]),
-            ({"state": "error"}, ["task_a2"]),
+            ({"state": "failed"}, ["task_a2"]),
             ({"state": "running"}, ["task_a3"]),
             ({"state": "interrupted"}, []),
             ({"text": "pay"}, ["task_a3", "task_a1"]),
@@ -196,7 +196,7 @@ class TestFind:
             ({"text": "y_l"}, ["task_a3"]),
             ({"since": 20.0}, ["task_a3", "task_a2"]),
             ({"limit": 1}, ["task_a3"]),
-            ({"since": 20.0, "state": "error", "text": "call"}, ["task_a2"]),
+            ({"since": 20.0, "state": "failed", "text": "call"}, ["task_a2"]),
         ],
     )
     async def test_filters(self, journal, filters, expected):

@@ -141,7 +141,7 @@ async def test_a_missing_driver(url, extra, module, open_sql, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, module, None)
     error = await failure_of(open_sql(url).query("SELECT 1"))
     assert isinstance(error, OptionalDependencyError)
-    assert error.hint == f"pip install 'delf-plugin-sql[{extra}]'"
+    assert error.hint == f"delf plugins install 'sql[{extra}]'"
 
 
 async def test_many_at_once(any_database, open_sql):

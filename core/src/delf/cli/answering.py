@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 from delf.engine.approvals.decision import check_fits
 from delf.engine.approvals.inbox import KIND, answer_data
+from delf.engine.views.changes import Situation, situation
 from delf.errors import ApprovalRejectedError, DelfError, UnknownRequestError
 from delf.events import (
     ApprovalDecided,
@@ -55,6 +56,18 @@ async def find_request(journal: InboxJournal, text: str) -> RequestRecord:
     raise UnknownRequestError(
         f"more than one request begins with {text!r}", hint=f"one of: {shown}"
     )
+
+
+async def find_with_situation(journal: InboxJournal, text: str) -> tuple[RequestRecord, Situation]:
+    """The same, and where its task stood when it asked.
+
+    Raises:
+        UnknownRequestError: As :func:`find_request`.
+    """
+    record = await find_request(journal, text)
+    asked = record.requested
+    before = [e for e in await journal.read(asked.task_id) if e.seq < asked.seq]
+    return record, situation(before, asked.digest, asked.call_id)
 
 
 async def send(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar, cast
@@ -10,6 +11,7 @@ from typing import Any, Final, TypeVar, cast
 import click
 
 from delf.cli import approvals_view as view
+from delf.cli import complete
 from delf.cli.output import json_text
 from delf.cli.state import state_of
 
@@ -18,7 +20,7 @@ T = TypeVar("T")
 _BY: Final = "cli"
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
-request_argument = click.argument("request_id", metavar="ID")
+request_argument = click.argument("request_id", metavar="ID", shell_complete=complete.request_ids)
 
 
 @click.group(
@@ -62,14 +64,15 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def show(ctx: click.Context, request_id: str, as_json: bool) -> None:
-    """Show a request in full: the call with its arguments, or the script."""
-    from delf.cli.answering import find_request
+    """Show a request in full: the call with its arguments, or the script, and why it is asked."""
+    from delf.cli.answering import find_with_situation
 
-    record = _with(ctx, lambda journal: find_request(journal, request_id))
+    record, stands = _with(ctx, lambda journal: find_with_situation(journal, request_id))
     if as_json:
-        click.echo(json_text(view.request_data(record), indent=2))
+        data = {**view.request_data(record), **dataclasses.asdict(stands)}
+        click.echo(json_text(data, indent=2))
         return
-    view.show(record)
+    view.show(record, stands)
 
 
 @approvals.command("approve")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from delf.cli.errors import visible
+from delf.cli.runs_view import short_ids
+from delf.cli.runs_view import table as runs_table
 from delf.events import ApprovalDecided
 from delf.protocols.journal import RequestRecord
 from delf.values import to_jsonable_or_repr
+
+if TYPE_CHECKING:
+    from delf.engine.views.changes import Situation
 
 _LONGEST: Final = 60
 _COLOURS: Final = {"waiting": "yellow", "approved": "green", "edited": "green", "rejected": "red"}
@@ -80,23 +84,27 @@ def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
 
 def table(records: Sequence[RequestRecord]) -> list[str]:
     """Requests in aligned columns; on a terminal none is wider than it."""
-    rows = [("id", "waits", "effect", "call", "task")]
-    for record in records:
-        asked = record.requested
-        task = _cut(_one_line(record.task.task), _LONGEST)
-        rows.append((asked.request_id, _age(asked.at), asked.effect, line(record), task))
-    most = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines: list[str] = []
-    for number, row in enumerate(rows):
-        text = "  ".join(f"{cell:<{size}}" for cell, size in zip(row, widths, strict=True))
-        text = text.rstrip() if most is None else _cut(text.rstrip(), most)
-        lines.append(click.style(text, bold=True) if number == 0 else text)
-    return lines
+    names = short_ids([record.requested.request_id for record in records])
+    rows = [
+        (
+            name,
+            _age(record.requested.at),
+            record.requested.effect,
+            _cut(_one_line(record.task.task), _LONGEST),
+            line(record),
+        )
+        for name, record in zip(names, records, strict=True)
+    ]
+    return runs_table(rows, ("id", "waits", "effect", "task", "call"), ("task",))
 
 
-def show(record: RequestRecord) -> None:
-    """Write a request in full to stdout."""
+def show(record: RequestRecord, stands: Situation) -> None:
+    """Write a request in full to stdout.
+
+    Args:
+        record: The request.
+        stands: Where its task stood when it asked.
+    """
     asked, decided = record.requested, record.decided
     name = state(record)
     click.echo(
@@ -109,10 +117,18 @@ def show(record: RequestRecord) -> None:
     if decided is not None:
         why = f": {_one_line(decided.reason)}" if decided.reason else ""
         click.echo(f"{decided.decision} by {_one_line(decided.by)}{why}")
+    if stands.script > 1:
+        click.echo(f"script {stands.script}, because {_one_line(stands.because or '')}")
     if asked.reason:
         click.echo(f"why it asks: {_one_line(asked.reason)}")
     if asked.description:
         click.echo(f"the script says: {_one_line(asked.description)}")
+    if stands.made_before is not None:
+        click.echo(f"! the very same call was made before in this task (call {stands.made_before})")
+    if stands.changes:
+        click.echo(f"changed so far in this task: {len(stands.changes)}")
+    for change in stands.changes:
+        click.echo(f"  {visible(change)}")
     click.echo("")
     if asked.code is not None:
         click.echo(f"a script, {asked.effect}, with {', '.join(asked.actions)}\n")

@@ -7,8 +7,8 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -53,26 +53,63 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     The exit status is 0 if a task could run and 1 if not.
     """
     state = state_of(ctx)
-    found = [Finding(**state.clean_data(asdict(each))) for each in _examine(state)]
+    ready = write_findings(state, _examine(state), as_json=as_json)
+    if not as_json:
+        click.echo("\na task can run" if ready else "\nno task can run until ✗ is mended")
+    ctx.exit(0 if ready else 1)
+
+
+def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) -> bool:
+    """Write what was found.
+
+    Returns:
+        Whether there is no problem in it.
+    """
+    found = [Finding(**state.clean_data(asdict(each))) for each in findings]
     ready = all(finding.status != "problem" for finding in found)
     if as_json:
         from delf.cli.output import json_text
 
         click.echo(json_text({"ok": ready, "findings": list(map(asdict, found))}, indent=2))
-    else:
-        for finding in found:
-            _show(finding)
-        click.echo("\na task can run" if ready else "\nno task can run until ✗ is mended")
-    ctx.exit(0 if ready else 1)
+        return ready
+    for finding in found:
+        _show(finding)
+    return ready
+
+
+def examine_config(state: State) -> Iterator[Finding]:
+    """What is configured here, as far as it can be checked without using it."""
+    from delf.errors import DelfError
+
+    try:
+        project = state.load_project()
+        yield from _config_file(project)
+        _ = project.agent
+    except DelfError as error:
+        yield Finding(area="config", status="problem", text=error.message, hint=error.hint)
+        return
+    yield Finding(area="agent", status="ok", text=f"{len(list(project.agent_values.leaves()))} set")
+    for finding in _connections(state.discover(project.environ), project):
+        wrong = finding.area == "tools" and finding.status == "note"
+        yield replace(finding, status="problem") if wrong else finding
+    for name in project.plugin_options:
+        try:
+            options = project.plugin_options[name]
+        except DelfError as error:
+            yield Finding(area="plugins", status="problem", text=error.message, hint=error.hint)
+        else:
+            yield Finding(area="plugins", status="ok", text=f"{name}: {len(options)} set")
 
 
 def _show(finding: Finding) -> None:
+    from delf.cli.output import wrapped
     from delf.terminal import visible
 
     mark, colour = _MARKS[finding.status]
-    click.echo(f"{click.style(mark, fg=colour)} {finding.area:<9} {visible(finding.text)}")
+    told = wrapped(visible(finding.text), indent=12)
+    click.echo(f"{click.style(mark, fg=colour)} {finding.area:<9} {told}")
     if finding.hint:
-        click.echo(f"            → {visible(finding.hint)}")
+        click.echo(f"            → {wrapped(visible(finding.hint), indent=14)}")
 
 
 def _examine(state: State) -> Iterator[Finding]:
@@ -147,7 +184,7 @@ async def _sandboxes(
             found.append(Finding(area="sandbox", status=status, text=text))
     if not usable:
         what = "no sandbox can be used" if wanted == "auto" else f"{wanted!r} cannot be used"
-        install = None if found else "pip install delf-plugin-sandbox-local"
+        install = None if found else "delf plugins install sandbox-local"
         found.append(Finding(area="sandbox", status="problem", text=what, hint=install))
     return found
 
@@ -188,7 +225,7 @@ def _models(
     else:
         yield Finding(area="model", status="note", text=f"no variable *{_KEY_SUFFIX} is set")
     if not host.specs(ModelSpec):
-        hint = "pip install delf-plugin-model-http"
+        hint = "delf plugins install model-http"
         yield Finding(area="model", status="problem", text="no model is installed", hint=hint)
         return
     if config is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from delf.cli import complete
 from delf.cli.state import State, state_of
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class _Look:
 
 
 @click.command("inspect")
-@click.argument("connection")
+@click.argument("connection", shell_complete=complete.connections)
 @click.option(
     "--set",
     "overrides",
@@ -187,7 +188,7 @@ def _settings(look: _Look) -> Iterator[dict[str, Any]]:
 
 def _as_text(look: _Look, *, verbose: bool) -> Iterator[str]:
     from delf.cli.output import counted
-    from delf.cli.plugins import table
+    from delf.cli.runs_view import table
 
     of = f" ({look.type})" if look.type != look.name else ""
     yield f"{click.style(look.name, bold=True)}{of}: {look.summary}"
@@ -209,7 +210,7 @@ def _as_text(look: _Look, *, verbose: bool) -> Iterator[str]:
 
 
 def _details(look: _Look) -> Iterator[str]:
-    from delf.cli.plugins import table
+    from delf.cli.runs_view import table
 
     for action in look.actions:
         yield click.style(f"{action.name}{action.signature}", bold=True)

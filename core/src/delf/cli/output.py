@@ -6,14 +6,17 @@ import dataclasses
 import json
 import math
 import re
+import shutil
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 import click
 
 from delf.cli.errors import say
-from delf.events import Event, encode
+from delf.engine.views.story import cut
+from delf.events import Event, TaskFinished, encode
 from delf.terminal import visible
 from delf.values import UnsupportedValueError, to_jsonable
 
@@ -66,6 +69,21 @@ class Screen:
         self.console.print(Padding(syntax, (0, 0, 1, 2)), soft_wrap=False)
 
 
+def wrapped(text: str, *, indent: int = 0, stream: TextIO | None = None) -> str:
+    """A text broken between words where a terminal would break it within one.
+
+    Args:
+        text: One line.
+        indent: Columns before it, and before its further lines.
+        stream: Where it goes; stdout when omitted.
+    """
+    if not (stream or sys.stdout).isatty():
+        return text
+    room = max(20, shutil.get_terminal_size().columns - indent)
+    lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+    return f"\n{' ' * indent}".join(lines)
+
+
 def show_answer(text: str) -> None:
     """Write the answer to stdout: as it is, or as Markdown when it is that and a person reads."""
     if not text.strip():
@@ -89,7 +107,13 @@ def show_answer(text: str) -> None:
 
 
 def show_end(response: Response, screen: Screen) -> None:
-    """Write how the task went: files, time, cost, calls."""
+    """Write how the task went: what it changed, files, time, cost, calls."""
+    if response.changes:
+        when = "" if response.status else f" {response.before_it_ended}"
+        screen.line(f"changed{when}:", "dim")
+        width = None if screen.console is None else screen.console.width
+        for change in response.changes:
+            screen.line(f"  {change if width is None else cut(change, width - 2)}")
     for label, path in response.files.items():
         screen.line(f"file: {label} → {path}")
     trace = response.trace
@@ -100,7 +124,17 @@ def show_end(response: Response, screen: Screen) -> None:
         counted(len(trace.model_calls), "model call"),
         counted(len(trace.tool_calls), "tool call"),
     ]
-    screen.line(f"{'done' if response.status else 'failed'} · {' · '.join(parts)}", "dim")
+    screen.line(f"{response.state} · {' · '.join(parts)}", "dim")
+
+
+def show_stopped(events: Sequence[Event], screen: Screen) -> bool:
+    """Write how a task went that was stopped; False where its events have no end."""
+    from delf.response import past_response
+
+    if not events or not isinstance(events[-1], TaskFinished):
+        return False
+    show_end(past_response(events, events[-1]), screen)
+    return True
 
 
 def show_failure(response: Response, screen: Screen) -> None:
@@ -108,7 +142,7 @@ def show_failure(response: Response, screen: Screen) -> None:
     if response.text.strip():
         lines = response.text.rstrip().splitlines()
         more = [f"… {len(lines) - 20} more lines"] if len(lines) > 20 else []
-        screen.line("printed before it failed:", "dim")
+        screen.line(f"printed {response.before_it_ended}:", "dim")
         screen.line("\n".join(f"  {line}" for line in (*lines[:20], *more)))
     if response.exception is None:
         say("error", response.error or "the task failed")
@@ -184,6 +218,7 @@ def response_json(response: Response, **more: Any) -> str:
 
 def failure_json(error: str, **more: Any) -> str:
     """A task that could not be started, with the fields of a response after some others."""
-    fields: dict[str, Any] = {"text": "", "status": False, "error": error, "cost_usd": None}
+    fields: dict[str, Any] = {"text": "", "status": False, "state": "failed", "error": error}
+    fields |= {"cost_usd": None}
     fields |= {"duration_ms": 0, "files": {}, "changes": [], "trace": None}
     return json_text({**more, **fields})

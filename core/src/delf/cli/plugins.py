@@ -21,7 +21,16 @@ _COLOURS: Final = {
 }
 
 
-@click.group("plugins", cls=LazyGroup, group="plugins ", invoke_without_command=True)
+_COMMANDS: Final = {
+    "check": ("delf.cli.packages:check", "Check that plugins are sound."),
+    "install": ("delf.cli.packages:install", "Install plugins."),
+    "uninstall": ("delf.cli.packages:uninstall", "Uninstall plugins."),
+}
+
+
+@click.group(
+    "plugins", cls=LazyGroup, lazy=_COMMANDS, group="plugins ", invoke_without_command=True
+)
 @click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
 @click.pass_context
 def plugins(ctx: click.Context, as_json: bool) -> None:
@@ -52,7 +61,10 @@ def _show(ctx: click.Context, as_json: bool) -> None:
             report = state.clean_data(report)  # what a plugin failed with is its own word
         click.echo(json.dumps(report, ensure_ascii=False, indent=2))
     else:
-        for line in table(list(map(_row, records)), ("plugin", "brings", "version", "state")):
+        from delf.cli.runs_view import table
+
+        head = ("plugin", "state", "version", "brings")
+        for line in table(list(map(_row, records)), head, ("version",)):
             click.echo(line)
         for record in records:
             _explain(record, state)
@@ -64,7 +76,7 @@ def _row(record: PluginRecord) -> tuple[str, ...]:
     kinds = [f"{kind} {', '.join(names)}" for kind, names in record.kinds.items()]
     took = f" ({record.load_ms:.1f} ms)" if record.load_ms else ""
     state = click.style(record.state, fg=_COLOURS.get(record.state)) + took
-    return record.name, "; ".join(kinds) or "-", record.version or "-", state
+    return record.name, state, record.version or "-", "; ".join(kinds) or "-"
 
 
 def _explain(record: PluginRecord, state: State) -> None:
@@ -74,22 +86,3 @@ def _explain(record: PluginRecord, state: State) -> None:
     for text in (*reasons, *record.warnings):
         origin = f" ({record.distribution} {record.version or ''})" if record.distribution else ""
         click.echo(f"\n{record.name}{origin.rstrip()}: {visible(state.clean(text))}")
-
-
-def table(rows: list[tuple[str, ...]], head: tuple[str, ...]) -> list[str]:
-    """Rows in aligned columns under their heads.
-
-    Args:
-        rows: Cells, which may be coloured.
-        head: The columns' names.
-    """
-    if not rows:
-        return []
-    columns: Any = zip(head, *rows, strict=True)
-    widths = [max(len(click.unstyle(cell)) for cell in column) for column in columns]
-    styled = tuple(click.style(cell, bold=True) for cell in head)
-    return ["  ".join(map(_pad, row, widths)).rstrip() for row in (styled, *rows)]
-
-
-def _pad(cell: str, width: int) -> str:
-    return cell + " " * (width - len(click.unstyle(cell)))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from delf import events as ev
 from delf.cli.errors import say
-from delf.cli.output import Screen, counted
+from delf.cli.output import Screen, counted, wrapped
 from delf.engine.views.story import cut, story
 from delf.terminal import visible
 
@@ -29,6 +32,7 @@ _DOING: Final = {
     "retry": "reading what went wrong",
     "compose": "finishing",
 }
+REPLAYING: Final = "replaying what was done"
 _WIDEST: Final = 50
 
 
@@ -41,6 +45,7 @@ class Narrator:
         verbose: Write each step, model call and tool call.
         waits: Write how to answer the requests that nobody here is asked about.
         asks: Whether there are others than those about interrupted calls.
+        root: The project, which is told once what is to be said of its set-up.
     """
 
     def __init__(
@@ -51,19 +56,26 @@ class Narrator:
         verbose: bool,
         waits: bool = False,
         asks: bool = True,
+        root: Path | None = None,
     ) -> None:
         self._screen = screen
+        self._root = root
         self._asks = asks
         self._waits = waits
         self._show_code = show_code
         self._verbose = verbose
         self._scripts = 0
+        self._begun = False
 
     def __call__(self, event: ev.Event) -> None:
         """Take an event."""
+        self._begun = self._begun or isinstance(event, ev.StepStarted)
         match event:
+            case ev.Warned() if self._was_told(event):
+                pass
             case ev.Warned() if self._screen.console is not None:
-                self._screen.line(f"warning: {event.message}", "yellow")  # above the moving line
+                told = wrapped(f"warning: {event.message}", stream=sys.stderr)
+                self._screen.line(told, "yellow")  # above the moving line
             case ev.Warned():
                 say("warning", event.message)
             case ev.ScriptGenerated():
@@ -84,10 +96,31 @@ class Narrator:
             case _:
                 pass
 
+    def _was_told(self, event: ev.Warned) -> bool:
+        """Whether a warning is about the set-up, and this project was told before."""
+        of_set_up = not self._begun and self._root is not None and not self._verbose
+        return of_set_up and not is_news(f"{self._root}\n{event.message}")
+
     def _tell(self, event: ev.Event) -> None:
         text = story(event)
         if text:
             self._screen.line(text, "dim")
+
+
+def is_news(text: str) -> bool:
+    """Whether this user was not told a text before; from here on, they were."""
+    from platformdirs import user_state_path
+
+    name = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:32]
+    try:
+        told = user_state_path("delf") / "told"
+        told.mkdir(parents=True, exist_ok=True)
+        (told / name).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    except OSError:  # better twice than never
+        return True
+    return True
 
 
 class LiveStatus:
@@ -99,15 +132,16 @@ class LiveStatus:
     Args:
         console: A terminal.
         asks: Whether approvals are asked for on this terminal; interrupted calls always are.
+        doing: What is being done at first.
     """
 
-    def __init__(self, console: Console, *, asks: bool) -> None:
+    def __init__(self, console: Console, *, asks: bool, doing: str = "starting") -> None:
         self._console = console
         self._asks = asks
         self._live: Live | None = None
         self._started = time.monotonic()
         self._waiting: set[str] = set()
-        self._doing = "starting"
+        self._doing = doing
         self._calls = 0
         self._running: dict[int, str] = {}
         self._written = 0
@@ -144,7 +178,7 @@ class LiveStatus:
         """Take an event."""
         match event:
             case ev.TaskResumed():
-                self._doing = "replaying what was done"
+                self._doing = REPLAYING
             case ev.StepStarted():
                 self._doing = _DOING.get(event.step, event.step)
                 self._written = 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from delf.cli import complete
 from delf.cli.run import flags_of, rest_of
 from delf.cli.run import run as run_command
 from delf.cli.state import State, state_of
@@ -28,7 +29,7 @@ _NOT_SHARED: Final = {"task", "no_journal"}
     "resume",
     epilog="Exit status: 0 done, 1 the task failed, 2 usage or configuration, 130 interrupted.",
 )
-@click.argument("task_id", metavar="ID")
+@click.argument("task_id", metavar="ID", shell_complete=complete.task_ids)
 @click.pass_context
 def resume(ctx: click.Context, task_id: str, **given: Any) -> None:
     """Go on with the task ID of the journal, which may be shortened while it is unique.
@@ -47,7 +48,8 @@ def resume(ctx: click.Context, task_id: str, **given: Any) -> None:
     from delf.errors import DelfError
 
     state = state_of(ctx)
-    options = Options(flags=flags_of({**given, "no_journal": False}), **rest_of(given))
+    flags = flags_of({**given, "no_journal": False})
+    options = Options(flags=flags, **rest_of(given), resumes=True)
     try:
         name, started = asyncio.run(_find(state, options, task_id))
         record: Mapping[str, Any] = {} if started is None else started.setup

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from delf.cli import complete
 from delf.cli.state import state_of
 
 _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
@@ -36,7 +37,12 @@ class _RunCommand(click.Command):
     epilog="Exit status: 0 done, 1 the task failed, 2 usage or configuration, 130 interrupted.",
 )
 @click.argument("task")
-@click.option("--llm", metavar="MODEL", help="The model, as gpt-4o-mini or recorded:FILE.")
+@click.option(
+    "--llm",
+    metavar="MODEL",
+    shell_complete=complete.models,
+    help="The model, as gpt-4o-mini or recorded:FILE.",
+)
 @click.option("--base-url", metavar="URL", help="An OpenAI-compatible endpoint to ask it at.")
 @click.option(
     "-c",
@@ -44,6 +50,7 @@ class _RunCommand(click.Command):
     "connections",
     metavar="NAME",
     multiple=True,
+    shell_complete=complete.connections,
     help="A connection of delf.toml, or a type set up by its DELF_<TYPE>_… variables. Without "
     "any, all of delf.toml are used. May be repeated.",
 )
@@ -66,7 +73,12 @@ class _RunCommand(click.Command):
 @click.option(
     "--strategy", metavar="NAME", help="How a task becomes tool calls; by scripts, when omitted."
 )
-@click.option("--sandbox", metavar="NAME", help="Where scripts run; the strongest by default.")
+@click.option(
+    "--sandbox",
+    metavar="NAME",
+    shell_complete=complete.sandboxes,
+    help="Where scripts run; the strongest by default.",
+)
 @click.option(
     "--approval-mode",
     "--approve",

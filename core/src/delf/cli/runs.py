@@ -6,11 +6,13 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
+from delf.cli import complete
 from delf.cli import runs_view as render
 from delf.cli.lazy import LazyGroup
 from delf.cli.output import json_text
@@ -18,14 +20,15 @@ from delf.cli.state import state_of
 from delf.commands import DURATION, Pruning, prune_options
 from delf.errors import ConfigurationError, DelfError
 from delf.events import ChildStarted, Event, ScriptGenerated, TaskFinished, encode
-from delf.protocols.journal import SupportsHistory, TaskRecord
+from delf.protocols.journal import SupportsHistory, SupportsInbox, TaskRecord
 
 T = TypeVar("T")
 
-_STATES: Final = ("running", "interrupted", "done", "error")
+_STATES: Final = ("running", "interrupted", "stopped", "done", "failed")
 _LOOK_SECONDS: Final = 5.0
 _CALLS_SHOWN: Final = 30
 
+task_argument = click.argument("task_id", metavar="ID", shell_complete=complete.task_ids)
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
 
@@ -34,7 +37,7 @@ def runs() -> None:
     """Look at the tasks in the journal; an ID may be shortened while it is unique.
 
     \b
-    delf runs list --state error
+    delf runs list --state failed
     delf runs show 3f9a
     delf runs events 3f9a --follow
     """  # noqa: D301 - click's mark for lines that stay as they are
@@ -64,11 +67,12 @@ def list_command(
 ) -> None:
     """List tasks, the newest first.
 
-    A task is running, done, error, or interrupted: its process ended before it did.
+    A task is done, failed, stopped (by a person), running, waiting for a person, or interrupted:
+    its process ended before it did.
     """
     begin = None if since is None else time.time() - since
     journal = _journal(ctx)
-    found = _with(journal, lambda j: j.find(limit, state=state, text=text, since=begin))
+    found = _with(journal, lambda j: _find(j, limit, state=state, text=text, since=begin))
     if as_json:
         click.echo(json_text([render.task_data(task) for task in found], indent=2))
         return
@@ -82,7 +86,7 @@ def list_command(
 
 
 @runs.command("show")
-@click.argument("task_id", metavar="ID")
+@task_argument
 @as_json_option
 @click.pass_context
 def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
@@ -131,7 +135,7 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
 
 
 @runs.command("events")
-@click.argument("task_id", metavar="ID")
+@task_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until it is over.")
 @as_json_option
 @click.pass_context
@@ -153,7 +157,7 @@ def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> Non
 
 
 @runs.command("code")
-@click.argument("task_id", metavar="ID")
+@task_argument
 @as_json_option
 @click.pass_context
 def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
@@ -173,7 +177,7 @@ def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
 
 
 @runs.command("export")
-@click.argument("task_id", metavar="ID")
+@task_argument
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where to.")
 @click.pass_context
 def export(ctx: click.Context, task_id: str, out: Path | None) -> None:
@@ -250,6 +254,15 @@ def _with(journal: SupportsHistory, work: Callable[[SupportsHistory], Awaitable[
             await journal.aclose()
 
     return asyncio.run(main())
+
+
+async def _find(journal: SupportsHistory, limit: int, **wanted: Any) -> list[TaskRecord]:
+    """Tasks; of those that run, which wait for a person."""
+    found = await journal.find(limit, **wanted)
+    if not isinstance(journal, SupportsInbox) or all(task.state != "running" for task in found):
+        return list(found)
+    waiting = {r.task.task_id for r in await journal.find_requests(waiting=True)}
+    return [replace(t, state="waiting") if t.task_id in waiting else t for t in found]
 
 
 def _load(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import click
 
-from delf.cli.output import json_text
 from delf.events import Event
 from delf.protocols.journal import TaskRecord
 
-_COLOURS: Final = {"running": "cyan", "interrupted": "yellow", "done": "green", "error": "red"}
+_COLOURS: Final = {
+    "running": "cyan",
+    "waiting": "yellow",
+    "interrupted": "yellow",
+    "stopped": "yellow",
+    "done": "green",
+    "failed": "red",
+}
+_NARROW: Final = 30
+"""The last column is to have so many columns of the terminal, if it needs them."""
 _NARROWEST: Final = 60
 _SHORTEST_ID: Final = 7
-_PREFIX: Final = "task_"
 _HEAD: Final = ("task_id", "seq", "at")
 
 
@@ -30,14 +39,29 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
-def table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> list[str]:
-    """Rows in aligned columns under their heads; on a terminal none is wider than it."""
+def table(
+    rows: Sequence[Sequence[str]], head: Sequence[str], droppable: Sequence[str] = ()
+) -> list[str]:
+    """Rows in aligned columns under their heads; on a terminal none is wider than it.
+
+    Args:
+        rows: Cells, which may be coloured.
+        head: The columns' names.
+        droppable: Columns that are left out, in this order, where the last one has no room.
+    """
+    if not rows:
+        return []
     lines = [[click.style(cell, bold=True) for cell in head], *rows]
     columns = list(zip(*lines, strict=True))
     widths = [max(len(click.unstyle(cell)) for cell in column) for column in columns]
     width = terminal_width()
     if width is not None:
-        widths[-1] = min(widths[-1], max(20, width - sum(widths[:-1]) - 2 * len(widths) + 2))
+        room = width - sum(widths[:-1]) - 2 * len(widths) + 2
+        if droppable and room < min(_NARROW, widths[-1]):
+            out = head.index(droppable[0])
+            rest = [[*row[:out], *row[out + 1 :]] for row in (head, *rows)]
+            return table(rest[1:], rest[0], droppable[1:])
+        widths[-1] = min(widths[-1], max(20, room))
     drawn: list[str] = []
     for line in lines:
         cells = [*line[:-1], cut(line[-1], widths[-1])]
@@ -98,19 +122,19 @@ def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
         (
             visible(name),
             coloured(task.state),
-            day(task.started_at),
+            ago(task.started_at),
             span(task.duration_ms),
             money(task),
             visible(task.task),
         )
         for name, task in zip(names, tasks, strict=True)
     ]
-    return table(rows, head)
+    return table(rows, head, ("took", "cost"))
 
 
 def short_ids(ids: Sequence[str]) -> list[str]:
-    """Ids without ``task_``, cut to the shortest length at which no two of them are alike."""
-    bare = [name.removeprefix(_PREFIX) for name in ids]
+    """Ids without ``task_`` or ``req_``, as short as keeps them apart."""
+    bare = [name.partition("_")[2] or name for name in ids]
     longest = max(map(len, bare), default=0)
     for length in range(_SHORTEST_ID, longest):
         if len({name[:length] for name in bare}) == len(set(bare)):
@@ -118,10 +142,13 @@ def short_ids(ids: Sequence[str]) -> list[str]:
     return bare
 
 
-def day(at: float) -> str:
-    """A time as it is here, to the minute; the year where it is not this one."""
-    then, now = datetime.fromtimestamp(at).astimezone(), datetime.now().astimezone()
-    return then.strftime("%m-%d %H:%M" if then.year == now.year else "%Y-%m-%d")
+def ago(at: float) -> str:
+    """How long ago a moment was; the day of one that was not of these days."""
+    seconds = max(0, round(time.time() - at))
+    for unit, length, most in (("s", 1, 60), ("min", 60, 60), ("h", 3600, 48)):
+        if seconds < length * most:
+            return f"{seconds // length} {unit} ago"
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d")
 
 
 def event_line(event: Event, began: float) -> str:
@@ -136,7 +163,12 @@ def event_line(event: Event, began: float) -> str:
 
 
 def _short(value: Any) -> str:
-    return value if isinstance(value, str) else json_text(value)
+    if isinstance(value, float):
+        return str(round(value, 6))
+    try:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):  # what JSON lacks, as Python has it
+        return repr(value)
 
 
 def task_data(task: TaskRecord) -> dict[str, Any]:

@@ -14,18 +14,18 @@ import click
 from delf.agent import Agent
 from delf.cli import errors, output
 from delf.cli.interrupt import run_until_done
-from delf.cli.progress import LiveStatus, Narrator
+from delf.cli.progress import REPLAYING, LiveStatus, Narrator
 from delf.cli.state import State
 from delf.config.connections import plugin_warnings
 from delf.engine.views.story import short_name
 from delf.errors import DelfError, JournalUnavailableError
-from delf.events import Event
+from delf.events import Event, TaskFinished
+from delf.response import Response, past_response
 from delf.surroundings import as_chat
 
 if TYPE_CHECKING:
     from delf.config.project import Project
     from delf.plugins.host import PluginHost
-    from delf.response import Response
 
 TIMEOUT: Final = 300.0
 
@@ -44,6 +44,7 @@ class Options:
         as_json: Write the response as JSON.
         events: Write events as JSON lines.
         conversation: The kept conversation that the task continues.
+        resumes: What was done is replayed first.
     """
 
     flags: Mapping[str, Any]
@@ -55,6 +56,7 @@ class Options:
     as_json: bool = False
     events: bool = False
     conversation: str | None = None
+    resumes: bool = False
 
     def to_record(self, state: State) -> dict[str, Any]:
         """What ``delf resume`` needs to set up the same agent again."""
@@ -115,12 +117,19 @@ def work_session(state: State, do: Work, options: Options) -> int:
     try:
         setup = Setup.of(state, options)
         options = setup.options
-        response = _do(setup, do, options, screen)
+        response, stop = _do(setup, do, options, screen)
     except DelfError as error:
         if options.as_json:
             click.echo(output.failure_json(state.clean(error.message)))
         return errors.report(error, debug=state.debug, clean=state.clean)
-    return _write(response, options, screen, state)
+    status = _write(response, options, screen, state)
+    advised = response.state == "failed" and getattr(response.exception, "hint", None)
+    told = options.as_json or options.events or response.status or advised
+    if not told and setup.keeps:
+        name = response.trace.task_id.removeprefix("task_")[:7]
+        then = "resume" if response.state == "interrupted" else "runs show"
+        errors.say("hint", f"delf {then} {name}")
+    return status if stop is None else stop.status
 
 
 def _write(response: Response, options: Options, screen: output.Screen, state: State) -> int:
@@ -133,7 +142,7 @@ def _write(response: Response, options: Options, screen: output.Screen, state: S
     if failed and not options.as_json and not options.events:
         output.show_failure(response, screen)
     status = errors.FAILED if failed else errors.OK
-    if response.exception is not None:
+    if response.exception is not None and response.state != "stopped":
         status = errors.report(response.exception, debug=state.debug, clean=state.clean)
     if options.verbose:
         screen.line(response.trace.summary(), "dim")
@@ -174,6 +183,13 @@ class Setup:
     def journal_was_chosen(self) -> bool:
         """Whether the user said where events are kept."""
         return "journal" in self.project.agent.model_fields_set
+
+    @property
+    def keeps(self) -> bool:
+        """Whether events are kept where `delf runs` finds them."""
+        from delf.plugins.journals import journal_name
+
+        return journal_name(self.project, self.host) != "memory"
 
     @property
     def keeps_nothing(self) -> bool:
@@ -234,12 +250,20 @@ def _tools(project: Project, options: Options) -> list[Any]:
     return tools
 
 
-def _do(setup: Setup, do: Work, options: Options, screen: output.Screen) -> Response:
+def _do(
+    setup: Setup, do: Work, options: Options, screen: output.Screen
+) -> tuple[Response, errors.InterruptedRunError | None]:
+    """The response, and the signal that stopped the task, if one did.
+
+    Raises:
+        InterruptedRunError: When a signal came before the task had begun.
+    """
     agent = setup.agent()
     asks = agent.config.approval_mode == "interactive"
     live: LiveStatus | None = None
     if screen.console is not None and not options.events:
-        live = LiveStatus(screen.console, asks=asks)
+        first = REPLAYING if options.resumes else "starting"
+        live = LiveStatus(screen.console, asks=asks, doing=first)
         title = f"delf · {short_name(agent.config.main_llm.model)} · {named_tools(agent)}"
         screen.line(title, "dim")
     narrator = Narrator(
@@ -248,8 +272,10 @@ def _do(setup: Setup, do: Work, options: Options, screen: output.Screen) -> Resp
         verbose=options.verbose,
         waits=agent.config.wait_approvals and not sys.stdin.isatty(),
         asks=asks,
+        root=setup.project.root,
     )
-    listeners: list[Callable[[Event], None]] = [narrator]
+    seen: list[Event] = []
+    listeners: list[Callable[[Event], None]] = [narrator, seen.append]
     listeners += [live] if live is not None else []
     lines = EventLines()
 
@@ -259,19 +285,21 @@ def _do(setup: Setup, do: Work, options: Options, screen: output.Screen) -> Resp
             lines.watch()
         started = await setup.start(agent)
         try:
-            seen = {"listeners": listeners, "on_delta": live.on_delta if live else None}
-            return await do(started, seen)
+            told = {"listeners": listeners, "on_delta": live.on_delta if live else None}
+            return await do(started, told)
         finally:
             await started.astop()
 
     if live is not None:
         live.start()
     try:
-        return run_until_done(work)
-    except errors.InterruptedRunError:
+        return run_until_done(work), None
+    except errors.InterruptedRunError as stop:
         if lines.broken:
             raise BrokenPipeError from None
-        raise
+        if not seen or not isinstance(seen[-1], TaskFinished):
+            raise
+        return past_response(seen, seen[-1]), stop
     finally:
         if live is not None:
             live.stop()
@@ -330,6 +358,8 @@ class _Lines(logging.Handler):
         self._clean = clean
 
     def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "in_events", False):
+            return  # the narrator tells it
         if self.level <= logging.DEBUG:
             text = f"{record.name}: {self.format(record)}"
         else:

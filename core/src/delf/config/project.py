@@ -12,7 +12,7 @@ from typing import Any, Final
 from delf.config import texts
 from delf.config.files import PREFER, find_config, read_config
 from delf.config.schema import LLM_FIELDS, AgentConfig, make_config
-from delf.config.values import Values
+from delf.config.values import Given, Values
 from delf.environment import ENV_FILE, FileText, beside, read_env_file
 from delf.errors import ConfigurationError, did_you_mean
 from delf.types import Permission
@@ -78,6 +78,10 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
         options = section.resolve(self._environ, without=set(found := self._variables(name)))
         return {**options, **found}
 
+    def leaves(self, name: str) -> Iterator[tuple[tuple[str, ...], Given]]:
+        """What was written of a plugin, with its origin."""
+        return self._sections[name].leaves()
+
     def _variables(self, name: str) -> dict[str, Any]:
         """The options of the file that are variables, too, as these say."""
         prefix = f"{texts.PREFIX}{name.upper().replace('-', '_')}_"
@@ -112,7 +116,7 @@ class Project:
     root: Path
     file: Path | None
     connections: Mapping[str, ConnectionEntry]
-    plugin_options: Mapping[str, Mapping[str, Any]]
+    plugin_options: PluginOptions
     environ: Mapping[str, str] = field(repr=False)
     warnings: tuple[str, ...] = ()
     agent_values: Values = field(repr=False)

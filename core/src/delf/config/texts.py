@@ -70,12 +70,13 @@ def stray(environ: Mapping[str, str], instances: Collection[str]) -> Iterator[st
             yield f"{variable} is no setting; did you mean {PREFIX}{close[0]}?"
 
 
-def from_override(text: str) -> tuple[str, tuple[str, ...], Any]:
+def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...], Any]:
     """A ``KEY=VALUE`` as its section, the path in it and the value.
 
     Args:
         text: ``timeout=5``, ``agent.llm.base_url=…``, ``connections.shop.url=…`` or
             ``plugins.sandbox-local.pool_size=2``.
+        label: What stands before the key in messages.
 
     Raises:
         ConfigurationError: For an unknown key, with a suggestion.
@@ -86,13 +87,13 @@ def from_override(text: str) -> tuple[str, tuple[str, ...], Any]:
     section = path[0]
     if not equals or not all(path):
         raise ConfigurationError(
-            f"--set {key!r} is not KEY=VALUE", hint="as in --set agent.timeout=30"
+            f"{label}{key!r} is not KEY=VALUE", hint=f"as in {label}agent.timeout=30"
         )
-    where = f"--set {key}"
+    where = f"{label}{key}"
     if section in ("connections", "plugins"):
         if len(path) < 3:
             raise ConfigurationError(
-                f"{where}: a section cannot be set as a whole", hint=f"--set {section}.NAME.KEY=…"
+                f"{where}: a section cannot be set as a whole", hint=f"{label}{section}.NAME.KEY=…"
             )
         if section == "plugins":
             return section, path[1:], scalar(value)

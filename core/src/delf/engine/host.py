@@ -110,7 +110,7 @@ class TaskHost:
             else:
                 stubs = render_stubs(tools.shown)
             rules = script_rules(stubs, self.scripts.libraries, in_tool=self.code_in == "tool")
-        return first_messages(self.task, self._task.context, rules)
+        return first_messages(self._task.request.task, self._task.context, rules)
 
     # -- the model ----------------------------------------------------------------------
 

@@ -194,6 +194,8 @@ class Runtime:
         check_output_folder(config.output_dir)
         inputs = find_inputs(config.files)
         self._sandbox = await choose_sandbox(parts.host, config, parts.plugin_options)
+        if self._sandbox.passed_over and self._sandbox.warning is not None:
+            _log.warning("%s", self._sandbox.warning, extra={"in_events": True})
         self._inputs = input_files(inputs, self._sandbox.backend.visible_path)
         self._formats = Formats(parts.host)
         tools = await load_toolset(parts.connections)
@@ -473,12 +475,13 @@ class Runtime:
             log=log,
             slot=slot,
             clock=clock,
-            ledger=models.ledger,
             connections=set_up.connections,
             connect=self._connector,
             folder=self._parts.folder,
             input_files={file.name: Path(file.path) for file in inputs},
             output_files=lambda: {name: Path(path) for name, path in output.files.items()},
+            models=models,
+            approvals=approvals,
         )
         gate = Gate(tools, approvals, log, self._threads, most, redactor, replay, children)
         files = tuple(file.path for file in inputs)
@@ -495,11 +498,9 @@ class Runtime:
         if strategy is None:
             strategy = self._make(StrategySpec, config.strategy)
             self._strategies[config.strategy] = strategy
-        warning = self._sandbox.warning
+        warnings = () if self._sandbox.warning is None else (self._sandbox.warning,)
         host = TaskHost(task, gate, approvals, scripts)
-        return TaskPipeline(
-            task, host, strategy, set_up, clock, () if warning is None else (warning,)
-        )
+        return TaskPipeline(task, host, strategy, set_up, clock, warnings)
 
     def _model_client(
         self, request: TaskRequest, config: AgentConfig, log: TaskLog, replay: Replay

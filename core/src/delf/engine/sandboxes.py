@@ -36,11 +36,13 @@ class ChosenSandbox:
         spec: What its plugin says of it.
         backend: The backend.
         warning: What the user should know about the choice, if anything.
+        passed_over: Whether a stronger one is installed, and was not taken.
     """
 
     spec: SandboxSpec
     backend: SandboxBackend
     warning: str | None = None
+    passed_over: bool = False
 
 
 async def choose_sandbox(
@@ -94,10 +96,10 @@ async def _choose_strongest(
             for other in specs
             if other.subset and isolation_rank(other.isolation) > isolation_rank(spec.isolation)
         ]
-        return ChosenSandbox(spec, backend, _warning(spec, passed))
+        return ChosenSandbox(spec, backend, _warning(spec, passed), bool(passed))
     if not specs:
         raise SandboxUnavailableError(
-            "no sandbox is installed", hint="pip install delf-plugin-sandbox-local"
+            "no sandbox is installed", hint="delf plugins install sandbox-local"
         )
     raise SandboxUnavailableError(
         f"no sandbox with isolation {config.min_isolation!r} or stronger works here: "
@@ -109,7 +111,10 @@ def _warning(spec: SandboxSpec, passed: list[str]) -> str | None:
     if isolation_rank(spec.isolation) >= isolation_rank("container"):
         return None
     reasons = f" ({'; '.join(passed)})" if passed else ""
-    return f"scripts run in the sandbox {spec.name!r}, isolated by {spec.isolation} only{reasons}"
+    return (
+        f"scripts run in the sandbox {spec.name!r}, isolated by {spec.isolation} only{reasons}; "
+        f'sandbox = "{spec.name}" accepts it, and delf doctor shows what else there is'
+    )
 
 
 def _check_isolation(spec: SandboxSpec, config: AgentConfig) -> None:

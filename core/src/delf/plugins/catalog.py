@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from delf.errors import PluginError, did_you_mean
+from delf.errors import PluginError, did_you_mean, how_to_install
 from delf.llm import LLMConfig
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
@@ -110,6 +110,11 @@ class Catalog:
             if offer.spec == spec:
                 return offer.plugin
         return None
+
+    def offered_by(self, plugin: str) -> tuple[Spec, ...]:
+        """All that a plugin offers, whether or not its names are in dispute."""
+        everything = (offer for offers in self._offers.values() for offer in offers)
+        return tuple(offer.spec for offer in everything if offer.plugin.name == plugin)
 
     def dispute(self, offer: Offer) -> str | None:
         """Why a plugin's name cannot be used, or None."""
@@ -212,7 +217,7 @@ class Catalog:
         if broken is not None:
             return PluginError(f"no {kind} {name!r}: {_say(broken)}")
         if package is not None:
-            return PluginError(f"no {kind} {name!r} is installed", hint=f"pip install {package}")
+            return PluginError(f"no {kind} {name!r} is installed", hint=how_to_install(package))
         known = sorted(n for k, n in self._offers if k == kind)
         everything = {*known, *FIRST_PARTY.get(kind, ())}
         listed = f"installed: {', '.join(known)}" if known else f"no {kind} is installed"
@@ -294,7 +299,7 @@ def _not_served(kind: str, model: str, records: Sequence[PluginRecord]) -> Plugi
             return PluginError(f"no plugin serves the {kind} {model!r}: {_say(broken)}")
     return PluginError(
         f"no installed plugin serves the {kind} {model!r}",
-        hint=f"pip install {package_of(kind, name)}",
+        hint=how_to_install(package_of(kind, name) or name),
     )
 
 

@@ -67,9 +67,7 @@ class Embedders:
         if len(names) == 1:
             return names[0]
         if not names:
-            raise PluginError(
-                "no embedder is installed", hint="pip install delf-plugin-embed-static"
-            )
+            raise PluginError("no embedder is installed", hint="delf plugins install embed-static")
         raise PluginError(
             f"several embedders are installed: {', '.join(names)}",
             hint='name one: [agent] embedder = "…" in delf.toml, or DELF_EMBEDDER',

@@ -212,6 +212,14 @@ class PluginHost:
             self._resolved[spec] = value
             return value
 
+    def specs_of(self, plugin: str) -> tuple[Spec, ...]:
+        """What a plugin offers.
+
+        Args:
+            plugin: Its name.
+        """
+        return self._loaded().offered_by(plugin)
+
     def plugin_of(self, spec: Spec) -> str | None:
         """The name of the plugin that offers a spec: the key of its ``[plugins.NAME]``."""
         owner = self._loaded().owner(spec)

@@ -17,7 +17,8 @@ class TaskRecord:
         task_id: Its id.
         task: What was asked.
         started_at: Unix time in seconds.
-        state: ``running``, ``interrupted`` (its process is gone), ``done`` or ``error``.
+        state: ``running``, ``interrupted`` (its process is gone), ``done``, ``failed``, or
+            ``stopped`` (somebody cancelled it).
         origin: The agent's id.
         finished_at: Unix time in seconds.
         duration_ms: From acceptance to the end.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from delf.llm import LLMConfig
+    from delf.messages import Message, ModelReply
 
 
 Check = Callable[[str], "str | None"]
@@ -133,6 +134,8 @@ class CallContext:
     _loop: AbstractEventLoop = field(repr=False)
     _output_files: Callable[[], Mapping[str, Path]] = field(repr=False)
     _delegate: Callable[[ChildTask], Awaitable[ChildResult]] = field(repr=False)
+    _ask: Callable[..., Awaitable[ModelReply]] = field(repr=False)
+    _consent: Callable[..., Awaitable[Mapping[str, Any] | None]] = field(repr=False)
 
     @property
     def output_files(self) -> Mapping[str, Path]:
@@ -207,6 +210,48 @@ class CallContext:
                 **more,
             )
         )
+
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        llm: str | LLMConfig | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> ModelReply:
+        """Ask a model for the call; counted in the task's cost and budget.
+
+        Args:
+            messages: The conversation.
+            llm: The model; the agent's main one when omitted.
+            settings: Generation settings, as ``max_tokens``.
+
+        Raises:
+            BudgetExceededError: Before anything is spent.
+            DelfError: When the model failed for good.
+        """
+        return await self._ask(messages, llm, settings or {})
+
+    async def consent(
+        self,
+        question: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        name: str = "consent",
+        fit: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None,
+    ) -> Mapping[str, Any] | None:
+        """Ask a person in the midst of the call, in the way of the task's approvals.
+
+        Args:
+            question: What is asked, in plain words.
+            arguments: What would be used; a person may change it.
+            name: What the question is called, after the connection's name.
+            fit: Checks what a person changed, and gives it as it is used; raises
+                ``ToolRefusedError`` for what cannot be.
+
+        Returns:
+            The arguments as they were approved; None where nobody approved them.
+        """
+        return await self._consent(question, dict(arguments or {}), name, fit or dict)
 
 
 def _running_loop() -> AbstractEventLoop | None:

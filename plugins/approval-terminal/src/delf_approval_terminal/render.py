@@ -72,13 +72,16 @@ def _escaped(character: str) -> str:
 
 
 def fold(text: str, width: int) -> Iterator[str]:
-    """A line of printable characters in pieces that fit into a width."""
+    """A line of printable characters in pieces that fit into a width, between words if it can."""
     piece, used = "", 0
     for character in text:
         cells = 2 if unicodedata.east_asian_width(character) in "WF" else 1
         if used + cells > width and piece:
-            yield piece
-            piece, used = "", 0
+            end = piece.rfind(" ") + 1
+            end = end if end > width // 2 else len(piece)
+            yield piece[:end]
+            piece = piece[end:]
+            used = _cells(piece)
         piece += character
         used += cells
     yield piece

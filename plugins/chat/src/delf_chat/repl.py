@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -101,7 +102,8 @@ class Repl:
         live = self._live()
         chat = chat_of(self._agent)
         turn = {"conversation": None if chat is None else chat.conversation_id}
-        listeners: list[Callable[[Event], None]] = [self._narrator(), self._tally]
+        seen: list[Event] = []
+        listeners: list[Callable[[Event], None]] = [self._narrator(), self._tally, seen.append]
         listeners += [live] if live is not None else []
         work = asyncio.ensure_future(
             self._agent.arun(
@@ -123,7 +125,7 @@ class Repl:
                 raise
             if not self._reader.interactive:
                 self._tally.failed += 1
-            self._say(live, lambda: errors.say("", "stopped"))
+            self._say(live, lambda: self._show_stopped(seen))
         except DelfError as error:
             failure = error
             self._tally.failed += 1
@@ -138,7 +140,9 @@ class Repl:
     def _narrator(self) -> Callable[[Event], None]:
         """Tells of a task; a warning is told once in a session."""
         manner = self._manner
-        narrator = Narrator(self._screen, show_code=manner.show_code, verbose=manner.verbose)
+        narrator = Narrator(
+            self._screen, show_code=manner.show_code, verbose=manner.verbose, root=Path.cwd()
+        )
 
         def tell(event: Event) -> None:
             if isinstance(event, Warned):
@@ -171,6 +175,10 @@ class Repl:
         if response.exception is not None:
             errors.report(response.exception)
         output.show_end(response, self._screen)
+
+    def _show_stopped(self, seen: Sequence[Event]) -> None:
+        if not output.show_stopped(seen, self._screen):
+            errors.say("", "stopped")
 
     def _show_error(self, error: DelfError, turn: Mapping[str, Any]) -> None:
         if self._manner.as_json:

@@ -78,11 +78,17 @@ def _version_4(execute: Execute) -> None:
     )
 
 
+def _version_5(execute: Execute) -> None:
+    """The state of a task that failed is called so."""
+    execute("UPDATE delf_tasks SET state = 'failed' WHERE state = 'error'")
+
+
 MIGRATIONS: Final[Sequence[Callable[[Execute], None]]] = (
     _version_1,
     _version_2,
     _version_3,
     _version_4,
+    _version_5,
 )
 """The step to each version from the one before, from version 1 on."""
 
@@ -129,5 +135,5 @@ def _refuse_newer(found: int, known: int, database: Database) -> None:
     if found > known:
         raise JournalSetupError(
             f"the journal {database.name} is of version {found}, and this delf knows {known}",
-            hint="upgrade: pip install -U delf-plugin-journal-sql",
+            hint="upgrade: delf plugins install journal-sql",
         )

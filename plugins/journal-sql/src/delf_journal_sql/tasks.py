@@ -179,7 +179,7 @@ class Tasks:
             "UPDATE delf_tasks SET state = :state, finished_at = :at, duration_ms = :duration, "
             "cost_usd = :cost, error = :error, owner = NULL WHERE id = :key",
             {
-                "state": "done" if event.status else "error",
+                "state": event.state,
                 "at": event.at,
                 "duration": event.duration_ms,
                 "cost": event.cost_usd,

@@ -110,7 +110,7 @@ class HttpModel:
         if self._endpoint.dialect is None:
             raise ModelConfigurationError(
                 f"{config.model!r}: model-http does not speak with {self._endpoint.provider}",
-                hint="pip install delf-plugin-model-litellm; or give the base_url of its "
+                hint="delf plugins install model-litellm; or give the base_url of its "
                 "OpenAI-compatible API, and the name without its prefix",
             )
         self._dialect = _DIALECTS[self._endpoint.dialect]

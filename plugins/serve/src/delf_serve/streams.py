@@ -21,7 +21,7 @@ from delf.events import (
     TaskStarted,
     encode,
 )
-from delf_serve.tasks import Tasks
+from delf_serve.tasks import OVER, Tasks
 
 _log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class Streams:
         events = await self._tasks.journal.read(task_id, place.last)
         if not events:
             known = await self._tasks.journal.task(task_id)
-            place.over = known.state in ("done", "error")
+            place.over = known.state in OVER
         for start in range(0, len(events), _AT_ONCE):
             some = events[start : start + _AT_ONCE]
             chunk = await asyncio.to_thread(_frames, some) if len(events) > 5 else _frames(some)

@@ -35,14 +35,15 @@ _CANCEL_SECONDS: Final = 10.0
 _MOST_LIVES: Final = 5
 """How often a task is taken up whose processes keep dying."""
 _MOST: Final = 100_000
-_CANCELLED: Final = ("the task was cancelled", "the task was cancelled before it began")
+OVER: Final = frozenset({"done", "failed", "stopped"})
+"""The states of a journal's tasks that have ended."""
 _ASKED: Final[dict[str, str]] = {
     "queued": "running",
     "running": "running",
     "waiting": "running",
     "done": "done",
-    "failed": "error",
-    "stopped": "error",
+    "failed": "failed",
+    "stopped": "stopped",
     "interrupted": "interrupted",
 }
 
@@ -59,10 +60,8 @@ def state_of(record: TaskRecord, waiting: Collection[str]) -> State:
         waiting: The tasks that wait for a person.
     """
     match record.state:
-        case "done":
-            return "done"
-        case "error":
-            return "stopped" if record.error in _CANCELLED else "failed"
+        case "done" | "failed" | "stopped" as over:
+            return over
         case _ if record.events <= 1:
             return "queued"
         case "interrupted":
@@ -257,7 +256,7 @@ class Tasks:
     ) -> tuple[list[Task], bool]:
         """Tasks, the newest first, and whether there are more."""
         wanted = offset + limit + 1
-        exact = state in (None, "done", "interrupted")
+        exact = state in (None, *OVER)
         records = await self.journal.find(
             wanted if exact else _MOST,
             state=None if state is None else _ASKED[state],
@@ -299,7 +298,7 @@ class Tasks:
         """Stop a task, in whatever process it runs; False when it was over already."""
         record = await self.record(text)
         name = record.task_id
-        if record.state in ("done", "error"):
+        if record.state in OVER:
             return name, False
         if not self._cancel_here(name):
             if record.state == "interrupted":
@@ -308,8 +307,8 @@ class Tasks:
         deadline = time.monotonic() + _CANCEL_SECONDS
         while time.monotonic() < deadline:
             record = await self.journal.task(name)
-            if record.state in ("done", "error"):
-                return name, record.error in _CANCELLED
+            if record.state in OVER:
+                return name, record.state == "stopped"
             await asyncio.sleep(0.05)
         raise ProblemError(
             409, f"the process of the task ({record.owner}) has not stopped it", "stop it there"

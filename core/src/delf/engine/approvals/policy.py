@@ -56,9 +56,8 @@ from delf.types import ApprovalMode, Effect
 _log = logging.getLogger(__name__)
 
 NOBODY: Final = (
-    "it needs a person's approval and nobody could be asked; run it on a terminal, pass "
-    "on_confirm=…, let it wait for `delf approvals` with --wait-approvals, or allow it with "
-    "--approve all or confirm=False"
+    "it needs a person's approval and nobody could be asked; run it on a terminal, let it wait for "
+    "`delf approvals` (--wait-approvals), allow it (--approve all), or give a program on_confirm"
 )
 SCRIPT: Final = "script"
 """The action of a request for a whole script."""
@@ -131,6 +130,7 @@ class TaskApprovals:
         self, shared: Approvals, task: TaskRequest, log: TaskLog, slot: Slot, clock: TaskClock
     ) -> None:
         self._shared = shared
+        self.must_ask = shared.must_ask
         self._task = task
         self._log = log
         self.slot = slot
@@ -164,6 +164,7 @@ class TaskApprovals:
             Why it must not run; None when it may.
         """
         request = self._request(
+            0,
             action=SCRIPT,
             permission=SCRIPT,
             effect=_EFFECTS[max(_EFFECTS.index(bound.action.effect) for bound in actions)],
@@ -225,6 +226,7 @@ class TaskApprovals:
             return Approved(reason="pre-approved")
         safe = self._log.redactor.text
         request = self._request(
+            call_id,
             action=bound.name,
             permission=bound.action.permission,
             effect=bound.action.effect,
@@ -262,7 +264,7 @@ class TaskApprovals:
             AgentConfirmationError: Naming what needs approval.
         """
         shared, task = self._shared, self._task
-        if not shared.must_ask or shared.mode != "interactive" or task.patient or shared.wait:
+        if not self.must_ask or shared.mode != "interactive" or task.patient or shared.wait:
             return
         asking = [bound.name for bound in tools if bound.asks and not self._is_pre_approved(bound)]
         if not asking or any(_can_ask(named) for named in shared.channels):
@@ -274,8 +276,8 @@ class TaskApprovals:
             "choose approve_all or strict; pre_approved names actions that need no approval",
         )
 
-    def _request(self, **fields: Any) -> ApprovalRequest:
-        stands = situation(self._log.events, fields["digest"])
+    def _request(self, call_id: int, **fields: Any) -> ApprovalRequest:
+        stands = situation(self._log.events, fields["digest"], call_id)
         common: dict[str, Any] = {
             "request_id": f"req_{secrets.token_hex(8)}",
             "task_id": self._log.task_id,

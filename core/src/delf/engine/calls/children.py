@@ -1,8 +1,9 @@
-"""Child tasks: what the calls of a task have done for them by tasks of their own."""
+"""What the calls of a task may ask of it: child tasks, models, a person's consent."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,15 +11,22 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from delf.config.schema import AgentConfig
+from delf.engine.approvals.identity import call_digest
+from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.records import Call
 from delf.engine.journal.log import TaskLog
+from delf.engine.models.client import ModelClient
 from delf.engine.models.money import Ledger
 from delf.engine.task import ChildOptions, TaskRequest
+from delf.engine.toolset import BoundAction
 from delf.engine.waiting import Slot, TaskClock
 from delf.errors import ToolExecutionError, UnknownTaskError
 from delf.events import CallPrinted, ChangeKept, ChildFinished, ChildStarted, Event
-from delf.llm import as_llm_config
-from delf.protocols.connection import ConnectionLike
+from delf.llm import LLMConfig, as_llm_config
+from delf.messages import Message, ModelReply, ModelRequest
+from delf.protocols.approval import Approved, Edited
+from delf.protocols.connection import Asks, ConnectionLike
+from delf.tools.action import Action
 from delf.tools.context import CallContext, ChildResult, ChildTask, Connect
 from delf.tools.function import as_connection
 
@@ -46,12 +54,13 @@ class ChildTasks:
         log: The parent's log.
         slot: The parent's place among the tasks that run, given up while a child works.
         clock: The parent's time.
-        ledger: Counts what the parent costs.
         connections: The parent's.
         connect: Makes further ones.
         folder: The project's folder.
         input_files: The parent's input files, by name.
         output_files: Gives the parent's output files, by name.
+        models: Asks models, counted and recorded.
+        approvals: Who decides where a person is asked.
     """
 
     runtime: RunsTasks
@@ -60,12 +69,13 @@ class ChildTasks:
     log: TaskLog
     slot: Slot
     clock: TaskClock
-    ledger: Ledger
     connections: Sequence[ConnectionLike]
     connect: Connect
     folder: Path
     input_files: Mapping[str, Path]
     output_files: Callable[[], Mapping[str, Path]]
+    models: ModelClient
+    approvals: TaskApprovals
     held_back: dict[int, Callable[[], str]] = field(default_factory=dict[int, "Callable[[], str]"])
 
     @property
@@ -129,7 +139,49 @@ class ChildTasks:
             _loop=asyncio.get_running_loop(),
             _output_files=self.output_files,
             _delegate=delegate,
+            _ask=self._ask,
+            _consent=functools.partial(self._consent, call),
         )
+
+    async def _ask(
+        self, messages: Sequence[Message], llm: str | LLMConfig | None, settings: Mapping[str, Any]
+    ) -> ModelReply:
+        """A model's answer to a call."""
+        config = self.config.main_llm if llm is None else as_llm_config(llm)
+        request = ModelRequest(messages=tuple(messages), purpose="call", settings=settings)
+        return await self.models.ask(config, request)
+
+    async def _consent(
+        self,
+        call: Call,
+        question: str,
+        arguments: dict[str, Any],
+        name: str,
+        fit: Callable[[Mapping[str, Any]], dict[str, Any]],
+    ) -> Mapping[str, Any] | None:
+        """What a person agreed to; None for a no."""
+        asked = Action(
+            name=name,
+            permission=name,
+            effect=call.bound.action.effect,
+            summary=question,
+            parameters=(),
+            returns="None",
+            validate=fit,
+            call=fit,
+        )
+        title = f"{call.bound.connection.name}.{name}"
+        decision = await self.approvals.decide(
+            BoundAction(call.bound.connection, asked, title, asks=True),
+            arguments,
+            call_digest(title, {"question": question, **arguments}),
+            call.number,
+            None,
+            judged=Asks(reason=f"{call.bound.name} asks", preview=question),
+        )
+        if isinstance(decision, Edited):
+            return fit(decision.arguments)
+        return arguments if isinstance(decision, Approved) else None
 
     async def _delegate(
         self, call_id: int, child: ChildTask, begun: list[ChildStarted]
@@ -194,7 +246,7 @@ class ChildTasks:
         for name in ("system_prompt", "retry_count", "rerun_count", "strategy"):
             if getattr(child, name) is not None:
                 changes[name] = getattr(child, name)
-        ledger = self.ledger
+        ledger = self.models.ledger
         if child.budget_usd is not None:
             ledger = Ledger(child.budget_usd, within=ledger)
         return TaskRequest(

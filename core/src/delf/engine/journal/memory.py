@@ -134,7 +134,7 @@ class MemoryJournal:
             if isinstance(first, (TaskQueued, TaskStarted)):
                 state = "running"
                 if outcome is not None:
-                    state = "done" if outcome.status else "error"
+                    state = outcome.state
                 records.append(
                     TaskRecord(task_id=task_id, task=first.task, started_at=first.at, state=state)
                 )

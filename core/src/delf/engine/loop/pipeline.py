@@ -19,7 +19,13 @@ from delf.engine.loop.select import select
 from delf.engine.loop.setup import SetUp
 from delf.engine.task import TaskOutcome, TaskRequest, TaskState
 from delf.engine.waiting import TaskClock, to_its_end
-from delf.errors import DelfError, ReplayMismatch, TaskTimeoutError, UnrecordedCallError
+from delf.errors import (
+    DelfError,
+    ReplayMismatch,
+    TaskStoppedError,
+    TaskTimeoutError,
+    UnrecordedCallError,
+)
 from delf.events import ChildFinished, ModelReplied, TaskFinished, TaskResumed, TaskStarted, Warned
 from delf.protocols.connection import SupportsContext
 from delf.protocols.strategy import Strategy
@@ -111,7 +117,8 @@ class TaskPipeline:
         task, tools = self._task, self._task.tools
         if not task.replay.resumed:
             task.models.ledger.check()
-            self._host.approvals.check_answerable(task.tools)
+            if self._host.approvals.must_ask:
+                self._host.approvals.check_answerable(task.tools)
         seconds = self._clock.seconds * _SHARE
         if task.memory is not None or task.request.conversation is not None:
             await recall(task, seconds)
@@ -171,7 +178,7 @@ class TaskPipeline:
             if work is not None:
                 await self._abandon(work)
             if not is_left:
-                await self._finish("", DelfError("the task was cancelled"))
+                await self._finish("", TaskStoppedError("the task was stopped"))
         except Exception as error:
             self._lost_end(error)
 
@@ -194,7 +201,7 @@ class TaskPipeline:
             events=log.events,
             files=self._host.scripts.output.files,
         )
-        if not outcome.is_over:
+        if error is not None and not outcome.is_over:
             await self._leave(outcome)
             return outcome
         if task.request.conversation is not None:
@@ -241,8 +248,8 @@ def never_begun(request: TaskRequest) -> TaskFinished:
         status=False,
         text="",
         duration_ms=0.0,
-        error="the task was cancelled",
-        code=DelfError.code,
+        error="the task was stopped",
+        code=TaskStoppedError.code,
     )
 
 

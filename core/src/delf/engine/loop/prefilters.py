@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from delf.environment import using_environ
-from delf.errors import PluginError, did_you_mean
+from delf.errors import PluginError, did_you_mean, how_to_install
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import SupportsClose
@@ -104,7 +104,7 @@ class Prefilters:
         hint = f"one of: {', '.join(sorted(known))}"
         raise PluginError(
             f"no plugin serves prefilter_mode {mode!r}{did_you_mean(mode, known - {mode})}",
-            hint=f"pip install {package}" if package else hint,
+            hint=how_to_install(package) if package else hint,
         )
 
     async def aclose(self) -> None:

@@ -97,12 +97,13 @@ class Situation:
     made_before: int | None = None
 
 
-def situation(events: Iterable[ev.Event], digest: str) -> Situation:
+def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situation:
     """Where a task stands after its events.
 
     Args:
         events: The task's events until then.
         digest: What identifies the call that is asked about.
+        call_id: Its number; one that was begun before is not among what was changed.
     """
     events = tuple(events)
     script, because, why = 0, None, None
@@ -116,7 +117,7 @@ def situation(events: Iterable[ev.Event], digest: str) -> Situation:
                 script, because = event.attempt, why if event.attempt > 1 else None
             case _:
                 pass
-    changes = changes_of(events)
+    changes = [change for change in changes_of(events) if change.call_id != call_id]
     made = next((c.call_id for c in reversed(changes) if c.digest == digest), None)
     return Situation(
         script=script, because=because, changes=tuple(map(str, changes)), made_before=made

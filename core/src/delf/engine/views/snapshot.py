@@ -19,8 +19,8 @@ class StreamSnapshot:
 
     Args:
         task_id: The task.
-        state: ``queued``, ``running``, ``done``, ``error``, or ``interrupted``: its process died,
-            and it can be resumed.
+        state: ``queued``, ``running``, ``done``, ``error``, ``stopped`` (somebody cancelled it),
+            or ``interrupted``: its process died, and it can be resumed.
         task: What was asked.
         elapsed_ms: Since it started.
         events: The timeline so far.
@@ -49,7 +49,7 @@ class StreamSnapshot:
     @property
     def is_terminal(self) -> bool:
         """Whether the task is over."""
-        return self.state in ("done", "error")
+        return self.state in ("done", "error", "stopped")
 
     def to_dict(self) -> dict[str, Any]:
         """The snapshot as JSON-ready data with ``is_terminal``, without the trace."""
@@ -82,7 +82,7 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
         state = "interrupted" if interrupted else state
         return StreamSnapshot(state=state, elapsed_ms=elapsed, **common)
     return StreamSnapshot(
-        state="done" if last.status else "error",
+        state="error" if last.state == "failed" else last.state,
         elapsed_ms=int(last.duration_ms),
         result=last.text if last.status else None,
         error=last.error,

@@ -62,6 +62,7 @@ class Trace:
         self._asked: dict[str, ApprovalTrace] = {}
         self._running: dict[str | int, StreamEvent] = {}
         self._step = ""
+        self._script_ms = 0.0
         self._utterances: list[str] = []
         self._timeline: list[StreamEvent] = []
         self._open_line: list[str] = []
@@ -122,11 +123,13 @@ class Trace:
                 line = self._running.get("execute")
                 if line is not None:
                     line.status = "error"
+            case ev.ScriptFinished():
+                self._script_ms = event.duration_ms
             case ev.RerunRequested():
                 self.reruns.append(
                     RerunTrace(
                         attempt=event.attempt,
-                        duration_ms=event.duration_ms,
+                        duration_ms=self._script_ms,
                         learned_context=event.context,
                         remaining_task=event.remaining,
                     )

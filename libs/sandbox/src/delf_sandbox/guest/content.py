@@ -166,7 +166,7 @@ def _nested_as_json(cell: Any) -> Any:
 def _workbook(name: str, ending: str, content: Any, row_files: Collection[str]) -> Content:
     if ending not in row_files:
         advice = (
-            "needs a plugin beside delf (pip install delf-plugin-files-excel)"
+            "needs a plugin beside delf (delf plugins install files-excel)"
             if ending in (".xlsx", ".xlsm")
             else "is not possible"
         )

@@ -210,7 +210,7 @@ export class Story {
   onFactsLearned(data) { this.facts.push(...data.facts); }
 
   onTaskFinished(data, at) {
-    const stopped = (data.error || "").startsWith("the task was cancelled");
+    const stopped = data.code === "ERR-AGENT-005";
     this.state = data.status ? "done" : stopped ? "stopped" : "failed";
     this.finishedAt = at;
     this.answer = data.status ? data.text : null;

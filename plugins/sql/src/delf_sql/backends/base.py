@@ -195,7 +195,7 @@ def import_driver(module: str, extra: str, what: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError:
         raise OptionalDependencyError(
-            f"{what} needs the package {module}", package=f"'delf-plugin-sql[{extra}]'"
+            f"{what} needs the package {module}", package=f"delf-plugin-sql[{extra}]"
         ) from None
 
 

@@ -149,7 +149,7 @@ class JournalContract(Contract):
         found = list(await self.within(journal.find()))
         assert [(item.task_id, item.task, item.state) for item in found] == [
             ("c", "do c", "running"),
-            ("b", "do b", "error"),
+            ("b", "do b", "failed"),
             ("a", "do a", "done"),
         ]
         assert [item.started_at for item in found] == [3.0, 2.0, 1.0]

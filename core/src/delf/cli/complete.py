@@ -1,0 +1,134 @@
+"""What a shell completes beside commands and options: names of this project, and ids.
+
+Each is asked at every press of the tab key: names are read from ``delf.toml`` and from the specs
+of plugins, without the schema of the configuration, and what cannot be read completes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, cast
+
+import click
+
+from delf.cli.state import state_of
+from delf.errors import DelfError
+
+_MOST_IDS: Final = 50
+_MODELS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
+
+Completer = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def _completes(find: Callable[[click.Context], Iterable[str]]) -> Completer:
+    """What is found and begins as was typed; nothing where it cannot be read."""
+
+    @functools.wraps(find)
+    def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+        try:
+            return sorted({name for name in find(ctx) if name.startswith(incomplete)})
+        except (DelfError, OSError, ValueError):
+            return []
+
+    return complete
+
+
+@_completes
+def connections(ctx: click.Context) -> Iterable[str]:
+    """Connections of ``delf.toml``, and types."""
+    from delf.specs import ConnectionSpec
+
+    types = (spec.name for spec in state_of(ctx).discover().specs(ConnectionSpec))
+    return [*_document(ctx).get("connections", {}), *types]
+
+
+@_completes
+def sandboxes(ctx: click.Context) -> Iterable[str]:
+    """Sandboxes that are installed."""
+    from delf.specs import SandboxSpec
+
+    return ["auto", *(spec.name for spec in state_of(ctx).discover().specs(SandboxSpec))]
+
+
+@_completes
+def models(ctx: click.Context) -> Iterable[str]:
+    """Models that this project names."""
+    agent = _document(ctx).get("agent", {})
+    named = [agent.get(key) for key in _MODELS]
+    named += [os.environ.get(f"DELF_{key.upper()}") for key in _MODELS]
+    return [text for text in (_model(item) for item in named) if text]
+
+
+@_completes
+def task_ids(ctx: click.Context) -> Iterable[str]:
+    """The newest tasks of the journal, as `delf runs list` shows them."""
+    return [_short(task.task_id) for task in _ask(ctx, lambda j: j.find(_MOST_IDS))]
+
+
+@_completes
+def request_ids(ctx: click.Context) -> Iterable[str]:
+    """The requests that wait."""
+    found = _ask(ctx, lambda j: j.find_requests(waiting=True, limit=_MOST_IDS))
+    return [_short(record.requested.request_id) for record in found]
+
+
+@_completes
+def plugin_names(ctx: click.Context) -> Iterable[str]:
+    """The plugins that are installed."""
+    return state_of(ctx).discover().names
+
+
+@_completes
+def config_keys(ctx: click.Context) -> Iterable[str]:
+    """Keys of the agent, and those that are in ``delf.toml``."""
+    from delf.config.schema import AgentConfig
+
+    written = [
+        f"{section}.{name}.{key}"
+        for section in ("connections", "plugins")
+        for name, content in _document(ctx).get(section, {}).items()
+        for key in content
+    ]
+    return [*(f"agent.{name}" for name in AgentConfig.model_fields), *written]
+
+
+def _document(ctx: click.Context) -> dict[str, Any]:
+    import tomllib
+
+    given = state_of(ctx).config
+    here = Path.cwd()
+    files = [Path(given)] if given else [folder / "delf.toml" for folder in (here, *here.parents)]
+    for file in files:
+        if file.is_file():
+            return tomllib.loads(file.read_text(encoding="utf-8-sig"))
+    return {}
+
+
+def _model(item: Any) -> str | None:
+    return cast("dict[str, str]", item).get("model") if isinstance(item, dict) else item
+
+
+def _short(name: str) -> str:
+    return name.partition("_")[2][:7]
+
+
+def _ask(ctx: click.Context, work: Callable[[Any], Any]) -> Iterable[Any]:
+    """Ask the journal of the project."""
+    import asyncio
+
+    from delf.plugins.journals import shared_journal
+
+    state = state_of(ctx)
+    project = state.load_project()
+    journal = shared_journal(project, state.discover(project.environ))
+
+    async def main() -> Iterable[Any]:
+        try:
+            return await work(journal)
+        finally:
+            await journal.aclose()
+
+    return asyncio.run(main())

@@ -1,0 +1,222 @@
+"""``delf config``: what is configured here, where each value comes from, and changes of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from delf.cli.complete import config_keys
+from delf.cli.state import state_of
+from delf.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from delf.config.project import Project
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+key_argument = click.argument("key", shell_complete=config_keys)
+
+
+@click.group("config")
+def config() -> None:
+    """Look at the configuration that applies here, and change delf.toml.
+
+    \b
+    delf config show
+    delf config set agent.llm gpt-4o-mini
+    delf config check
+    """  # noqa: D301 - click's mark for lines that stay as they are
+
+
+@config.command("show")
+@as_json_option
+@click.pass_context
+def show(ctx: click.Context, as_json: bool) -> None:
+    """Show every value that is set, with its origin; secrets are hidden."""
+    from delf.cli.output import json_text
+    from delf.cli.runs_view import table, visible
+
+    state = state_of(ctx)
+    found = list(_given(state.load_project()))
+    rows = [(key, state.clean_data(value), origin) for key, value, origin in found]
+    if as_json:
+        names = ("key", "value", "origin")
+        click.echo(json_text([dict(zip(names, row, strict=True)) for row in rows], indent=2))
+        return
+    if not rows:
+        click.echo("nothing is configured here: delf config set KEY VALUE begins", err=True)
+        return
+    cells = [(key, visible(_text(value)), visible(origin)) for key, value, origin in rows]
+    for line in table(cells, ("key", "value", "from")):
+        click.echo(line)
+
+
+@config.command("get")
+@key_argument
+@click.pass_context
+def get(ctx: click.Context, key: str) -> None:
+    """Write the value of KEY, as agent.timeout: what is set, or else its default.
+
+    The exit status is 1 where there is none.
+    """
+    state = state_of(ctx)
+    value = state.clean_data(_value(state.load_project(), key))
+    if value is None:
+        click.echo(f"{key} is not set", err=True)
+        ctx.exit(1)
+    click.echo(_text(value))
+
+
+@config.command("set")
+@key_argument
+@click.argument("value")
+@click.pass_context
+def set_command(ctx: click.Context, key: str, value: str) -> None:
+    """Write KEY = VALUE into the nearest delf.toml, or into a new one here.
+
+    What is there stays as it is, with its comments. A value that does not fit is refused. A secret
+    belongs into .env: write '${NAME}' in its place.
+    """
+    from delf.config.files import CONFIG_FILE
+    from delf.config.texts import from_override, scalar
+
+    state = state_of(ctx)
+    section, path, parsed = from_override(f"{key}={value}", label="")
+    project = state.load_project([f"{key}={value}"])
+    if section == "agent" and len(path) == 1:
+        checked = getattr(project.agent, path[0])
+        if isinstance(checked, (bool, int, float)):
+            number = scalar(value)
+            parsed = checked if isinstance(number, str) else number
+    else:
+        _ = project.agent  # a value that does not fit is told by it
+    file = project.file or Path.cwd() / CONFIG_FILE
+    _write(file, (section, *path), parsed)
+    click.echo(f"{file}: {'.'.join((section, *path))} is set", err=True)
+    origin = state.load_project().agent_values.origin(path) if section == "agent" else None
+    if origin is not None and not origin.startswith(str(file)):
+        click.echo(f"but here {origin} comes first", err=True)
+
+
+@config.command("path")
+@click.pass_context
+def path_command(ctx: click.Context) -> None:
+    """Write the path of the delf.toml that applies here; status 1 where there is none."""
+    file = state_of(ctx).load_project().file
+    if file is None:
+        click.echo("no delf.toml from here upwards", err=True)
+        ctx.exit(1)
+    click.echo(file)
+
+
+@config.command("check")
+@as_json_option
+@click.pass_context
+def check(ctx: click.Context, as_json: bool) -> None:
+    """Check every value: the agent's, those of connections, those of plugins.
+
+    The exit status is 0 if all fit and 2 if not.
+    """
+    from delf.cli.doctor import examine_config, write_findings
+
+    state = state_of(ctx)
+    ctx.exit(0 if write_findings(state, examine_config(state), as_json=as_json) else 2)
+
+
+def _given(project: Project) -> Iterator[tuple[str, Any, str]]:
+    """Key, value as it was written, and origin."""
+    for path, given in project.agent_values.leaves():
+        yield ".".join(("agent", *path)), given.value, given.origin
+    for name, entry in project.connections.items():
+        own = {"type": entry.type, "allow": entry.allow, "confirm": entry.confirm}
+        for key, value in own.items():
+            if value is not None:
+                yield f"connections.{name}.{key}", value, f"{entry.where} {key}"
+        for path, given in entry.values.leaves():
+            yield ".".join(("connections", name, *path)), given.value, given.origin
+        yield from _variables(project, f"connections.{name}", name)
+    for name in project.plugin_options:
+        for path, given in project.plugin_options.leaves(name):
+            yield ".".join(("plugins", name, *path)), given.value, given.origin
+        yield from _variables(project, f"plugins.{name}", name)
+
+
+def _variables(project: Project, section: str, name: str) -> Iterator[tuple[str, Any, str]]:
+    """The settings that come from variables of a connection's or a plugin's own."""
+    prefix = f"DELF_{name.upper().replace('-', '_')}_"
+    for variable, value in sorted(project.environ.items()):
+        if variable.startswith(prefix) and value:
+            origin = variable if variable in os.environ else f".env: {variable}"
+            yield f"{section}.{variable.removeprefix(prefix).lower()}", value, origin
+
+
+def _value(project: Project, key: str) -> Any:
+    """What applies; None where nothing does.
+
+    Raises:
+        ConfigurationError: For a key of the agent that there is not.
+    """
+    from delf.config.files import SECTIONS, check_agent_key
+
+    section, *path = (
+        key.split(".") if key.partition(".")[0] in SECTIONS else ("agent", *key.split("."))
+    )
+    if section != "agent":
+        tree = {name: value for name, value, _ in _given(project)}
+        inside = {n.removeprefix(f"{key}."): v for n, v in tree.items() if n.startswith(f"{key}.")}
+        return tree.get(key, inside or None)
+    if path:
+        check_agent_key(key, path[0])
+    value: Any = project.agent_values.resolve(project.environ)
+    whole: Any = getattr(project.agent, path[0]) if path else None
+    if isinstance(whole, (bool, int, float, str, list, dict)):
+        value = cast("object", {path[0]: whole})
+    for part in path:
+        value = cast("dict[str, Any]", value).get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _text(value: Any) -> str:
+    from delf.cli.output import json_text
+
+    return value if isinstance(value, str) else json_text(value)
+
+
+def _write(file: Path, path: Sequence[str], value: Any) -> None:
+    """Set one value in a file and leave the rest of it as it is.
+
+    Raises:
+        ConfigurationError: When the file cannot be written.
+    """
+    import tomlkit
+
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    document = tomlkit.parse(text)
+    table: Any = document
+    new_table = False
+    for depth, part in enumerate(path[:-1]):
+        if part not in table:
+            table[part] = tomlkit.table(is_super_table=depth == 0 and len(path) > 2)
+            new_table = True
+        elif isinstance(table[part], str):  # a model's name alone, and now more of it
+            name, table[part] = table[part], tomlkit.inline_table()
+            table[part]["model"] = name
+        table = table[part]
+    last = path[-1]
+    if isinstance(table.get(last), Mapping) and not isinstance(value, Mapping):
+        table, last = table[last], "model"
+    table[last] = value
+    if new_table:
+        table.add(tomlkit.nl())  # before the section that follows
+    new = file.with_name(f"{file.name}.new")
+    try:
+        new.write_text(tomlkit.dumps(document).rstrip() + "\n", encoding="utf-8")
+        if text:
+            shutil.copymode(file, new)
+        new.replace(file)
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error

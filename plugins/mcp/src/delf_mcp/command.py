@@ -1,0 +1,117 @@
+"""``delf mcp``: a project as an MCP server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from typing import Any
+
+import click
+
+from delf.errors import ConfigurationError
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_KEY = "DELF_MCP_KEY"
+
+
+@click.group("mcp")
+def mcp() -> None:
+    """Offer the project to MCP clients."""
+
+
+@mcp.command()
+@click.option(
+    "-c",
+    "--connection",
+    "connections",
+    metavar="NAME",
+    multiple=True,
+    help="A connection of delf.toml; all of them without any. May be repeated.",
+)
+@click.option("--llm", metavar="MODEL", help="The model of the tool `run`.")
+@click.option("--http", metavar="[HOST:]PORT", help="Serve streamable HTTP, at the path /mcp.")
+@click.pass_context
+def serve(
+    ctx: click.Context, connections: tuple[str, ...], llm: str | None, http: str | None
+) -> None:
+    """Be an MCP server: the project's connections as tools, and `run` for whole tasks.
+
+    Without --http it speaks on standard input and output, as clients that start it expect. Calls
+    that need approval ask the client's user by elicitation. An address that is not loopback needs
+    a key in DELF_MCP_KEY, which clients send as a bearer's token.
+
+    \b
+    delf mcp serve
+    delf mcp serve --http 8000 -c shop
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    project: Any = ctx.find_root().obj.load_project()
+    options: dict[str, Any] = {"connections": connections or None}
+    if llm is not None:
+        options["llm"] = llm
+    asyncio.run(_serve(project, options, http))
+
+
+async def _serve(project: Any, options: dict[str, Any], http: str | None) -> None:
+    from delf import Agent
+    from delf_mcp.serving import Served
+
+    def make_agent(**more: Any) -> Agent:
+        return Agent.from_project(project, **{**options, **more})
+
+    served = Served(make_agent)
+    try:
+        if http is None:
+            await _on_streams(served)
+        else:
+            await _on_http(served, http)
+    finally:
+        await served.aclose()
+
+
+async def _on_streams(served: Any) -> None:
+    from mcp.server.stdio import stdio_server
+
+    server = served.server()
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+async def _on_http(served: Any, address: str) -> None:
+    import uvicorn
+
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    key = os.environ.get(_KEY)
+    if host not in _LOOPBACK and not key:
+        raise ConfigurationError(
+            f"{host} is not loopback, and there is no key", hint=f"set {_KEY}, or serve 127.0.0.1"
+        )
+    if not port.isdigit():
+        raise ConfigurationError(f"{address!r} is no port", hint="--http 8000, or --http HOST:8000")
+    app: Any = served.server().streamable_http_app(host=host)
+    guarded = app if not key else _Keyed(app, key)
+    config = uvicorn.Config(guarded, host=host, port=int(port), log_level="warning")
+    click.echo(f"serving http://{host}:{port}/mcp", err=True)
+    await uvicorn.Server(config).serve()
+
+
+class _Keyed:
+    """Lets requests with the key through."""
+
+    def __init__(self, app: Any, key: str) -> None:
+        self._app = app
+        self._key = f"bearer {key}".encode()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and not self._fits(scope):
+            headers = [(b"www-authenticate", b"Bearer")]
+            await send({"type": "http.response.start", "status": 401, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await self._app(scope, receive, send)
+
+    def _fits(self, scope: Any) -> bool:
+        given = dict(scope["headers"]).get(b"authorization", b"")
+        scheme, _, token = given.partition(b" ")
+        return secrets.compare_digest(scheme.lower() + b" " + token, self._key)

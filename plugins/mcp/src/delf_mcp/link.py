@@ -1,0 +1,236 @@
+"""The link to one server: one task owns it, from its start to its end, and starts it again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final, Self, cast
+
+from mcp import Client
+
+from delf.errors import ConnectionUnavailableError, DelfError
+
+_log = logging.getLogger(__name__)
+
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 30.0
+_STEADY_SECONDS: Final = 60.0
+_CLOSE_SECONDS: Final = 10.0
+_MOST_FAILURES: Final = 4
+
+Streams = tuple[Any, Any]
+Open = Callable[[Callable[[], None]], AbstractAsyncContextManager[Client]]
+"""Makes the client of a new server; calls what it is given when the server has gone."""
+
+
+class Link:
+    """A server that is started when it is needed, and again when it has gone.
+
+    Everything that a client enters and leaves, it enters and leaves in one task: what the caller
+    of the day cancels does not tear the connection of all others.
+
+    Args:
+        name: The connection's name, for messages.
+        open_client: Makes the client of a new server.
+        start_timeout: Seconds for the start.
+    """
+
+    def __init__(self, name: str, open_client: Open, start_timeout: float) -> None:
+        self._name = name
+        self._open = open_client
+        self._start_timeout = start_timeout
+        self._turn = asyncio.Lock()
+        self._client: Client | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
+        self._failures = 0
+        self._started = 0.0
+        self._not_before = 0.0
+
+    async def client(self) -> Client:
+        """The client of the running server; starts one where none runs.
+
+        Raises:
+            ConnectionUnavailableError: When it cannot be started.
+        """
+        if self._client is not None:
+            return self._client
+        async with self._turn:
+            if self._client is None:
+                await self._end()
+                await self._pause()
+                self._client = await self._start()
+            return self._client
+
+    def gone(self) -> None:
+        """The server has gone: the next call starts another one."""
+        if self._client is None:
+            return
+        self._client = None
+        steady = time.monotonic() - self._started > _STEADY_SECONDS
+        self._failed(1 if steady else self._failures + 1)
+
+    async def aclose(self) -> None:
+        """End the server. The next call starts it again."""
+        async with self._turn:
+            self._client = None
+            await self._end()
+
+    def _failed(self, failures: int) -> None:
+        self._failures = failures
+        wait = min(_FIRST_PAUSE * 2 ** (failures - 1), _LONGEST_PAUSE)
+        self._not_before = time.monotonic() + wait
+
+    async def _pause(self) -> None:
+        """Wait until the server may be started again."""
+        wait = self._not_before - time.monotonic()
+        if wait <= 0:
+            return
+        if self._failures > _MOST_FAILURES:
+            raise ConnectionUnavailableError(
+                f"{self._name}: its MCP server ended {self._failures} times in a row; "
+                f"it is not started again for {wait:.0f} s",
+                hint="start it by hand to see why",
+            )
+        await asyncio.sleep(wait)
+
+    async def _start(self) -> Client:
+        self._stop = asyncio.Event()
+        ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        # Its own context: what the first caller has in its own is not for all that follow.
+        context = contextvars.Context()
+        self._owner = asyncio.get_running_loop().create_task(
+            self._own(ready, self._stop), name=f"mcp server of {self._name}", context=context
+        )
+        try:
+            async with asyncio.timeout(self._start_timeout):
+                client = await asyncio.shield(ready)
+        except TimeoutError:
+            await self._give_up()
+            raise ConnectionUnavailableError(
+                f"{self._name}: its MCP server did not start within {self._start_timeout:g} s",
+                hint="start_timeout in the connection's settings",
+            ) from None
+        except asyncio.CancelledError:
+            await self._give_up()
+            raise
+        except DelfError:
+            self._failed(self._failures + 1)
+            raise
+        except Exception as error:
+            self._failed(self._failures + 1)
+            raise ConnectionUnavailableError(
+                f"{self._name}: its MCP server cannot be reached: {first_of(error)}"
+            ) from None
+        self._started = time.monotonic()
+        return client
+
+    async def _own(self, ready: asyncio.Future[Client], stop: asyncio.Event) -> None:
+        try:
+            async with self._open(self.gone) as client:
+                if not ready.done():
+                    ready.set_result(client)
+                await stop.wait()
+        except asyncio.CancelledError:
+            ready.cancel()
+            raise
+        except BaseException as error:  # a server that fails while it ends is gone all the same
+            if ready.done():
+                _log.debug("%s: its MCP server ended: %s", self._name, first_of(error))
+            else:
+                ready.set_exception(error)
+        finally:
+            if self._stop is stop:
+                self.gone()
+
+    async def _give_up(self) -> None:
+        self._failed(self._failures + 1)
+        if self._owner is not None:
+            self._owner.cancel()
+            await asyncio.wait({self._owner}, timeout=_CLOSE_SECONDS)
+
+    async def _end(self) -> None:
+        """Let the owner leave what it entered."""
+        owner, self._owner = self._owner, None
+        self._stop.set()
+        if owner is None or owner.done():
+            return
+        _, late = await asyncio.wait({owner}, timeout=_CLOSE_SECONDS)
+        for task in late:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({task}, timeout=_CLOSE_SECONDS)
+
+
+class WatchedStream:
+    """What a server sends; notices the end.
+
+    Args:
+        stream: What is read.
+        ended: Called at the end.
+    """
+
+    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
+        self._stream = stream
+        self._ended = ended
+
+    @property
+    def last_context(self) -> contextvars.Context | None:
+        """The context in which the last message was sent, where the transport tells."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        """The next message."""
+        try:
+            return await self._stream.receive()
+        except Exception:  # whatever it is, nothing comes after it
+            self._ended()
+            raise
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except (StopAsyncIteration, Exception):
+            self._ended()
+            raise
+
+    def __aiter__(self) -> WatchedStream:
+        return self
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> bool | None:
+        return await self._stream.__aexit__(*error)
+
+    async def aclose(self) -> None:
+        """Close it."""
+        await self._stream.aclose()
+
+
+@asynccontextmanager
+async def watched(
+    transport: AbstractAsyncContextManager[Streams], ended: Callable[[], None]
+) -> AsyncGenerator[Streams]:
+    """A transport whose end is noticed.
+
+    Args:
+        transport: The transport.
+        ended: Called when the server has gone.
+    """
+    async with transport as (read, write):
+        yield WatchedStream(read, ended), write
+
+
+def first_of(error: BaseException) -> str:
+    """The failure within groups of failures, in a line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__

@@ -1,0 +1,241 @@
+"""Logging in at a server by OAuth: with a browser that comes back to loopback, or without one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import tempfile
+import webbrowser
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
+from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import ValidationError
+
+from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
+from delf_mcp.settings import MCPSettings
+
+if TYPE_CHECKING:
+    import httpx2
+
+_log = logging.getLogger(__name__)
+
+_LOGIN_SECONDS: Final = 300.0
+_PAGE: Final = b"You are logged in, and can close this page."
+
+OpenURL = Callable[[str], Awaitable[None]]
+
+
+async def open_browser(url: str) -> None:
+    """Show an address to the user."""
+    _log.warning("to log in, open %s", url)
+    await asyncio.to_thread(webbrowser.open, url)
+
+
+class TokenFile:
+    """Tokens in a file that only its owner reads.
+
+    Args:
+        path: The file.
+        learned: Told of each token.
+    """
+
+    def __init__(self, path: Path, learned: Callable[[str], None]) -> None:
+        self._path = path
+        self._learned = learned
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """The tokens of last time."""
+        found = self._read("tokens", OAuthToken)
+        if found is not None:
+            self._learn(found)
+        return found
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Keep tokens."""
+        self._learn(tokens)
+        self._write("tokens", tokens.model_dump(mode="json", exclude_none=True))
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """What the server knows this client as."""
+        return self._read("client", OAuthClientInformationFull)
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Keep what the server knows this client as."""
+        if client_info.client_secret:
+            self._learned(client_info.client_secret)
+        self._write("client", client_info.model_dump(mode="json", exclude_none=True))
+
+    def _learn(self, tokens: OAuthToken) -> None:
+        self._learned(tokens.access_token)
+        if tokens.refresh_token:
+            self._learned(tokens.refresh_token)
+
+    def _content(self) -> dict[str, Any]:
+        try:
+            return json.loads(self._path.read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+
+    def _read(self, name: str, model: Any) -> Any:
+        content = self._content()
+        try:
+            return model.model_validate(content[name]) if name in content else None
+        except ValidationError:
+            return None
+
+    def _write(self, name: str, value: Any) -> None:
+        content = {**self._content(), name: value}
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # A new file, which only its owner can read, takes the place of the old one.
+        handle, made = tempfile.mkstemp(dir=self._path.parent, prefix=".tokens-")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(content, file)
+        Path(made).replace(self._path)
+
+
+class Returning:
+    """Where the browser comes back to after a login.
+
+    Args:
+        port: Of loopback.
+        open_url: Shows an address to the user.
+    """
+
+    def __init__(self, port: int, open_url: OpenURL) -> None:
+        self._port = port
+        self._open_url = open_url
+        self._came: asyncio.Future[AuthorizationCodeResult] | None = None
+        self._server: asyncio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        """What the login leads back to."""
+        return f"http://127.0.0.1:{self._port}/callback"
+
+    async def show(self, url: str) -> None:
+        """Listen, and lead the user to the login."""
+        self._came = asyncio.get_running_loop().create_future()
+        try:
+            self._server = await asyncio.start_server(self._take, "127.0.0.1", self._port)
+        except OSError as error:
+            raise ConnectionUnavailableError(
+                f"port {self._port} of loopback is taken, to which a login comes back",
+                hint="oauth_port in the connection's settings",
+            ) from error
+        await self._open_url(url)
+
+    async def wait(self) -> AuthorizationCodeResult:
+        """What the browser brought."""
+        if self._came is None:
+            raise ConnectionUnavailableError("no login was begun")
+        try:
+            async with asyncio.timeout(_LOGIN_SECONDS):
+                return await self._came
+        except TimeoutError:
+            raise ConnectionUnavailableError(
+                f"nobody logged in within {_LOGIN_SECONDS:g} s"
+            ) from None
+        finally:
+            if self._server is not None:
+                self._server.close()
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            query = parse_qs(urlsplit(head.split(" ")[1]).query)
+            if "code" in query and self._came is not None and not self._came.done():
+                first = {name: values[0] for name, values in query.items()}
+                self._came.set_result(
+                    AuthorizationCodeResult(
+                        code=first["code"], state=first.get("state"), iss=first.get("iss")
+                    )
+                )
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n")
+            writer.write(b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(_PAGE) + _PAGE)
+            await writer.drain()
+        writer.close()
+
+
+def login(
+    name: str, settings: MCPSettings, learned: Callable[[str], None], open_url: OpenURL
+) -> httpx2.Auth | None:
+    """How requests to a server are logged in; None where they are not.
+
+    Args:
+        name: The connection's name.
+        settings: How, and as whom.
+        learned: Told of each secret that is had.
+        open_url: Shows an address to the user.
+
+    Raises:
+        ConnectionConfigurationError: When settings are missing.
+    """
+    if settings.oauth == "off" or settings.url is None:
+        return None
+    tokens = TokenFile(_file(name, settings), learned)
+    secret = settings.client_secret.get_secret_value() if settings.client_secret else None
+    scope = " ".join(settings.scopes) or None
+    if settings.oauth == "client_credentials":
+        if not settings.client_id or not secret:
+            raise ConnectionConfigurationError(
+                f"connection {name!r} logs in without a browser, and has no client",
+                hint="give client_id and client_secret",
+            )
+        return ClientCredentialsOAuthProvider(
+            settings.url, tokens, settings.client_id, secret, scope=scope
+        )
+    back = Returning(settings.oauth_port, open_url)
+    fields: dict[str, Any] = {
+        "client_name": "delf",
+        "redirect_uris": [back.address],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "scope": scope,
+    }
+    store: Any = tokens
+    if settings.client_id:
+        store = _Known(tokens, {**fields, "client_id": settings.client_id, "client_secret": secret})
+    return OAuthClientProvider(
+        settings.url,
+        OAuthClientMetadata.model_validate(fields),
+        store,
+        redirect_handler=back.show,
+        callback_handler=back.wait,
+        client_metadata_url=settings.client_metadata_url,
+    )
+
+
+class _Known:
+    """Tokens of a client that the server knows already."""
+
+    def __init__(self, tokens: TokenFile, client: dict[str, Any]) -> None:
+        self.get_tokens = tokens.get_tokens
+        self.set_tokens = tokens.set_tokens
+        method = "client_secret_basic" if client["client_secret"] else "none"
+        self._client = OAuthClientInformationFull.model_validate(
+            {**client, "token_endpoint_auth_method": method}
+        )
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self._client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._client = client_info
+
+
+def _file(name: str, settings: MCPSettings) -> Path:
+    if settings.tokens is not None:
+        return Path(settings.tokens)
+    from platformdirs import user_data_path
+
+    mark = hashlib.sha256((settings.url or "").encode()).hexdigest()[:12]
+    return user_data_path("delf") / "mcp" / f"{name}-{mark}.json"

@@ -1,0 +1,36 @@
+"""The plugin's hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from delf.hookspecs import hookimpl
+from delf.specs import CommandSpec, ConnectionSpec, StrategySpec
+
+
+@hookimpl
+def delf_connections() -> Iterable[ConnectionSpec]:
+    yield ConnectionSpec(
+        name="mcp",
+        summary="The tools of an MCP server.",
+        factory="delf_mcp.connection:MCP",
+        exports=("MCP",),
+    )
+
+
+@hookimpl
+def delf_strategies() -> Iterable[StrategySpec]:
+    yield StrategySpec(
+        name="mcp-call",
+        summary="One call without a model; `delf mcp serve` uses it.",
+        factory="delf_mcp.strategy:OneCall",
+    )
+
+
+@hookimpl
+def delf_commands() -> Iterable[CommandSpec]:
+    yield CommandSpec(
+        name="mcp",
+        summary="Offer the project to MCP clients.",
+        factory="delf_mcp.command:mcp",
+    )

@@ -1,0 +1,91 @@
+"""What servers send, as values that a script can use."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Any, cast
+
+import mcp_types as types
+
+from delf.errors import ToolException
+from delf.messages import ImagePart, Message, Part, TextPart
+
+
+def result_of(tool: str, result: types.CallToolResult) -> Any:
+    """A tool's result: what it declared; else its text, or a list of its pieces.
+
+    Args:
+        tool: The tool.
+        result: As it came.
+
+    Raises:
+        ToolException: When the tool says that it failed.
+    """
+    if result.is_error:
+        raise ToolException(_text_of(result.content) or f"{tool} failed, and does not say why")
+    if result.structured_content is not None:
+        return result.structured_content
+    return content_of(result.content)
+
+
+def content_of(blocks: Sequence[Any]) -> Any:
+    """Pieces of content: text where it is nothing else, None for none, else a list."""
+    pieces = [_piece(block) for block in blocks]
+    if all(isinstance(piece, str) for piece in pieces):
+        return "\n".join(pieces) if pieces else None
+    return pieces
+
+
+def resource_of(contents: Sequence[Any]) -> Any:
+    """What a resource holds: text or bytes, and a list where it has several parts."""
+    parts = [_contents(item) for item in contents]
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _piece(block: Any) -> Any:
+    if isinstance(block, types.TextContent):
+        return block.text
+    if isinstance(block, (types.ImageContent, types.AudioContent)):
+        return {"type": block.type, "media_type": block.mime_type, "data": _bytes(block.data)}
+    if isinstance(block, types.EmbeddedResource):
+        return {
+            "type": "resource",
+            "uri": str(block.resource.uri),
+            "content": _contents(block.resource),
+        }
+    return block.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _contents(item: Any) -> Any:
+    return item.text if isinstance(item, types.TextResourceContents) else _bytes(item.blob)
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ToolException(f"the server sent bytes that are none: {error}") from None
+
+
+def _text_of(blocks: Sequence[Any]) -> str:
+    return "\n".join(block.text for block in blocks if isinstance(block, types.TextContent))
+
+
+def as_message(message: types.SamplingMessage) -> Message:
+    """A message of a server for a model.
+
+    Raises:
+        ToolException: When it holds what no model takes.
+    """
+    given: Any = message.content
+    parts: list[Part] = []
+    for block in cast("list[Any]", given if isinstance(given, list) else [given]):
+        if isinstance(block, types.TextContent):
+            parts.append(TextPart(block.text))
+        elif isinstance(block, types.ImageContent):
+            parts.append(ImagePart(_bytes(block.data), block.mime_type))
+        else:
+            raise ToolException(f"a model is not asked about {block.type}")
+    return Message(message.role, tuple(parts))

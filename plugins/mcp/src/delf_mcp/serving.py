@@ -1,0 +1,263 @@
+"""A project as an MCP server: its connections' actions as tools, and ``run`` for whole tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import secrets
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import ContextVar
+from importlib.metadata import version
+from typing import Any, Final
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import Server
+
+from delf import Agent
+from delf.errors import DelfError
+from delf.protocols.approval import ApprovalRequest, Approved, Decision, Rejected
+from delf_mcp.strategy import LIST
+
+_RUN: Final = "run"
+_ANSWER: Final = "approval"
+_LONGEST: Final = 64
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_OWN: Final = ("llm.", "find_tools", "files.")
+_INSTRUCTIONS: Final = (
+    "Each tool is an action of a connection. `run` has a task in plain words done by a script that "
+    "may use all of them. The user is asked, by elicitation, before what matters."
+)
+_CANNOT_ASK: Final = "it needs approval, and the client cannot ask its user"
+_FORM: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "approve": {"type": "boolean", "title": "Approve", "description": "Let it be done."},
+        "reason": {"type": "string", "title": "Reason", "description": "Why not."},
+    },
+    "required": ["approve"],
+}
+
+MakeAgent = Callable[..., Agent]
+
+
+class Work:
+    """A call or task that is under way for a client, and the questions that it has for the user."""
+
+    def __init__(self, begun: Coroutine[Any, Any, str]) -> None:
+        self.questions: asyncio.Queue[tuple[ApprovalRequest, asyncio.Future[Decision]]]
+        self.questions = asyncio.Queue()
+        self.asked: asyncio.Future[Decision] | None = None
+        token = _work.set(self)
+        try:
+            self.task = asyncio.ensure_future(begun)
+        finally:
+            _work.reset(token)
+
+    async def next_question(self) -> ApprovalRequest | None:
+        """What the user is to be asked; None at the end."""
+        if self.asked is not None and not self.asked.done():
+            self.asked.set_result(Rejected(reason="the client left the question unanswered"))
+        waiting = asyncio.ensure_future(self.questions.get())
+        await asyncio.wait({waiting, self.task}, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            waiting.cancel()
+            return None
+        request, self.asked = waiting.result()
+        return request
+
+    def answer(self, decision: Decision) -> None:
+        """The user's answer to the last question."""
+        if self.asked is not None and not self.asked.done():
+            self.asked.set_result(decision)
+
+
+_work: ContextVar[Work | None] = ContextVar("delf_mcp_work", default=None)
+
+
+class Served:
+    """What a project offers to MCP clients.
+
+    Args:
+        make_agent: Makes an agent of the project; takes parameters of :class:`delf.Agent`.
+    """
+
+    def __init__(self, make_agent: MakeAgent) -> None:
+        self._calls = make_agent(strategy="mcp-call", on_confirm=self._confirm, code_in="fence")
+        self._tasks = make_agent(on_confirm=self._confirm)
+        self._tools: dict[str, types.Tool] = {}
+        self._names: dict[str, str] = {}
+        self._working: dict[str, Work] = {}
+        self._turn = asyncio.Lock()
+
+    def server(self) -> Server[Any]:
+        """A server of MCP, for any transport."""
+        return Server(
+            "delf",
+            version=version("delf"),
+            instructions=_INSTRUCTIONS,
+            on_list_tools=self.list_tools,
+            on_call_tool=self.call_tool,
+        )
+
+    async def aclose(self) -> None:
+        """Stop what is under way, and free everything."""
+        for work in self._working.values():
+            work.task.cancel()
+        await self._calls.astop()
+        await self._tasks.astop()
+
+    async def list_tools(
+        self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        """All actions that a script could call, and ``run``."""
+        return types.ListToolsResult(tools=list((await self._listed()).values()))
+
+    async def call_tool(
+        self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Make a call, or have a task done; asks the user on the way."""
+        await self._listed()
+        key = params.request_state
+        work = self._working.get(key) if key else None
+        if work is None:
+            if params.name not in self._tools:
+                return _failed(f"there is no tool {params.name!r}")
+            work = Work(self._begin(params.name, params.arguments or {}))
+        elif params.input_responses and _ANSWER in params.input_responses:
+            work.answer(_decision(params.input_responses[_ANSWER]))
+        try:
+            return await self._go_on(context, work, key)
+        except asyncio.CancelledError:
+            work.task.cancel()
+            raise
+
+    async def _go_on(
+        self, context: ServerRequestContext[Any], work: Work, key: str | None
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Wait for the end, or for a question that the client has to come back with."""
+        while (request := await work.next_question()) is not None:
+            if not _can_ask(context):
+                work.answer(
+                    Rejected(reason="it needs approval, and the client cannot ask its user")
+                )
+            elif context.session.can_send_request:
+                asked = await context.session.elicit_form(_question(request), _FORM)
+                work.answer(_decision(asked))
+            else:
+                key = key or secrets.token_urlsafe(24)
+                self._working[key] = work
+                elicit = types.ElicitRequest(
+                    params=types.ElicitRequestFormParams(
+                        message=_question(request), requested_schema=_FORM
+                    )
+                )
+                return types.InputRequiredResult(
+                    input_requests={_ANSWER: elicit}, request_state=key
+                )
+        if key:
+            self._working.pop(key, None)
+        try:
+            text = work.task.result()
+        except DelfError as error:
+            return _failed(f"{error.message} ({error.hint})" if error.hint else error.message)
+        return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
+
+    async def _begin(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        if tool == _RUN:
+            response = await self._tasks.arun(str(arguments.get("task", "")))
+        else:
+            call = {"call": self._names[tool], "arguments": dict(arguments)}
+            response = await self._calls.arun(json.dumps(call))
+        response.raise_for_status()
+        return response.text
+
+    async def _confirm(self, request: ApprovalRequest) -> Decision:
+        """Ask the client's user."""
+        work = _work.get()
+        if work is None:
+            return Rejected(reason="no client can be asked")
+        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+        await work.questions.put((request, answer))
+        return await answer
+
+    async def _listed(self) -> dict[str, types.Tool]:
+        async with self._turn:
+            if self._tools:
+                return self._tools
+            response = await self._calls.arun(LIST)
+            response.raise_for_status()
+            tools = {_RUN: _run_tool()}
+            for told in json.loads(response.text):
+                if told["name"].startswith(_OWN):
+                    continue
+                name = _free(_UNFIT.sub("_", told["name"])[:_LONGEST], tools)
+                self._names[name] = told["name"]
+                tools[name] = _tool(name, told)
+            self._tools = tools
+            return tools
+
+
+def _run_tool() -> types.Tool:
+    return types.Tool(
+        name=_RUN,
+        description="Have a task done: a script is written for it, which may use all connections.",
+        input_schema={
+            "type": "object",
+            "properties": {"task": {"type": "string", "description": "In plain words."}},
+            "required": ["task"],
+        },
+    )
+
+
+def _tool(name: str, told: Mapping[str, Any]) -> types.Tool:
+    effect = told["effect"]
+    return types.Tool(
+        name=name,
+        description=told["summary"],
+        input_schema={"type": "object", **told["schema"]},
+        annotations=types.ToolAnnotations(
+            title=told["name"],
+            read_only_hint=effect == "read",
+            destructive_hint=effect == "irreversible",
+        ),
+    )
+
+
+def _free(name: str, taken: Mapping[str, Any]) -> str:
+    found, number = name, 2
+    while found in taken:
+        found, number = f"{name[: _LONGEST - 4]}_{number}", number + 1
+    return found
+
+
+def _question(request: ApprovalRequest) -> str:
+    lines = [f"May this be done? {request.message}"]
+    if request.preview:
+        lines.append(request.preview)
+    if request.reason:
+        lines.append(f"Asked because: {request.reason}")
+    lines += [f"Changed so far: {change}" for change in request.changes[-3:]]
+    return "\n".join(lines)
+
+
+def _decision(result: Any) -> Decision:
+    """What the client's user said."""
+    if not isinstance(result, types.ElicitResult) or result.action != "accept":
+        return Rejected(reason="the user said no")
+    content = result.content or {}
+    if content.get("approve") is True:
+        return Approved()
+    return Rejected(reason=str(content.get("reason") or "the user said no"))
+
+
+def _can_ask(context: ServerRequestContext[Any]) -> bool:
+    able = context.session.client_capabilities
+    return able is not None and able.elicitation is not None
+
+
+def _failed(message: str) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=message)], is_error=True
+    )

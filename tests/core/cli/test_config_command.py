@@ -1,0 +1,154 @@
+"""``delf config``: what applies, where from; changes that leave the rest of a file as it is."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from delf.cli.main import cli
+
+FILE = """\
+# the shop
+[agent]
+llm = "gpt-4o-mini"  # cheap
+timeout = 30
+
+[connections.shop]
+type = "sql"
+url = "${SHOP_URL}"
+allow = ["query"]
+
+[plugins.sandbox-local]
+pool_size = 2
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "delf.toml").write_text(FILE)
+    return tmp_path
+
+
+def config(*arguments: str, status: int = 0, env: dict[str, str] | None = None) -> str:
+    done = CliRunner().invoke(cli, ["config", *arguments], env=env)
+    assert done.exit_code == status, done.output
+    return done.stdout if status == 0 else done.stderr
+
+
+def test_show_has_each_value_with_its_origin(here):
+    env = {"DELF_TIMEOUT": "5", "DELF_SHOP_TIMEOUT": "7"}
+    rows = {row["key"]: row for row in json.loads(config("show", "--json", env=env))}
+    file = here / "delf.toml"
+    assert {key: (row["value"], row["origin"]) for key, row in rows.items()} == {
+        "agent.llm.model": ("gpt-4o-mini", f"{file} [agent] llm.model"),
+        "agent.timeout": ("5", "DELF_TIMEOUT"),
+        "connections.shop.type": ("sql", f"{file} [connections.shop] type"),
+        "connections.shop.allow": (["query"], f"{file} [connections.shop] allow"),
+        "connections.shop.url": ("${SHOP_URL}", f"{file} [connections.shop] url"),
+        "connections.shop.timeout": ("7", "DELF_SHOP_TIMEOUT"),
+        "plugins.sandbox-local.pool_size": (2, f"{file} [plugins.sandbox-local] pool_size"),
+    }
+    assert "connections.shop.url" in config("show")
+
+
+def test_secrets_are_hidden(here):
+    (here / "delf.toml").write_text(
+        '[agent.providers]\nopenai = "sk-planted-s3cret"\n[connections.shop]\ntype = "sql"\n'
+        'url = "postgresql://me:planted-pw@host/shop"\n'
+    )
+    env = {"DELF_SHOP_PASSWORD": "other-planted-pw"}
+    said = config("show", env=env) + config("show", "--json", env=env)
+    said += config("get", "connections.shop.url") + config("get", "agent.providers")
+    assert "planted" not in said
+    assert "connections.shop.password" in said
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("agent.timeout", "30.0"),
+        ("timeout", "30.0"),
+        ("agent.retry_count", "1"),
+        ("agent.llm", '{"model": "gpt-4o-mini"}'),
+        ("agent.llm.model", "gpt-4o-mini"),
+        ("connections.shop.url", "${SHOP_URL}"),
+        ("plugins.sandbox-local.pool_size", "2"),
+    ],
+)
+def test_get_gives_what_applies_or_the_default(here, key, value):
+    assert config("get", key) == f"{value}\n"
+
+
+def test_get_of_what_is_not_there(here):
+    assert config("get", "connections.shop.port", status=1) == "connections.shop.port is not set\n"
+    assert "did you mean 'timeout'" in config("get", "agent.timout", status=2)
+
+
+def test_set_keeps_what_is_there_with_its_comments(here):
+    config("set", "agent.timeout", "45")
+    config("set", "agent.llm.base_url", "http://localhost:1/v1")
+    config("set", "connections.shop.confirm", "true")
+    config("set", "connections.mail.type", "gmail")
+    config("set", "plugins.sandbox-local.pool_size", "3")
+    assert (
+        (here / "delf.toml").read_text()
+        == """\
+# the shop
+[agent]
+llm = {model = "gpt-4o-mini", base_url = "http://localhost:1/v1"}  # cheap
+timeout = 45
+
+[connections.shop]
+type = "sql"
+url = "${SHOP_URL}"
+allow = ["query"]
+confirm = true
+
+[connections.mail]
+type = "gmail"
+
+[plugins.sandbox-local]
+pool_size = 3
+"""
+    )
+    assert config("get", "agent.timeout") == "45.0\n"
+
+
+def test_a_model_that_is_a_table_gets_another_name(here):
+    config("set", "agent.llm.base_url", "http://localhost:1/v1")
+    config("set", "agent.llm", "gpt-4o")
+    assert config("get", "agent.llm") == (
+        '{"model": "gpt-4o", "base_url": "http://localhost:1/v1"}\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("agent.timout", "3", "unknown key 'timout'; did you mean 'timeout'?"),
+        ("agent.timeout", "soon", "timeout: Input should be a valid number"),
+        ("agent.retry_count", "99", "less than or equal to 20"),
+        ("connections.shop", "x", "a section cannot be set as a whole"),
+    ],
+)
+def test_set_refuses_what_does_not_fit(here, key, value, told):
+    assert told in config("set", key, value, status=2)
+    assert (here / "delf.toml").read_text() == FILE
+
+
+def test_set_begins_a_file_and_says_what_comes_before_it(here):
+    (here / "delf.toml").unlink()
+    assert "no delf.toml" in config("path", status=1)
+    done = CliRunner().invoke(cli, ["config", "set", "timeout", "3"], env={"DELF_TIMEOUT": "4"})
+    assert (here / "delf.toml").read_text() == "[agent]\ntimeout = 3\n"
+    assert "but here DELF_TIMEOUT comes first" in done.stderr
+    assert config("path") == f"{here / 'delf.toml'}\n"
+
+
+def test_check(here):
+    found = json.loads(config("check", "--json", env={"SHOP_URL": "sqlite:///shop.db"}))
+    assert found["ok"]
+    assert "variable SHOP_URL is not set" in CliRunner().invoke(cli, ["config", "check"]).stdout
+    assert CliRunner().invoke(cli, ["config", "check"]).exit_code == 2

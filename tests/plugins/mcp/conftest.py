@@ -1,0 +1,62 @@
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delf_mcp import MCP
+from support.server import free_port
+
+SERVER = str(Path(__file__).with_name("server.py"))
+PROGRAM: dict[str, Any] = {"command": sys.executable, "args": [SERVER], "protocol": "legacy"}
+
+Open = Callable[..., MCP]
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    """The server of the tests, running for all of them."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+    with subprocess.Popen([sys.executable, SERVER, str(port)], stderr=subprocess.DEVNULL) as server:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and server.poll() is None:
+            try:
+                urllib.request.urlopen(url, timeout=1).close()
+            except urllib.error.HTTPError:
+                break  # it answers
+            except OSError:
+                time.sleep(0.05)  # nothing tells when it listens
+        yield url
+        server.kill()
+
+
+@pytest.fixture
+def remote(address: str, open_mcp: "Open") -> MCP:
+    """A connection to that server."""
+    return open_mcp(url=address, command=None, args=[])
+
+
+@pytest.fixture
+async def open_mcp() -> AsyncIterator[Open]:
+    """Makes connections to the server of the tests, and closes them after the test."""
+    made: list[MCP] = []
+
+    def make(**settings: Any) -> MCP:
+        made.append(MCP(**{"name": "srv", **PROGRAM, **settings}))
+        return made[-1]
+
+    yield make
+    for connection in made:
+        await connection.aclose()
+
+
+async def invoke(connection: MCP, action: str, /, **arguments: Any) -> Any:
+    """Make a call as the gate does."""
+    found = {each.name: each for each in await connection.actions()}[action]
+    return await found.call(**found.validate(arguments))

@@ -1,0 +1,298 @@
+"""Tools, resources and prompts of a real MCP server, and what becomes of it."""
+
+import asyncio
+import json
+import os
+import sys
+
+import pytest
+
+from delf import Agent
+from delf.errors import (
+    ConnectionConfigurationError,
+    ConnectionFileNotFoundError,
+    ConnectionUnavailableError,
+    EnvironmentKeyError,
+    ToolException,
+    ToolExecutionError,
+    ToolRefusedError,
+)
+from delf.testing import ScriptedModel, TestHost
+from delf_mcp import MCP
+from plugins.mcp.conftest import PROGRAM, SERVER, invoke
+
+# -- what a script sees -------------------------------------------------------------------------
+
+
+async def test_tools_are_actions_with_types_and_effects(remote) -> None:
+    actions = {action.name: action for action in await remote.actions()}
+    assert actions["add"].signature.startswith("(a: int, b: int)")
+    assert actions["add"].summary == "Add two numbers."
+    effects = {name: actions[name].effect for name in ("add", "note", "wipe", "say_hello")}
+    assert effects == {
+        "add": "read",
+        "note": "write",
+        "wipe": "irreversible",
+        "say_hello": "irreversible",
+    }
+    reading = {"list_resources", "read_resource", "list_prompts", "get_prompt"}
+    assert reading <= set(actions)
+
+
+async def test_effects_can_be_set_and_hints_distrusted(open_mcp) -> None:
+    own = {a.name: a.effect for a in await open_mcp(effects={"wipe": "write"}).actions()}
+    assert own["wipe"] == "write"
+    wary = {a.name: a.effect for a in await open_mcp(annotations=False).actions()}
+    assert wary["add"] == "irreversible"
+
+
+async def test_results_are_values(open_mcp) -> None:
+    srv = open_mcp(env={"GREETING": "welcome"})
+    assert await invoke(srv, "add", a=1, b=2) == {"result": 3}
+    hello = await invoke(srv, "say_hello", name="Ada")
+    assert "Hello Ada, welcome!" in str(hello)
+    title, image = await invoke(srv, "picture")
+    assert title == "a dot"
+    assert image == {"type": "image", "media_type": "image/png", "data": b"\x89PNG\r"}
+
+
+async def test_bad_arguments_do_not_reach_the_server(remote) -> None:
+    with pytest.raises(ToolRefusedError, match="b"):
+        await invoke(remote, "add", a=1)
+    with pytest.raises(ToolRefusedError):
+        await invoke(remote, "add", a=1, b="x")
+
+
+async def test_a_tool_that_fails_says_why(remote) -> None:
+    with pytest.raises(ToolException, match="the lamp is broken"):
+        await invoke(remote, "broken")
+
+
+async def test_resources_are_readable(remote) -> None:
+    srv = remote
+    listed = {item["uri"]: item for item in await srv.list_resources()}
+    assert set(listed) == {"notes://today", "notes://{day}"}
+    assert await srv.read_resource("notes://today") == "buy lamps"
+    assert await srv.read_resource("notes://monday") == "notes of monday"
+    with pytest.raises(ToolExecutionError, match="nowhere://"):
+        await srv.read_resource("nowhere://x")
+
+
+async def test_prompts_are_readable(remote) -> None:
+    srv = remote
+    (prompt,) = await srv.list_prompts()
+    assert prompt == {"name": "review", "description": "Ask for a review.", "arguments": ["text"]}
+    (line,) = await srv.get_prompt("review", {"text": "lamps"})
+    assert line == {"role": "user", "content": "Please review: lamps"}
+
+
+async def test_the_server_says_how_it_is_used(remote) -> None:
+    assert await remote.context("anything") == "srv: Greet before you add."
+
+
+# -- its life -----------------------------------------------------------------------------------
+
+
+async def test_a_server_that_dies_in_a_call_is_an_error_and_is_started_again(open_mcp) -> None:
+    srv = open_mcp()
+    with pytest.raises(
+        ToolExecutionError, match="ended during die; whether it did it is not known"
+    ):
+        await invoke(srv, "die")
+    assert await invoke(srv, "add", a=1, b=2) == {"result": 3}
+
+
+async def test_one_death_fails_all_calls_under_way_and_no_later_one(open_mcp) -> None:
+    srv = open_mcp()
+    actions = {action.name: action for action in await srv.actions()}
+    waiting = [asyncio.ensure_future(actions["silent"].call(seconds=30.0)) for _ in range(3)]
+    with pytest.raises(ToolExecutionError):
+        await actions["die"].call()
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(result) for result in results] == [ToolExecutionError] * 3
+    again = await asyncio.gather(*(actions["add"].call(a=n, b=1) for n in range(20)))
+    assert again == [{"result": n + 1} for n in range(20)]
+
+
+async def test_a_server_that_cannot_start_says_what_it_wrote(open_mcp) -> None:
+    with pytest.raises(ConnectionUnavailableError, match="no licence"):
+        await open_mcp(env={"BREAKS": "1"}).actions()
+
+
+async def test_a_program_that_is_missing_is_an_error(open_mcp) -> None:
+    with pytest.raises(ConnectionUnavailableError, match="/no/such/program"):
+        await open_mcp(command="/no/such/program", args=[]).actions()
+
+
+async def test_a_program_that_is_no_server_is_an_error_in_time(open_mcp) -> None:
+    srv = open_mcp(command="sleep", args=["60"], start_timeout=0.5)
+    with pytest.raises(ConnectionUnavailableError, match=r"did not start within 0\.5 s"):
+        await srv.actions()
+
+
+async def test_a_call_that_is_cancelled_is_cancelled_at_the_server(open_mcp, tmp_path) -> None:
+    marker = tmp_path / "marker"
+    srv = open_mcp(env={"MARKER": str(marker)})
+    actions = {action.name: action for action in await srv.actions()}
+    work = asyncio.ensure_future(actions["slow"].call(seconds=30.0))
+    await asyncio.sleep(0.5)  # it is under way
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    async with asyncio.timeout(10):
+        while not marker.exists():
+            await asyncio.sleep(0.02)
+    assert await actions["add"].call(a=1, b=1) == {"result": 2}
+
+
+async def test_a_silent_call_times_out_and_one_with_progress_does_not(open_mcp) -> None:
+    srv = open_mcp(timeout=0.6)
+    with pytest.raises(ToolExecutionError, match=r"did not end within 0\.6 s"):
+        await invoke(srv, "silent", seconds=30.0)
+    assert await invoke(srv, "slow", seconds=1.2) == {"result": "done"}
+
+
+async def test_the_server_ends_with_the_connection(open_mcp) -> None:
+    srv = open_mcp()
+    await srv.actions()
+    (child,) = [pid for pid in _children() if _command(pid).endswith(f"{SERVER}\0")]
+    await srv.aclose()
+    async with asyncio.timeout(10):
+        while SERVER in _command(child):
+            await asyncio.sleep(0.02)
+
+
+def _children() -> list[str]:
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return file.read().split()
+
+
+def _command(pid: str) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+# -- what it may ask ----------------------------------------------------------------------------
+
+
+async def run(srv: MCP, script: str, on_confirm=None, *answers: str, **options):
+    host = TestHost.discover(environ={})
+    model = ScriptedModel()
+    host.provide(model.spec, model.factory)
+    model.writes(script)
+    for answer in answers:
+        model.says(answer)
+    asked: list = []
+
+    def confirm(request):
+        asked.append(request)
+        return on_confirm(request) if on_confirm else True
+
+    agent = Agent(tools=[srv], llm="scripted", host=host, on_confirm=confirm, **options)
+    async with agent:
+        response = await agent.arun("Do it.")
+    return response, asked, model
+
+
+async def test_a_question_of_the_server_is_an_approval_with_a_form(remote) -> None:
+    from delf.protocols.approval import Edited
+
+    def answer(request):
+        if request.action == "srv.elicitation":
+            assert request.preview == "Which lamp?"
+            assert request.arguments == {"colour": "red", "pieces": None}
+            return Edited(arguments={"colour": "blue", "pieces": 3})
+        return True
+
+    response, asked, _ = await run(remote, "print((await srv.order())['result'])", answer)
+    assert response.text == "3 in blue"
+    assert [request.action for request in asked] == ["srv.order", "srv.elicitation"]
+
+
+async def test_a_form_without_what_it_needs_is_not_sent(remote) -> None:
+    response, _, _ = await run(remote, "print((await srv.order())['result'])")
+    assert response.text == "the user said cancel"
+
+
+async def test_a_no_is_a_no(remote) -> None:
+    response, _, _ = await run(
+        remote,
+        "print((await srv.order())['result'])",
+        lambda request: request.action != "srv.elicitation",
+    )
+    assert response.text == "the user said decline"
+
+
+THINK = "print((await srv.think('lamps'))['result'])"
+
+
+async def test_the_server_may_ask_the_model_if_a_person_agrees(remote) -> None:
+    response, asked, model = await run(remote, THINK, None, "they glow")
+    assert response.text == "the model says: they glow"
+    assert asked[-1].action == "srv.sampling"
+    assert "lamps" in asked[-1].preview
+    assert "Be short." in model.prompts[-1]
+    assert response.trace.usage.total_tokens > 0
+
+
+async def test_the_server_may_not_ask_the_model_if_nobody_agrees(remote) -> None:
+    response, _, model = await run(
+        remote, THINK, lambda request: request.action != "srv.sampling", retry_count=0
+    )
+    assert not response.status
+    assert "does not want" in (response.error or "")
+    assert len(model.prompts) == 1
+
+
+async def test_roots_are_told(open_mcp, tmp_path) -> None:
+    srv = open_mcp(roots=[str(tmp_path)])
+    assert await invoke(srv, "folders") == {"result": [tmp_path.as_uri()]}
+
+
+# -- where it is named --------------------------------------------------------------------------
+
+
+def file_of(tmp_path, **entry):
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"my-server": entry}}))
+    return path
+
+
+async def test_servers_come_from_a_file(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("WORD", "good day")
+    path = file_of(
+        tmp_path, command=sys.executable, args=[SERVER], env={"GREETING": "${WORD}"}, disabled=False
+    )
+    (srv,) = MCP.from_file(path, protocol="legacy")
+    assert srv.name == "my_server"
+    assert "good day" in str(await invoke(srv, "say_hello", name="Ada"))
+    await srv.aclose()
+
+
+def test_a_server_that_the_file_does_not_name(tmp_path) -> None:
+    path = file_of(tmp_path, command="x")
+    with pytest.raises(ConnectionConfigurationError, match="did you mean 'my-server'"):
+        MCP(config=str(path), server="my-servr")
+    with pytest.raises(ConnectionFileNotFoundError):
+        MCP(config=str(tmp_path / "none.json"), server="x")
+
+
+def test_a_variable_that_is_not_set(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("NO_SUCH_WORD", raising=False)
+    path = file_of(tmp_path, command="x", env={"A": "${NO_SUCH_WORD}"})
+    with pytest.raises(EnvironmentKeyError, match="NO_SUCH_WORD"):
+        MCP(config=str(path), server="my-server")
+
+
+@pytest.mark.parametrize("settings", [{}, {"command": "x", "url": "http://x/"}])
+def test_a_server_is_a_program_or_an_address(settings) -> None:
+    with pytest.raises(ConnectionConfigurationError, match="either command or url"):
+        MCP(**settings)
+
+
+def test_secrets_of_a_server_are_not_shown() -> None:
+    srv = MCP(**{**PROGRAM, "env": {"TOKEN": "s3cret-77"}})
+    assert "s3cret-77" not in repr(srv.settings)

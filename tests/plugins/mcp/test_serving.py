@@ -1,0 +1,157 @@
+"""A project as an MCP server, driven by the official client."""
+
+import json
+
+import pytest
+from mcp import Client
+from mcp_types import ElicitResult
+
+from delf import Agent, Connection, action
+from delf.testing import ScriptedModel, TestHost
+from delf_mcp.serving import Served
+
+
+class Shop(Connection):
+    """A shop."""
+
+    sold: list[str]
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.sold = []
+
+    @action(effect="read")
+    async def price(self, lamp: str) -> float:
+        """The price of a lamp.
+
+        Args:
+            lamp: Its name.
+        """
+        return {"anna": 40.0}[lamp]
+
+    @action(effect="irreversible")
+    async def sell(self, lamp: str) -> str:
+        """Sell a lamp."""
+        self.sold.append(lamp)
+        return f"sold {lamp}"
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+def model() -> ScriptedModel:
+    return ScriptedModel()
+
+
+@pytest.fixture
+async def served(shop, model):
+    host = TestHost.discover(environ={})
+    host.provide(model.spec, model.factory)
+    served = Served(lambda **more: Agent(tools=[shop], llm="scripted", host=host, **more))
+    yield served
+    await served.aclose()
+
+
+async def says_yes(context, params):
+    return ElicitResult(action="accept", content={"approve": True})
+
+
+async def says_no(context, params):
+    return ElicitResult(action="accept", content={"approve": False, "reason": "too dear"})
+
+
+async def declines(context, params):
+    return ElicitResult(action="decline")
+
+
+every_era = pytest.mark.parametrize("mode", ["legacy", "auto"])
+
+
+@every_era
+async def test_actions_are_tools_with_hints(served, mode) -> None:
+    async with Client(served.server(), mode=mode) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert set(tools) == {"run", "Shop_price".lower(), "shop_sell"}
+    assert tools["shop_price"].description == "The price of a lamp."
+    assert tools["shop_price"].input_schema["required"] == ["lamp"]
+    assert tools["shop_price"].annotations.read_only_hint
+    assert tools["shop_sell"].annotations.destructive_hint
+
+
+@every_era
+async def test_a_call_that_reads_asks_nobody(served, mode) -> None:
+    async with Client(served.server(), mode=mode) as client:
+        result = await client.call_tool("shop_price", {"lamp": "anna"})
+    assert not result.is_error
+    assert json.loads(result.content[0].text) == 40.0
+
+
+@every_era
+async def test_a_call_that_matters_asks_the_clients_user(served, shop, mode) -> None:
+    asked = []
+
+    async def confirm(context, params):
+        asked.append(params.message)
+        return await says_yes(context, params)
+
+    async with Client(served.server(), mode=mode, elicitation_callback=confirm) as client:
+        result = await client.call_tool("shop_sell", {"lamp": "anna"})
+    assert json.loads(result.content[0].text) == "sold anna"
+    assert shop.sold == ["anna"]
+    assert len(asked) == 1
+    assert "shop.sell(lamp='anna')" in asked[0]
+
+
+@every_era
+@pytest.mark.parametrize(("answer", "why"), [(says_no, "too dear"), (declines, "said no")])
+async def test_a_no_is_a_no(served, shop, mode, answer, why) -> None:
+    async with Client(served.server(), mode=mode, elicitation_callback=answer) as client:
+        result = await client.call_tool("shop_sell", {"lamp": "anna"})
+    assert result.is_error
+    assert why in result.content[0].text
+    assert shop.sold == []
+
+
+@every_era
+async def test_a_client_that_cannot_ask_changes_nothing(served, shop, mode) -> None:
+    async with Client(served.server(), mode=mode) as client:
+        result = await client.call_tool("shop_sell", {"lamp": "anna"})
+    assert result.is_error
+    assert "cannot ask its user" in result.content[0].text
+    assert shop.sold == []
+
+
+@every_era
+async def test_arguments_are_checked(served, mode) -> None:
+    async with Client(served.server(), mode=mode) as client:
+        wrong = await client.call_tool("shop_price", {"light": "anna"})
+        unknown = await client.call_tool("shop_buy", {})
+        failed = await client.call_tool("shop_price", {"lamp": "bert"})
+    assert wrong.is_error
+    assert "light" in wrong.content[0].text
+    assert unknown.is_error
+    assert "no tool 'shop_buy'" in unknown.content[0].text
+    assert failed.is_error
+    assert "KeyError" in failed.content[0].text
+
+
+@every_era
+async def test_a_whole_task_is_done_with_its_approvals(served, shop, model, mode) -> None:
+    model.writes("print(await shop.price('anna'), await shop.sell('anna'))")
+    async with Client(served.server(), mode=mode, elicitation_callback=says_yes) as client:
+        result = await client.call_tool("run", {"task": "Sell Anna."})
+    assert result.content[0].text == "40.0 sold anna"
+    assert shop.sold == ["anna"]
+
+
+@every_era
+async def test_a_task_that_fails_is_an_error(served, model, mode) -> None:
+    for _ in range(4):
+        model.writes("1 / 0")
+    async with Client(served.server(), mode=mode) as client:
+        result = await client.call_tool("run", {"task": "Divide."})
+    assert result.is_error
+    assert "ZeroDivisionError" in result.content[0].text
