@@ -44,7 +44,7 @@ class Approvals:
         record = await self._find(text)
         events = await self._tasks.journal.read(record.requested.task_id)
         before = [event for event in events if event.seq < record.requested.seq]
-        stands = situation(before, record.requested.digest)
+        stands = situation(before, record.requested.digest, record.requested.call_id)
         action = await self._action(record)
         schema = None if action is None or action.schema is None else action.schema()
         return RequestDetail(
