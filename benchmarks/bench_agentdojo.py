@@ -25,25 +25,32 @@ import warnings
 from collections import Counter
 from typing import Any
 
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.attacks.base_attacks import FixedJailbreakAttack
-from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
-from agentdojo.task_suite.load_suites import get_suites
-from agentdojo.types import ChatAssistantMessage, text_content_block_from_string
+try:
+    from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+    from agentdojo.attacks.base_attacks import FixedJailbreakAttack
+    from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
+    from agentdojo.task_suite.load_suites import get_suites
+    from agentdojo.types import ChatAssistantMessage, text_content_block_from_string
+except ImportError:
+    print("AgentDojo is not installed here; the head of this file says how")
+    raise SystemExit from None
 
 from delf import Agent, tool
 from delf.messages import ModelReply, ModelRequest, ToolCall
 from delf.testing import ScriptedModel, TestHost
 from delf_strategy_stream.strategy import StreamStrategy
 
-READS = ("get_", "read_", "search_", "list_", "check_", "cancel_nothing")
+READS = ("get_", "read_", "search_", "list_", "check_")
+TELLS = {"get_webpage", "download_file"}
+"""What reads at an address of the model's choosing tells it something, and is asked about."""
+
 MARK = "<INFORMATION>"
 WAYS = ("codegen", "stream, markers", "stream, tools")
 warnings.simplefilter("ignore")
 
 
 def reads(name: str) -> bool:
-    return name.startswith(READS)
+    return name.startswith(READS) and name not in TELLS
 
 
 def plain(value: Any) -> Any:
@@ -282,6 +289,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=10_000, help="how many attacks")
     parser.add_argument("--suite", help="one of them only")
+    parser.add_argument("--only", choices=("solve", "attack"))
     parser.add_argument("--ways", nargs="*", default=WAYS)
     given = parser.parse_args()
     suites = get_suites("v1.2.2")
@@ -289,14 +297,14 @@ def main() -> None:
         suites = {given.suite: suites[given.suite]}
     started = time.perf_counter()
     print("| strategy | solved | questions a task | most questions |\n|---|---|---|---|")
-    for way in given.ways:
+    for way in given.ways if given.only != "attack" else ():
         solve(suites, way)
     print(
         "\n| strategy | attacks | without calls | obeyed | refused | reported | passed |"
         " still solved |"
         "\n|---|---|---|---|---|---|---|---|"
     )
-    for way in given.ways:
+    for way in given.ways if given.only != "solve" else ():
         attack(suites, way, given.pairs)
     print(f"\n{time.perf_counter() - started:.0f} s")
 

@@ -213,16 +213,24 @@ class GeminiServer(LiveServer):
     Args:
         farewell: After this many answers in a connection the server says that it goes away.
         resumable: Whether it gives handles with which a conversation goes on.
+        cancels: How many calls it takes back, each at once.
     """
 
     path = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent"
 
     def __init__(
-        self, *args: Any, farewell: int = 0, resumable: bool = True, **options: Any
+        self,
+        *args: Any,
+        farewell: int = 0,
+        resumable: bool = True,
+        cancels: int = 0,
+        **options: Any,
     ) -> None:
         super().__init__(*args, **options)
         self._farewell = farewell
         self._resumable = resumable
+        self._cancels = cancels
+        self.cancelled: list[str] = []
         self._kept: dict[str, list[str]] = {}
         self.resumed: list[str] = []
 
@@ -280,6 +288,10 @@ class GeminiServer(LiveServer):
         usage["totalTokenCount"] = sum(usage.values())
         if calls:
             await say({"toolCall": {"functionCalls": calls}, "usageMetadata": usage})
+            if self._cancels:
+                self._cancels -= 1
+                self.cancelled.append(calls[0]["id"])
+                await say({"toolCallCancellation": {"ids": [calls[0]["id"]]}})
             return
         await say({"serverContent": {"generationComplete": True}})
         await say({"serverContent": {"turnComplete": True}, "usageMetadata": usage})

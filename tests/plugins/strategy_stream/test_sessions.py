@@ -190,3 +190,19 @@ async def test_after_a_farewell_without_a_handle_the_journal_is_told() -> None:
         assert (response.text, world.kept) == (END, list(NAMES))
         assert ended(response)
         assert str(server.requests).count("Keep Ann, Bob and Cem.") > 1
+
+
+async def test_results_of_cancelled_calls_are_no_results() -> None:
+    world = World()
+    async with GeminiServer(in_calls, cancels=1) as server:
+        response = await world.run(config_of(server), "tools")
+        assert (response.text, world.kept) == (END, list(NAMES))
+        given = [
+            each.id
+            for message in server.requests
+            if message.tool_response is not None
+            for each in message.tool_response.function_responses
+        ]
+        assert server.cancelled
+        assert not set(server.cancelled) & set(given)
+        assert "which you gave up" in str(server.requests)

@@ -87,7 +87,7 @@ class Narrator:
                 say("approval needed", f"{event.action}; delf approvals show {name}")
             case ev.ApprovalDecided() if event.note is not None:
                 self._screen.line(f"{event.decision} by {event.by}", "dim")
-            case ev.Noted() if event.topic == "notification":
+            case ev.Noted() if event.topic == "notification" and event.text:
                 self._screen.line(f"{event.topic}: {event.text}", "dim")
             case ev.SandboxOpened() if self._screen.console is not None:
                 self._tell(event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
 import inspect
@@ -283,6 +284,7 @@ class ArgumentValidator:
         self._signature = signature
         self._model: type[BaseModel] | None = None
         self._names: tuple[tuple[str, str], ...] = ()
+        self._schema: dict[str, Any] | None = None
 
     def build(self) -> type[BaseModel]:
         """The pydantic model behind the validator.
@@ -318,8 +320,10 @@ class ArgumentValidator:
                 ) from None
 
     def json_schema(self) -> dict[str, Any]:
-        """The arguments as a JSON schema."""
-        return self.build().model_json_schema(by_alias=True)
+        """The arguments as a JSON schema; made once, which takes milliseconds."""
+        if self._schema is None:
+            self._schema = self.build().model_json_schema(by_alias=True)
+        return copy.deepcopy(self._schema)
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Converted arguments; what was not given stays away, so that defaults apply.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
-from delf.messages import ModelDelta, ModelRequest, TextPart, ToolResult
+from delf.messages import Message, ModelDelta, ModelRequest, TextPart, ToolResult
 from delf_model_http.answer import Answer, Tokens, ToldError, count, fields, items, required
 from delf_model_http.google import configured, declared, parts_of
 from delf_model_providers.endpoint import Endpoint
@@ -69,18 +70,16 @@ class GeminiLive:
 
     def said(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
         """Results of calls, or turns of the conversation."""
-        messages = [message for message in request.messages if message.role != "system"]
+        cancelled, self._cancelled = self._cancelled, set()
+        messages = [_told(m, cancelled) for m in request.messages if m.role != "system"]
         parts = [part for message in messages for part in message.parts]
         given = [part for part in parts if isinstance(part, ToolResult)]
         said = [part.text for part in parts if isinstance(part, TextPart)]
-        cancelled, self._cancelled = self._cancelled, set()
         if given and all(message.role == "user" for message in messages):
-            wanted = [result for result in given if result.id not in cancelled]
-            if wanted:
-                answers = [_response(result) for result in wanted]
-                if said:  # it would interrupt the model if it came by itself
-                    answers[-1]["response"]["notice"] = "\n".join(said)
-                return [{"toolResponse": {"functionResponses": answers}}]
+            answers = [_response(result) for result in given]
+            if said:  # it would interrupt the model if it came by itself
+                answers[-1]["response"]["notice"] = "\n".join(said)
+            return [{"toolResponse": {"functionResponses": answers}}]
         turns = [
             {
                 "role": "model" if message.role == "assistant" else "user",
@@ -119,6 +118,17 @@ class GeminiLive:
         elif content.get("turnComplete"):
             answer.finish_reason, answer.ended = "stop", True
         return pieces
+
+
+def _told(message: Message, cancelled: set[str]) -> Message:
+    """A message in which results of cancelled calls are text: nobody waits for them as results."""
+    parts = (
+        TextPart(f"({part.name}, which you gave up, was done: {part.text})")
+        if isinstance(part, ToolResult) and part.id in cancelled
+        else part
+        for part in message.parts
+    )
+    return replace(message, parts=tuple(parts))
 
 
 def _response(result: ToolResult) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from delf.protocols.sandbox import Returned
 from delf.protocols.strategy import StrategyHost
 from delf.settings import LocalPath, PluginSettings
 
-_SHOW: Final = "profile.show"
-_UPDATE: Final = "profile.update"
+SHOW: Final = "profile.show"
+UPDATE: Final = "profile.update"
 _LONGEST: Final = 2000
 _QUESTION: Final = """\
 Below are a description of a user, and a task of theirs with its answer. Does the task tell \
@@ -61,14 +61,12 @@ def _read(path: Path) -> str:
 
 
 async def known(host: StrategyHost) -> str:
-    """The description as a part of the rules; empty where the agent has none.
+    """The description as a part of the rules; empty while there is none.
 
     Args:
-        host: Has the connection ``profile`` among its tools, or not.
+        host: Has the connection ``profile`` among its tools.
     """
-    if all(tool.name != _SHOW for tool in host.tools):
-        return ""
-    answer = await host.call(_SHOW, {}, "what is known of the user")
+    answer = await host.call(SHOW, {}, "what is known of the user")
     text = str(answer.value).strip() if isinstance(answer, Returned) else ""
     return f"\n\nAbout the user:\n{text}" if text else ""
 
@@ -77,15 +75,13 @@ async def learn(host: StrategyHost, answer: str) -> None:
     """Propose a new description where the task told something; a person is asked about it.
 
     Args:
-        host: Has the connection ``profile`` among its tools, or not.
+        host: Has the connection ``profile`` among its tools.
         answer: The task's answer.
     """
-    if all(tool.name != _UPDATE for tool in host.tools):
-        return
-    shown = await host.call(_SHOW, {}, "what is known of the user")
+    shown = await host.call(SHOW, {}, "what is known of the user")
     text = str(shown.value) if isinstance(shown, Returned) else ""
     told = f"Description:\n{text or '(none)'}\n\nTask:\n{host.task}\n\nAnswer:\n{answer}"
     reply = await host.ask((system(_QUESTION), user(told)))
     proposed = reply.text.strip()[:_LONGEST]
     if proposed.strip(' ."').lower() != "none" and proposed != text.strip():
-        await host.call(_UPDATE, {"text": proposed}, "what this task tells of the user")
+        await host.call(UPDATE, {"text": proposed}, "what this task tells of the user")

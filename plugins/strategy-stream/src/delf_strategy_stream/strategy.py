@@ -85,6 +85,7 @@ class _Task:
         self._chat = chat
         self._notifications = notifications
         self._listener = listener
+        self._tools = {tool.name: tool for tool in host.tools}
         self._notation: Markers | FunctionCalls = Markers()
         if settings.notation == "tools":
             if not host.takes_tools:
@@ -92,7 +93,7 @@ class _Task:
                     "notation is 'tools', and the model cannot be given tools",
                     hint='notation = "markers"',
                 )
-            self._notation = FunctionCalls(host.tools)
+            self._notation = FunctionCalls([*self._tools.values()])
         self._turns: tuple[Turn, ...] = ()
         self._failures = 0
 
@@ -100,7 +101,9 @@ class _Task:
         """The answer's text."""
         host, settings = self._host, self._settings
         more = SUSPICIOUS if settings.untrusted else ""
-        rules = self._notation.rules(host.tools, more + await profile.known(host))
+        has_profile = profile.UPDATE in self._tools
+        more += await profile.known(host) if profile.SHOW in self._tools else ""
+        rules = self._notation.rules([*self._tools.values()], more)
         beginning = host.begin(rules)
         fresh: tuple[Message, ...] = beginning
         for _ in range(settings.max_turns):
@@ -110,7 +113,8 @@ class _Task:
                 answer = turn.said.strip()
                 wrong = host.refuse(answer)
                 if wrong is None:
-                    await profile.learn(host, answer)
+                    if has_profile:
+                        await profile.learn(host, answer)
                     return answer
                 turn = replace(turn, notices=(wrong,))
             await self._count_failures(turn)
@@ -131,6 +135,7 @@ class _Task:
         is_live = settings.granularity == "token"
         runner = TurnRunner(
             self._host,
+            self._tools,
             notation.reader(),
             settings.early,
             self._listener if is_live else None,

@@ -33,6 +33,7 @@ class TurnRunner:
 
     Args:
         host: Makes the calls.
+        tools: What the model is shown, by name.
         reader: Reads the answer.
         early: Which calls may start while the model still writes.
         show: Sees the events of the pieces as they come.
@@ -41,6 +42,7 @@ class TurnRunner:
     def __init__(
         self,
         host: StrategyHost,
+        tools: Mapping[str, ToolDescription],
         reader: MarkerReader | CallReader,
         early: Early,
         show: Shown | None = None,
@@ -49,7 +51,7 @@ class TurnRunner:
         self._reader = reader
         self._early = early
         self._show = show
-        self._tools = {tool.name: tool for tool in host.tools}
+        self._tools = tools
         self._started: list[tuple[Called, asyncio.Future[CallAnswer]]] = []
         self._is_held = early == "off"
 
@@ -88,7 +90,7 @@ class TurnRunner:
                     self._start(event)
 
     def _may_start(self, call: Called) -> bool:
-        tool: ToolDescription | None = self._tools.get(call.name)
+        tool = self._tools.get(call.name)
         if tool is None or tool.asks:
             return False
         return self._early == "approved" or tool.effect == "read"

@@ -63,7 +63,7 @@ def story(event: ev.Event) -> str | None:
             return f"  ← {event.call_id} child task {event.child_id}: {what}"
         case ev.ModelFailed():
             return f"  {short_name(event.model)} ({event.purpose}) failed: {cut(event.error, 200)}"
-        case ev.Noted():
+        case ev.Noted() if event.text:
             return f"  {event.topic}: {cut(event.text, 200)}"
         case ev.RetryScheduled():
             return f"  the script failed: {cut(event.error, 200)}"

@@ -110,7 +110,7 @@ class ScriptedModel:
             if piece:
                 yield ModelDelta(piece)
         for number, call in enumerate(reply.calls):
-            yield ModelDelta(call.arguments, call=number)
+            yield ModelDelta(call.arguments, call=number, whole=call)
         yield reply
 
     async def aclose(self) -> None:
