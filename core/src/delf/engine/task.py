@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from delf.errors import ConfigurationError, DelfError, ReplayMismatch, UnrecordedCallError
 
@@ -24,15 +24,7 @@ if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.protocols.connection import ConnectionLike
     from delf.protocols.conversation import Conversation
 
-STOPPED: Final = "the agent was stopped"
-"""Why a task is cancelled whose agent is."""
-
-
-class HandedOnError(DelfError):
-    """A task of a queue is left to other workers: the agent that worked on it was stopped."""
-
-
-_CAN_BE_RESUMED = (ReplayMismatch, UnrecordedCallError, HandedOnError)
+_CAN_BE_RESUMED = (ReplayMismatch, UnrecordedCallError)
 """What stops a task that is not over: it can be resumed where the journal fits and is written."""
 
 
@@ -62,7 +54,6 @@ class ChildOptions:
         config: Its configuration.
         clock: The parent's time.
         tools: Its connections; the agent's when None.
-        files: Its input files; the agent's when None.
         worker: Who does it, by name.
         ledger: Holds its budget; that of the agent when None.
         check: Says what is wrong with an answer.
@@ -73,7 +64,6 @@ class ChildOptions:
     config: AgentConfig
     clock: TaskClock
     tools: Sequence[ConnectionLike] | None = None
-    files: Sequence[str] | None = None
     worker: str | None = None
     ledger: Ledger | None = None
     check: Callable[[str], str | None] | None = None
@@ -100,6 +90,7 @@ class TaskRequest:
         not_before: The Unix time from which on it may begin.
         past: The journal of the task, when it is resumed.
         child: What it has of its own, if it is the child of another task.
+        files: Its input files; the agent's when None.
     """
 
     task: str
@@ -117,6 +108,7 @@ class TaskRequest:
     not_before: float | None = None
     past: Sequence[Event] = ()
     child: ChildOptions | None = None
+    files: Sequence[str] | None = None
 
     @property
     def worker(self) -> str | None:

@@ -84,4 +84,4 @@ class Agents:
     async def aclose(self) -> None:
         """Stop all of them; what they still do is interrupted, and free for other workers."""
         agents, self._agents = list(self._agents.values()), OrderedDict()
-        await asyncio.gather(*(agent.astop() for agent in agents))
+        await asyncio.gather(*(agent.astop(leave=True) for agent in agents))
