@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 # Every package, and those that the demo needs: nothing heavy.
 PACKAGES := core $(patsubst %/pyproject.toml,%,$(sort $(wildcard libs/*/pyproject.toml plugins/*/pyproject.toml)))
 DEMO_PACKAGES := core libs/model-providers libs/sandbox \
-	$(addprefix plugins/,sandbox-local model-http model-recorded sql approval-terminal) \
+	$(addprefix plugins/,sandbox-local model-http model-recorded sql approval-terminal chat journal-sql serve) \
 	$(patsubst %/pyproject.toml,%,$(wildcard plugins/demo/pyproject.toml))
 
 # An environment is up to date while these files are as they were when it was made.
@@ -31,6 +31,10 @@ help: ## list the targets
 .PHONY: demo
 demo: $(DEMO_STAMP) ## run two tasks on a small shop, without any key
 	@$(DEMO_VENV)/bin/delf demo $(ARGS)
+
+.PHONY: serve
+serve: $(DEMO_STAMP) ## open the page on a small shop with two tasks; ARGS="--port 8081"
+	@$(DEMO_VENV)/bin/delf demo --web $(ARGS)
 
 .PHONY: test
 test: $(DEV_STAMP) ## run the tests; ARGS="tests/core -k name" for some of them
@@ -58,6 +62,10 @@ types: $(DEV_STAMP) ## check the types
 .PHONY: docs
 docs: $(DEV_STAMP) ## check the documentation
 	$(BIN)/pytest -m docs $(ARGS)
+
+.PHONY: screenshots
+screenshots: $(DEV_STAMP) ## make the pictures of the page in docs/
+	$(BIN)/python scripts/screenshots
 
 .PHONY: bench
 bench: $(DEV_STAMP) ## measure: benchmarks/bench_*.py

@@ -35,6 +35,7 @@ CONTRACTS = frozenset(
 # What a command uses that runs tasks as the core's own commands do.
 COMMANDS = frozenset({"delf.cli", "delf.plugins", "delf.surroundings", "delf.sync"})
 VIEWS = "delf.engine.views"
+RUN_TASKS = ("chat", "serve")
 # What the author's kit is there for: it runs plugins and tasks of tests.
 KIT = frozenset({"delf.cli", "delf.plugins", "delf.response"})
 
@@ -84,7 +85,7 @@ def test_the_guest_needs_the_standard_library_only() -> None:
 @pytest.mark.parametrize("plugin", [*LIBRARIES, *PLUGINS], ids=lambda plugin: plugin.name)
 def test_a_plugin_imports_contracts_only(plugin: Library) -> None:
     allowed = CONTRACTS
-    allowed |= COMMANDS | {"delf.terminal"} if plugin.name == "chat" else frozenset()
+    allowed |= COMMANDS | {"delf.terminal"} if plugin.name in RUN_TASKS else frozenset()
     allowed |= frozenset({"delf.cli"}) if plugin.name in ("filesystem", "workers") else frozenset()
     allowed |= KIT if plugin.name == "devkit" else frozenset()
     found = [
@@ -103,7 +104,7 @@ def _may_import(plugin: Library, name: str, allowed: frozenset[str]) -> bool:
     if root != "delf" or rest in _public_names():
         return True
     return ".".join(name.split(".")[:2]) in allowed or (
-        plugin.name == "chat" and name.startswith(VIEWS)
+        plugin.name in RUN_TASKS and name.startswith(VIEWS)
     )
 
 

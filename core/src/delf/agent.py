@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import sys
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Never, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar, cast
 
-from delf.background import BackgroundTasks, EventStream, Granularity, wants_tokens
-from delf.engine.task import TaskRequest, check_task
-from delf.errors import AgentConfirmationError, ConfigurationError, PluginError
+from delf.background import BackgroundTasks, Granularity, stream_of
+from delf.engine.task import TaskRequest, check_task, new_task_id
+from delf.errors import AgentConfirmationError, AgentStateError, ConfigurationError
 from delf.llm import LLMConfig
 from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
-from delf.protocols.command import SupportsAgent
+from delf.protocols.command import SupportsAgent, SupportsServing
 from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
 from delf.terminal import visible
@@ -30,9 +29,12 @@ if TYPE_CHECKING:
     from delf.events import Event
     from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
+    from delf.protocols.journal import Journal
     from delf.protocols.memory import MemoryStore, SupportsStore
     from delf.protocols.strategy import Strategy
     from delf.surroundings import AgentChat
+
+T = TypeVar("T")
 
 
 class Agent:
@@ -202,9 +204,9 @@ class Agent:
         """Cancel what runs; free sandboxes, connections and threads. Safe to call twice."""
         self._home.stop()
 
-    async def astop(self) -> None:
-        """The same from asynchronous code."""
-        await self._home.astop()
+    async def astop(self, *, leave: bool = False) -> None:
+        """The same; with ``leave``, what runs is not ended: it can be resumed, also elsewhere."""
+        await self._home.astop(leave=leave)
 
     @property
     def started(self) -> bool:
@@ -296,19 +298,9 @@ class Agent:
         listeners: Sequence[Listener] = (),
         on_delta: Callable[[str], None] | None = None,
     ) -> Response:
-        """The same from asynchronous code; listeners see what is new.
-
-        Args:
-            task_id: The task.
-            timeout: Seconds from now; the configuration's when omitted.
-            listeners: Called with each event after it was journalled.
-            on_delta: Called with pieces of the model's answers, with ``stream=True``.
-        """
-        return await self._home.call_async(
-            lambda runtime: self._resume(
-                runtime, task_id, timeout, listeners=listeners, on_delta=on_delta
-            )
-        )
+        """The same from asynchronous code; ``listeners`` and ``on_delta`` see what is new."""
+        seen: dict[str, Any] = {"listeners": listeners, "on_delta": on_delta}
+        return await self._home.call_async(lambda r: self._resume(r, task_id, timeout, **seen))
 
     async def _resume(
         self, runtime: Runtime, task_id: str, timeout: float | None, **seen: Any
@@ -325,16 +317,16 @@ class Agent:
             self._request("resumed", timeout, kept), task_id=task_id, past=past, **seen
         )
         if begun is not None:
-            request = replace(request, task=begun.task, patient=not begun.attended)
+            patient, files = not begun.attended, begun.setup.get("input_files")
+            request = replace(request, task=begun.task, patient=patient, files=files)
         return await self._run(runtime, request)
 
     def submit(
         self, task: str, timeout: float | None = None, *, conversation_id: str | None = None
     ) -> str:
-        """Let a task be done in the background.
+        """Let a task be done in the background; a kill does not lose it once this returns.
 
-        It is in the journal before this returns, so a kill does not lose it. Requests for
-        approval go to ``on_confirm`` and :meth:`get_pending_approvals`, never to a terminal.
+        Requests for approval go to ``on_confirm`` and :meth:`get_pending_approvals`.
 
         Args:
             task: What to do, in plain words.
@@ -349,7 +341,21 @@ class Agent:
             request, lambda o: self._home.post_after(lambda r: r.enqueue(o), self._run)
         )
 
-    async def stream(
+    async def asubmit(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        listeners: Sequence[Listener] = (),
+        **more: Any,
+    ) -> str:
+        """The same from asynchronous code; ``more``: conversation_id, task_id, files, setup."""
+        request = self._request(task, timeout, attended=False, **more)
+        request = replace(request, listeners=listeners)
+        request = await self._home.call_async(lambda runtime: runtime.enqueue(request))
+        return self._tasks.add(request, lambda o: self._home.post(lambda r: self._run(r, o)))
+
+    def stream(
         self,
         task: str,
         granularity: Granularity = "event",
@@ -365,24 +371,11 @@ class Agent:
             timeout: Seconds; the configuration's when omitted.
             conversation_id: As for :meth:`run`.
         """
-        tokens = wants_tokens(granularity)
-        flow = EventStream()
-        request = replace(
+        return stream_of(
             self._request(task, timeout, conversation_id),
-            listeners=(flow.put,),
-            on_delta=flow.put_text if tokens else None,
-            stream=tokens or None,
+            lambda request: self._home.call_async(lambda runtime: self._run(runtime, request)),
+            granularity,
         )
-        work = asyncio.ensure_future(
-            self._home.call_async(lambda runtime: self._run(runtime, request))
-        )
-        work.add_done_callback(lambda _: flow.put(None))
-        try:
-            async for item in flow.read():
-                yield item
-            await work
-        finally:
-            work.cancel()
 
     def _request(
         self,
@@ -391,6 +384,9 @@ class Agent:
         conversation_id: str | None = None,
         *,
         attended: bool = True,
+        files: Sequence[str] | None = None,
+        setup: Mapping[str, Any] | None = None,
+        task_id: str | None = None,
     ) -> TaskRequest:
         check_task(task)
         if self.chat is None and conversation_id is not None:
@@ -398,10 +394,13 @@ class Agent:
         conversation = None if self.chat is None else self.chat.here(conversation_id)
         return TaskRequest(
             task=task,
+            task_id=task_id or new_task_id(),
             timeout=self.config.timeout if timeout is None else timeout,
             conversation=conversation,
             attended=attended,
             patient=not attended,
+            files=files,
+            setup={**(setup or {}), **({} if files is None else {"input_files": list(files)})},
         )
 
     async def _run(self, runtime: Runtime, request: TaskRequest) -> Response:
@@ -422,22 +421,27 @@ class Agent:
             timeout: Seconds for one task; when omitted the agent's, or 300 if it was not set.
             options: ``show_code=True`` writes scripts, ``verbose=True`` calls.
         """
-        self._terminal().run_agent(self, timeout=timeout, **options)
+        self._command("chat", SupportsAgent).run_agent(self, timeout=timeout, **options)
 
     async def arun_chat(self, timeout: float | None = None, **options: Any) -> None:
         """The same from asynchronous code."""
-        await self._terminal().arun_agent(self, timeout=timeout, **options)
+        await self._command("chat", SupportsAgent).arun_agent(self, timeout=timeout, **options)
 
-    def _terminal(self) -> SupportsAgent:
-        """The command ``chat``, which can be given an agent as well as be typed."""
-        from delf.plugins.host import PluginHost
-        from delf.specs import CommandSpec
+    def _command(self, name: str, protocol: type[T]) -> T:
+        from delf.plugins.commands import need_command
 
-        host = self._host or PluginHost.discover()
-        command = host.resolve(host.spec(CommandSpec, "chat"))
-        if not isinstance(command, SupportsAgent):
-            raise PluginError("the command 'chat' takes no agent; upgrade its package")
-        return command
+        return need_command(self._host, name, protocol)
+
+    def serve(self, host: str = "127.0.0.1", port: int = 8080, **options: Any) -> None:
+        """Serve its tasks over HTTP, with a page, until the process ends (the plugin ``serve``).
+
+        ``options`` are ``api_key``, ``allow_origins`` and the plugin's other settings.
+        """
+        self._command("serve", SupportsServing).serve_agent(self, host=host, port=port, **options)
+
+    def asgi_app(self, **options: Any) -> Any:
+        """The same as an ASGI application; its lifespan starts and stops the agent."""
+        return self._command("serve", SupportsServing).asgi_app(self, **options)
 
     def poll(self, task_id: str) -> StreamSnapshot:
         """How a task stands now, by the journal; from any thread, or ``UnknownTaskError``."""
@@ -481,25 +485,23 @@ class Agent:
     def edit(self, request_id: str, arguments: Mapping[str, Any]) -> bool:
         """Let a call be made with other arguments, which are checked again.
 
-        Raises:
-            UnknownRequestError: When the request does not wait (any more).
-            DelfError: When it is for a script or a call that was begun; it goes on waiting.
+        A script, or a call that was begun, cannot be edited (``DelfError``); it goes on waiting.
         """
         return self._pending.decide(request_id, Edited(arguments=dict(arguments)))
 
     def settle(self, request_id: str, result: Any = None, note: str | None = None) -> bool:
-        """Say that an interrupted call did happen, so that it is not made again.
+        """Say that an interrupted call did happen, and what it returned: it is not made again.
 
-        Args:
-            request_id: A request that is ``unsettled``, of a resumed task.
-            result: What the call returned, which the script gets.
-            note: For the journal.
-
-        Raises:
-            UnknownRequestError: When the request does not wait (any more).
-            DelfError: When it is for a new call, which goes on waiting.
+        To a request for a new call that is no answer (``DelfError``); it goes on waiting.
         """
         return self._pending.decide(request_id, Settled(result=result, reason=note))
+
+    @property
+    def journal(self) -> Journal:
+        """Where all that its tasks do is kept; an ``AgentStateError`` before it was started."""
+        if (runtime := self._home.runtime) is None:
+            raise AgentStateError("the agent has no journal yet", hint="await agent.astart()")
+        return runtime.journal
 
     @property
     def retry_count(self) -> int:
@@ -526,11 +528,7 @@ class Agent:
         self._ledger.reset(limit)
 
     def status(self) -> dict[str, Any]:
-        """How the agent stands now, as JSON-ready data.
-
-        ``state`` is ``new``, ``starting``, ``running`` or ``stopped``; ``tasks`` counts those
-        that run and those that wait for a place; ``budget`` is None where there is no limit.
-        """
+        """How it stands now, as JSON-ready data; ``budget`` is None where there is no limit."""
         runtime = self._home.runtime
         running, queued = (0, 0) if runtime is None else runtime.counts
         return {

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, get_args
@@ -171,19 +171,6 @@ def _over(task: BackgroundTask) -> bool:
     return task.outcome.done()
 
 
-def wants_tokens(granularity: str) -> bool:
-    """Whether a stream shall have the pieces of the model's answers.
-
-    Raises:
-        ConfigurationError: When it is no granularity.
-    """
-    if granularity not in _GRANULARITIES:
-        raise ConfigurationError(
-            f"granularity is {granularity!r}", hint=f"one of: {', '.join(_GRANULARITIES)}"
-        )
-    return granularity == "token"
-
-
 class EventStream:
     """Events of a running task, brought from its loop to the one that reads them."""
 
@@ -204,3 +191,34 @@ class EventStream:
         """What was added, until the end."""
         while (item := await self._queue.get()) is not None:
             yield item
+
+
+async def stream_of(
+    order: TaskRequest, run: Callable[[TaskRequest], Awaitable[object]], granularity: Granularity
+) -> AsyncGenerator[Event | ModelDelta]:
+    """A task's events as they happen; whoever stops to read cancels it.
+
+    Args:
+        order: What is asked.
+        run: Does it.
+        granularity: ``token`` adds the pieces of the model's answers.
+
+    Raises:
+        ConfigurationError: When it is no granularity.
+    """
+    if granularity not in _GRANULARITIES:
+        raise ConfigurationError(
+            f"granularity is {granularity!r}", hint=f"one of: {', '.join(_GRANULARITIES)}"
+        )
+    tokens = granularity == "token"
+    flow = EventStream()
+    on_delta = flow.put_text if tokens else None
+    order = replace(order, listeners=(flow.put,), on_delta=on_delta, stream=tokens or None)
+    work = asyncio.ensure_future(run(order))
+    work.add_done_callback(lambda _: flow.put(None))
+    try:
+        async for item in flow.read():
+            yield item
+        await work
+    finally:
+        work.cancel()

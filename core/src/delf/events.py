@@ -189,7 +189,10 @@ class ScriptFinished(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallStarted(_Event):
-    """A call passed the gate and is about to be made."""
+    """A call passed the gate and is about to be made.
+
+    ``line`` is the line of the script that it is written on, where the sandbox can tell.
+    """
 
     call_id: int
     action: str
@@ -197,6 +200,7 @@ class CallStarted(_Event):
     effect: Effect
     digest: str
     description: str | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,8 +279,9 @@ class ApprovalRequested(_Event):
 
     ``unsettled``: it was begun before its process died, and the question is whether to make
     it again. Of a script, ``call_id`` is 0, and ``actions`` are what it names of the actions
-    that a person is asked about. ``reason`` and ``preview`` are what its connection says.
-    ``worker`` is who asks, if the task is a child that somebody does by name.
+    that a person is asked about. ``reason`` and ``preview`` are what its connection says, ``line``
+    is that of the script that the call is written on. ``worker`` is who asks, if the task is a
+    child that somebody does by name.
     """
 
     request_id: str
@@ -291,6 +296,7 @@ class ApprovalRequested(_Event):
     unsettled: bool = False
     code: str | None = None
     actions: tuple[str, ...] = ()
+    line: int | None = None
     worker: str | None = None
 
 

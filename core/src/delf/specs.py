@@ -122,9 +122,15 @@ class PrefilterSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalSpec(Spec):
-    """An approval channel; the factory is called with its options as keywords."""
+    """An approval channel; the factory is called with its options as keywords.
+
+    Args:
+        needs_presence: Whether it is left out for tasks that nobody waits for.
+    """
 
     kind: ClassVar[str] = "approval"
+
+    needs_presence: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

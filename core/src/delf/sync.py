@@ -243,11 +243,15 @@ class RuntimeHome:
         if thread is not None:
             thread.stop()
 
-    async def astop(self) -> None:
-        """Stop the runtime. Safe to call twice."""
+    async def astop(self, *, leave: bool = False) -> None:
+        """Stop the runtime. Safe to call twice.
+
+        Args:
+            leave: Leave its tasks to whoever resumes them.
+        """
         loop, thread = self._unbind()
         if loop is not None and not loop.is_closed():
-            await call_async(self._stop_runtime(), loop)
+            await call_async(self._stop_runtime(leave=leave), loop)
         if thread is not None:
             thread.stop()
 
@@ -311,7 +315,7 @@ class RuntimeHome:
         if self._ending is ending:  # one of an earlier start goes when it is collected
             await self._stop_runtime()
 
-    async def _stop_runtime(self) -> None:
+    async def _stop_runtime(self, *, leave: bool = False) -> None:
         starting, self._runtime = self._runtime, None
         if starting is None:
             return
@@ -319,7 +323,7 @@ class RuntimeHome:
             starting.cancel()
         await asyncio.wait({starting})
         if not starting.cancelled() and starting.exception() is None:
-            await starting.result().stop()
+            await starting.result().stop(leave=leave)
 
     def _abandon_runtime(self) -> None:
         """Free what is left of a runtime whose loop was closed under it."""

@@ -26,12 +26,12 @@ from delf.engine.files.connection import Files
 from delf.engine.files.formats import Formats
 from delf.engine.files.inputs import InputFile, find_inputs, input_files
 from delf.engine.host import TaskHost
-from delf.engine.journal.claims import Claims
+from delf.engine.journal.claims import Claims, is_over
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
 from delf.engine.loop.memory import AgentMemory
-from delf.engine.loop.pipeline import TaskPipeline
+from delf.engine.loop.pipeline import LEFT, TaskPipeline, never_begun
 from delf.engine.loop.prefilters import Prefilters
 from delf.engine.loop.setup import SetUp
 from delf.engine.models.client import ModelClient, ModelPool
@@ -41,7 +41,7 @@ from delf.engine.sandboxes import ChosenSandbox, choose_sandbox, make_limits
 from delf.engine.scripts import ScriptRunner
 from delf.engine.secrets.known import secrets_of_agent, secrets_of_settings
 from delf.engine.secrets.redaction import Redactor
-from delf.engine.task import ChildOptions, TaskContext, TaskOutcome, TaskRequest, TaskState
+from delf.engine.task import TaskContext, TaskOutcome, TaskRequest, TaskState
 from delf.engine.toolset import Toolset, load_toolset
 from delf.engine.waiting import Slot, TaskClock, Turns, to_its_end
 from delf.environment import using_environ
@@ -293,8 +293,12 @@ class Runtime:
             channels.append(_callback_channel(self._parts.on_confirm))
         installed = {spec.name for spec in self._host.specs(ApprovalSpec)}
         chosen = "approvals" in self._config.model_fields_set
-        names = [name for name in self._config.approvals if chosen or name in installed]
-        return channels + [NamedChannel(name, self._make(ApprovalSpec, name)) for name in names]
+        for name in self._config.approvals:
+            if chosen or name in installed:
+                spec = self._host.spec(ApprovalSpec, name)
+                channel = self._make(ApprovalSpec, name)
+                channels.append(NamedChannel(name, channel, needs_presence=spec.needs_presence))
+        return channels
 
     async def run(self, request: TaskRequest) -> TaskOutcome:
         """Work one task to its end; many may be worked at once.
@@ -328,17 +332,22 @@ class Runtime:
             await self._claims.release(self._journal, task_id)
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
+        slot, pipeline = Slot(self._places), None
         ledger = self._ledger_of(request)
-        await self._turns.mine()
-        slot = Slot(self._places)
         ledger.begin(request.task_id, request.past)
-        pipeline = await self._prepare(request, slot)
-        async with slot.taken():
-            self._working += 1
-            try:
-                outcome = await pipeline.run(self._parts.agent_id)
-            finally:
-                self._working -= 1
+        try:
+            await self._turns.mine()
+            async with slot.taken():  # a task that waits for its place is no more than its order
+                pipeline = await self._prepare(request, slot)
+                self._working += 1
+                try:
+                    outcome = await pipeline.run(self._parts.agent_id)
+                finally:
+                    self._working -= 1
+        except asyncio.CancelledError:
+            if pipeline is None and not self._stopped:
+                await to_its_end(self._never_begun(request))
+            raise
         ledger.end(request.task_id)
         return outcome
 
@@ -346,6 +355,14 @@ class Runtime:
         """Where a task's cost counts: the agent's, or that of a child with a budget of its own."""
         own = None if request.child is None else request.child.ledger
         return self._parts.ledger if own is None else own
+
+    async def _never_begun(self, request: TaskRequest) -> None:
+        """A task of the journal that was cancelled while it waited for a place is over."""
+        if request.past and not is_over(request.past):
+            end = never_begun(request)
+            await self._journal.append(end)
+            for listener in (*self._feeds, *request.listeners):
+                listener(end)
 
     async def enqueue(self, request: TaskRequest) -> TaskRequest:
         """Write a task into the journal that is to be worked on later, here or elsewhere.
@@ -426,7 +443,7 @@ class Runtime:
 
     async def _prepare(self, request: TaskRequest, slot: Slot) -> TaskPipeline:
         """Put together what works a task."""
-        config, set_up, inputs = await self._surroundings(request.child)
+        config, set_up, inputs = await self._surroundings(request)
         redactor = self._redactor
         replay = Replay(request.past, PATIENCE_SECONDS)
         clock = TaskClock(request.timeout, None if request.child is None else request.child.clock)
@@ -501,16 +518,19 @@ class Runtime:
         )
 
     async def _surroundings(
-        self, child: ChildOptions | None
+        self, request: TaskRequest
     ) -> tuple[AgentConfig, SetUp, Sequence[InputFile]]:
-        """What a task is worked with: the agent's, but for what a child has of its own."""
-        if child is None or (child.tools is None and child.files is None):
-            return self._config if child is None else child.config, self._set_up, self._inputs
+        """What a task is worked with: the agent's, but for what it has of its own."""
+        child = request.child
+        config = self._config if child is None else child.config
+        if request.files is None and (child is None or child.tools is None):
+            return config, self._set_up, self._inputs
         inputs: Sequence[InputFile] = self._inputs
-        if child.files is not None:
-            found = find_inputs(child.files)
+        if request.files is not None:
+            found = find_inputs(request.files)
             inputs = input_files(found, self._sandbox.backend.visible_path)
-        connections = self._parts.connections if child.tools is None else child.tools
+        own = None if child is None else child.tools
+        connections = self._parts.connections if own is None else own
         for connection in connections:
             self._redactor.learn(
                 f"child tasks: {connection.name}",
@@ -519,7 +539,7 @@ class Runtime:
             if isinstance(connection, SupportsSecrets):
                 connection.tell_secrets(self._redactor)
         tools = await load_toolset(connections)
-        return child.config, await self._all_tools(tools, inputs, connections), inputs
+        return config, await self._all_tools(tools, inputs, connections), inputs
 
     async def _all_tools(
         self,
@@ -531,13 +551,18 @@ class Runtime:
         files = [Files(inputs, self._formats)] if inputs else []
         return SetUp(await tools.with_builtins([*files, LLM()]), connections)
 
+    @property
+    def journal(self) -> Journal:
+        """Where all that happens is kept."""
+        return self._journal
+
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    async def stop(self) -> None:
-        """Cancel what runs and free everything. Safe to call twice."""
+    async def stop(self, *, leave: bool = False) -> None:
+        """Cancel what runs (or ``leave`` it to be resumed) and free everything; safe twice."""
         if self._stopped:
             return
         self._stopped = True
@@ -545,7 +570,7 @@ class Runtime:
         if self._warming is not None:
             running.append(self._warming)
         for work in running:
-            work.cancel()
+            work.cancel(LEFT if leave else None)
         if running or self._background:
             await asyncio.wait({*running, *self._background})
         closing: list[Any] = [feed.aclose() for feed in self._feeds]

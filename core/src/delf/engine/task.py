@@ -54,7 +54,6 @@ class ChildOptions:
         config: Its configuration.
         clock: The parent's time.
         tools: Its connections; the agent's when None.
-        files: Its input files; the agent's when None.
         worker: Who does it, by name.
         ledger: Holds its budget; that of the agent when None.
         check: Says what is wrong with an answer.
@@ -65,7 +64,6 @@ class ChildOptions:
     config: AgentConfig
     clock: TaskClock
     tools: Sequence[ConnectionLike] | None = None
-    files: Sequence[str] | None = None
     worker: str | None = None
     ledger: Ledger | None = None
     check: Callable[[str], str | None] | None = None
@@ -89,6 +87,7 @@ class TaskRequest:
         setup: What the caller needs to set up the same agent again; kept in the journal.
         past: The journal of the task, when it is resumed.
         child: What it has of its own, if it is the child of another task.
+        files: Its input files; the agent's when None.
     """
 
     task: str
@@ -103,6 +102,7 @@ class TaskRequest:
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     past: Sequence[Event] = ()
     child: ChildOptions | None = None
+    files: Sequence[str] | None = None
 
     @property
     def worker(self) -> str | None:

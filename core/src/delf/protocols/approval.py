@@ -42,6 +42,7 @@ class ApprovalRequest:
         because: Why there is another script than the first.
         changes: What the task has changed so far, a line each.
         made_before: The number of a call of this task that did the very same, if there is one.
+        line: The line of the script that the call is written on, where that is known.
         worker: Who asks, if the task is a child that somebody does by name.
         fit: Checks other arguments, so that a channel can ask again: gives them as they would
             be used, or raises :class:`delf.errors.ToolRefusedError`. None for a script.
@@ -65,6 +66,7 @@ class ApprovalRequest:
     because: str | None = None
     changes: tuple[str, ...] = ()
     made_before: int | None = None
+    line: int | None = None
     worker: str | None = None
     fit: Fit | None = field(default=None, repr=False, compare=False)
 

@@ -25,3 +25,24 @@ class SupportsAgent(Protocol):
     async def arun_agent(self, agent: Any, *, timeout: float | None = None, **options: Any) -> None:
         """The same from asynchronous code."""
         ...
+
+
+@runtime_checkable
+class SupportsServing(Protocol):
+    """A ``click.Command`` that offers an agent over HTTP, as ``agent.serve()`` asks it to."""
+
+    def serve_agent(self, agent: Any, **options: Any) -> None:
+        """Serve an agent until the process is told to end.
+
+        Args:
+            agent: A :class:`delf.Agent`.
+            options: The command's own.
+
+        Raises:
+            ConfigurationError: When it cannot be served so.
+        """
+        ...
+
+    def asgi_app(self, agent: Any, **options: Any) -> Any:
+        """The same as an ASGI application, for a server of the user's own."""
+        ...

@@ -86,6 +86,7 @@ class CallRequest:
         args: Arguments by position.
         kwargs: Arguments by name.
         alone: Whether the script does nothing else before it has the answer.
+        line: The line of the script that it is written on, from 1; None where that is not known.
     """
 
     call_id: int
@@ -94,6 +95,7 @@ class CallRequest:
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     alone: bool = False
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ def _clean(value: Any) -> Any:
 
 
 _CALL = (str, int, str, str, list, dict)
-_CALL_TYPES = ((*_CALL, bool), _CALL)
+_CALL_TYPES = ((*_CALL, bool, int), (*_CALL, bool), _CALL)
 
 
 def parse_call(frame: Sequence[Any]) -> CallRequest:
@@ -121,7 +121,7 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
     """
     if tuple(map(type, frame)) not in _CALL_TYPES:
         raise WireError("the sandbox sent a malformed call")
-    _, number, connection, method, args, kwargs, *alone = frame
+    _, number, connection, method, args, kwargs, *more = frame
     for key in kwargs:
         if type(key) is not str:
             raise WireError("the sandbox sent a call whose arguments have no names")
@@ -131,7 +131,8 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
         method=method,
         args=args,
         kwargs=kwargs,
-        alone=alone == [True],
+        alone=more[:1] == [True],
+        line=(_line(more[1]) or None) if len(more) > 1 else None,
     )
 
 

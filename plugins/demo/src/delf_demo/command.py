@@ -51,6 +51,14 @@ _MODELS: Final = {
     help="Make the shop in this folder and leave it there.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write both responses as JSON, a line each.")
+@click.option("--web", is_flag=True, help="Show both tasks on a page, where you decide.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="Of the page.",
+)
 @click.pass_context
 def demo(
     ctx: click.Context,
@@ -59,6 +67,8 @@ def demo(
     approve: str,
     keep: Path | None,
     as_json: bool,
+    web: bool,
+    port: int,
 ) -> None:
     """Run two tasks on the database of a small shop; no key is needed.
 
@@ -73,6 +83,8 @@ def demo(
         tell = _nothing if as_json else _tell
         tell(f"A small tea shop: {tables} tables, {rows:,} rows of SQLite in {folder}")
         tell(f"Scripts are written by {why}, and run in a process of their own.")
+        if web:
+            ctx.exit(_serve(ctx, folder, config, port))
         status = 0
         for number, (title, task) in enumerate(
             (("A question", QUESTION), ("A change that needs your approval", CHANGE)), 1
@@ -90,6 +102,15 @@ def demo(
         if keep is not None:
             tell(f"\nTry your own: cd {shlex.quote(str(folder))} && delf run --llm MODEL …")
     ctx.exit(status)
+
+
+def _serve(ctx: click.Context, folder: Path, config: Path, port: int) -> int:
+    """Serve the page of the shop, with both tasks handed in, until it is told to end."""
+    journal = _quoted(str(folder / "journal.db"))
+    with config.open("a", encoding="utf-8") as file:
+        file.write(f"\n[plugins.journal-sql]\nurl = {journal}\n")
+    tasks = [part for task in (QUESTION, CHANGE) for part in ("--task", task)]
+    return _delf(ctx, ["serve", "--config", str(config), "--port", str(port), *tasks])
 
 
 def _delf(ctx: click.Context, arguments: list[str]) -> int:

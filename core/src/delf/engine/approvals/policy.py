@@ -203,6 +203,7 @@ class TaskApprovals:
         unsettled: bool = False,
         judged: Asks | Allowed | None = None,
         alone: bool = False,
+        line: int | None = None,
     ) -> Decision:
         """The decision about a call.
 
@@ -217,6 +218,7 @@ class TaskApprovals:
             unsettled: The question is whether to make a call again that was begun.
             judged: What its connection says about it.
             alone: Whether the script does nothing else before the call is answered.
+            line: The line of the script that the call is written on.
         """
         if bound.name in self._granted and not unsettled:
             return Approved(reason="approved with its script")
@@ -235,6 +237,7 @@ class TaskApprovals:
             preview=None if judged is None or judged.preview is None else safe(judged.preview),
             unsettled=unsettled,
             fit=bound.action.validate,
+            line=line,
         )
         question = (None, None) if past is None else past.question_of(unsettled=unsettled)
         if question == (None, None):
@@ -396,6 +399,7 @@ class TaskApprovals:
             code=request.code,
             actions=request.actions,
             unsettled=request.unsettled,
+            line=request.line,
             worker=request.worker,
         )
 

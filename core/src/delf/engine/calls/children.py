@@ -263,8 +263,8 @@ class ChildTasks:
                 ledger=ledger,
                 check=child.check,
                 tools=None if child.tools is None else [as_connection(t) for t in child.tools],
-                files=None if child.files is None else [str(path) for path in child.files],
             ),
+            files=self.request.files if child.files is None else [str(p) for p in child.files],
         )
 
     async def _resumed(self, request: TaskRequest, child_id: str) -> TaskRequest:

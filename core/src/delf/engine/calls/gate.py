@@ -169,7 +169,7 @@ class Gate:
         try:
             named, description = bound.bind(request.args, request.kwargs)
             call = self._check(number, bound, named, description)
-            call.alone = request.alone
+            call.alone, call.line = request.alone, request.line
         except ToolRefusedError as error:
             said = request.kwargs.get("desc")
             return await self._refuse(number, name, "ToolArgumentError", error, said)
@@ -358,6 +358,7 @@ class Gate:
                 unsettled=unsettled,
                 judged=judged,
                 alone=call.alone,
+                line=call.line,
             )
         except asyncio.CancelledError as error:
             await self._records.cancel(call, "cancelled before it was decided", error)

@@ -30,6 +30,7 @@ class Call:
         alone: The script does nothing else before it is answered.
         begun: The journal has its beginning, perhaps from an earlier life of the task.
         ended: Its end was recorded, or is being recorded.
+        line: The line of the script that it is written on.
     """
 
     number: int
@@ -40,6 +41,7 @@ class Call:
     alone: bool = False
     begun: bool = False
     ended: bool = False
+    line: int | None = None
 
 
 class CallRecords:
@@ -100,6 +102,7 @@ class CallRecords:
                 effect=call.bound.action.effect,
                 digest=call.digest,
                 description=call.description,
+                line=call.line,
             )
         except asyncio.CancelledError:
             call.begun = True

@@ -17,7 +17,7 @@ from delf.engine.loop.learn import learn
 from delf.engine.loop.recall import keep_turn, recall
 from delf.engine.loop.select import select
 from delf.engine.loop.setup import SetUp
-from delf.engine.task import TaskOutcome, TaskState
+from delf.engine.task import TaskOutcome, TaskRequest, TaskState
 from delf.engine.waiting import TaskClock, to_its_end
 from delf.errors import (
     DelfError,
@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 1.0
 _SHARE = 0.25
 """How much of a task's time its memory and its prefilter may take, each."""
+LEFT = "left"
+"""What a task is cancelled with that somebody may resume."""
 
 
 class TaskPipeline:
@@ -86,8 +88,8 @@ class TaskPipeline:
             text, error = await self._result(work)
             if error is None and self._task.config.learn:
                 await learn(self._task, self._host.approvals, text)
-        except asyncio.CancelledError:
-            await to_its_end(self._cancel(work))
+        except asyncio.CancelledError as error:
+            await to_its_end(self._cancel(work, is_left=LEFT in error.args))
             raise
         return await to_its_end(self._finish(text, error), failed=self._lost_end)
 
@@ -162,13 +164,21 @@ class TaskPipeline:
         await self._host.scripts.close()
         await asyncio.wait({work}, timeout=_GRACE_SECONDS)
 
-    async def _cancel(self, work: asyncio.Future[str] | None) -> None:
-        """End a task that was cancelled, at whatever point; that is raised, whatever fails here."""
+    async def _cancel(self, work: asyncio.Future[str] | None, *, is_left: bool) -> None:
+        """End a task that was cancelled, at whatever point; that is raised, whatever fails here.
+
+        Args:
+            work: What it does.
+            is_left: Keep nothing of the end, so that the task can be resumed.
+        """
         try:
+            if is_left:
+                await self._log.end()
             self._host.close()
             if work is not None:
                 await self._abandon(work)
-            await self._finish("", TaskStoppedError("the task was stopped"))
+            if not is_left:
+                await self._finish("", TaskStoppedError("the task was stopped"))
         except Exception as error:
             self._lost_end(error)
 
@@ -227,6 +237,20 @@ class TaskPipeline:
     def _lost_end(self, error: BaseException) -> None:
         message = f"task {self._log.task_id} was cancelled, and its end could not be recorded"
         self._log.redactor.log_failure(_log, message, error)
+
+
+def never_begun(request: TaskRequest) -> TaskFinished:
+    """The end of a task that was cancelled before it had a place."""
+    return TaskFinished(
+        task_id=request.task_id,
+        seq=request.past[-1].seq + 1,
+        at=time.time(),
+        status=False,
+        text="",
+        duration_ms=0.0,
+        error="the task was stopped",
+        code=TaskStoppedError.code,
+    )
 
 
 def _look_at(work: asyncio.Future[str]) -> None:

@@ -10,6 +10,9 @@ from typing import Any, NoReturn
 
 from delf_sandbox.guest.loop import GuestLoop
 
+SCRIPT_NAME = "<script "
+"""How the file names of scripts begin, as tracebacks show them."""
+
 
 class ToolError(Exception):
     """A tool call failed; the message says why."""
@@ -165,22 +168,21 @@ class Caller:
     def call(self, connection: str, method: str, args: Any, kwargs: Any, depth: int) -> ToolCall:
         """A call to be awaited."""
         number = self._last = next(self._numbers)
-        line = sys._getframe(depth).f_lineno  # pyright: ignore[reportPrivateUsage]
-        self._unawaited[number] = (_label(connection, method), line)
+        self._unawaited[number] = (_label(connection, method), _line_of_script(depth + 1))
         return ToolCall(self, number, connection, method, args, kwargs)
 
     def make(
         self, number: int, connection: str, method: str, args: Any, kwargs: Any
     ) -> Coroutine[Any, Any, Any]:
         """The coroutine that makes a call."""
-        self._unawaited.pop(number, None)
-        return self._make(number, ["call", number, connection, method, list(args), kwargs])
+        _, line = self._unawaited.pop(number, ("", 0))
+        return self._make(number, line, ["call", number, connection, method, list(args), kwargs])
 
-    async def _make(self, number: int, frame: list[Any]) -> Any:
+    async def _make(self, number: int, line: int, frame: list[Any]) -> Any:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         alone = not self._waiting
         only = alone and self._loop.only_waits()
-        self._send([*frame, only], alone)
+        self._send([*frame, only, line], alone)
         self._waiting[number] = future
         try:
             if only:
@@ -248,6 +250,16 @@ class Caller:
                 future.set_exception(EXCEPTIONS.get(kind, ToolError)(message))
             case _:
                 future.set_exception(ToolError("the host's answer cannot be read"))
+
+
+def _line_of_script(depth: int) -> int:
+    """The line of the script that runs, past the library code that it called; 0 for none."""
+    frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(SCRIPT_NAME):
+            return frame.f_lineno
+        frame = frame.f_back
+    return 0
 
 
 class ToolNamespace:

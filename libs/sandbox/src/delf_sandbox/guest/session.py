@@ -12,7 +12,13 @@ import warnings
 from typing import Any, NoReturn
 
 from delf.values import dumps, loads
-from delf_sandbox.guest.calls import EXCEPTIONS, Caller, ToolNamespace, tool_function
+from delf_sandbox.guest.calls import (
+    EXCEPTIONS,
+    SCRIPT_NAME,
+    Caller,
+    ToolNamespace,
+    tool_function,
+)
 from delf_sandbox.guest.channel import Channel
 from delf_sandbox.guest.failure import (
     Place,
@@ -186,7 +192,7 @@ class GuestSession:
         self._rerun = None
         self._caller.forget()
         self._loop.begin(self._turns)
-        filename = f"<script {number}>"
+        filename = f"{SCRIPT_NAME}{number}>"
         self._sources[filename] = source
         task = asyncio.ensure_future(self._run(source, filename))
         while not task.done():

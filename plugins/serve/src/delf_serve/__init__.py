@@ -1,0 +1,1 @@
+"""delf over HTTP: the command ``serve``, the page, and the approval channel ``web``."""

@@ -1,0 +1,191 @@
+"""The ASGI application: the operations, the page, and the life of the agent behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import mimetypes
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from functools import cache
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, Router
+
+from delf.errors import ConfigurationError
+from delf_serve.approvals import Approvals
+from delf_serve.files import Uploads
+from delf_serve.guard import Guard, Receive, Scope, Send
+from delf_serve.keys import ANYBODY, Key, Keys
+from delf_serve.operations import OF_THE_PAGE, OPERATIONS, Call, Operation, Service
+from delf_serve.problems import ProblemError
+from delf_serve.schemas import RunRequest
+from delf_serve.settings import ServeSettings
+from delf_serve.streams import Streams
+from delf_serve.tasks import Tasks, shared
+
+if TYPE_CHECKING:
+    from delf import Agent
+
+_PAGE: Final = "page"
+
+
+class Application:
+    """delf as an ASGI application.
+
+    Its lifespan starts the agent and stops it; where it is mounted in another application, which
+    has no lifespan for it, the first request starts it.
+
+    Args:
+        agent: Does the tasks. One that was not started keeps its journal in a database, unless it
+            was told to keep it elsewhere.
+        settings: The server's.
+        environ: Where ``DELF_API_KEY`` is looked up.
+
+    Raises:
+        ConfigurationError: For keys that cannot be read.
+    """
+
+    def __init__(self, agent: Agent, settings: ServeSettings, environ: Mapping[str, str]) -> None:
+        self.keys = Keys.of(settings, environ)
+        self.agent = agent
+        self.settings = settings
+        _keep_journal(agent)
+        self.tasks = Tasks(agent, settings)
+        self.streams = Streams(self.tasks)
+        self.service = Service(
+            agent=agent,
+            settings=settings,
+            keys=self.keys,
+            tasks=self.tasks,
+            streams=self.streams,
+            approvals=Approvals(agent, self.tasks),
+            uploads=Uploads(_files_folder(settings)),
+        )
+        self.first_tasks: tuple[str, ...] = ()
+        """Handed in when it starts."""
+        self._lock = asyncio.Lock()
+        self._started = False
+        self._was_started = agent.started
+        routes: list[BaseRoute] = [
+            _route(item, self.service) for item in (*OPERATIONS, *OF_THE_PAGE)
+        ]
+        routes += [
+            Route("/", _page_file, methods=["GET"]),
+            Route("/page/{name}", _page_file, methods=["GET"]),
+        ]
+        self._app = Router(routes, lifespan=self._lifespan, redirect_slashes=False)
+        self._guard = Guard(self._serve, settings, self.keys)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self._guard(scope, receive, send)
+
+    async def start(self) -> None:
+        """Start the agent and what watches its journal. May be called twice."""
+        async with self._lock:
+            if not self._started:
+                await self.agent.astart()
+                try:
+                    shared(self.agent)
+                except ProblemError as problem:
+                    raise ConfigurationError(problem.message, hint=problem.hint) from None
+                self.service.uploads.forget_old()
+                self.tasks.start()
+                self._started = True
+                for task in self.first_tasks:
+                    await self.tasks.submit(RunRequest(task=task), ANYBODY, None)
+
+    async def stop(self) -> None:
+        """End streams, let tasks end or leave them to whoever comes next."""
+        self.streams.stop()
+        if self._started:
+            self._started = False
+            await self.tasks.stop(self.settings.grace_seconds)
+            if not self._was_started:
+                await self.agent.astop(leave=True)
+
+    @asynccontextmanager
+    async def _lifespan(self, _app: Router) -> AsyncGenerator[None]:
+        await self.start()
+        try:
+            yield
+        finally:
+            await self.stop()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self  # so that the router raises what it refuses
+        if scope["type"] == "http":
+            scope["delf.guard"] = self._guard
+            if not self._started:
+                await self.start()
+        try:
+            await self._app(scope, receive, send)
+        except HTTPException as error:
+            raise _refused(error) from None
+
+
+def _route(operation: Operation, service: Service) -> Route:
+    async def answer(request: Request) -> Response:
+        key: Key | None = request.scope.get("delf.key")
+        if operation.right is not None and (key is None or operation.right not in key.rights):
+            raise ProblemError(403, f"this key has no right to {operation.right}")
+        return await operation.handler(Call(request, service, key or Key("", frozenset(), b"")))
+
+    path = operation.path.replace("{name}", "{name:path}")
+    return Route(path, answer, methods=[operation.method], name=operation.name)
+
+
+def _refused(error: HTTPException) -> ProblemError:
+    words = {404: "there is nothing at this address", 405: "the method does not fit this address"}
+    return ProblemError(
+        error.status_code,
+        words.get(error.status_code, "the request cannot be answered"),
+        "GET /openapi.json",
+        headers=error.headers,
+    )
+
+
+async def _page_file(request: Request) -> Response:
+    name = request.path_params.get("name", "index.html")
+    found = _page_files().get(name)
+    if found is None:
+        raise ProblemError(404, "there is nothing at this address")
+    kind, data = found
+    return Response(data, media_type=kind, headers={"cache-control": "no-cache"})
+
+
+@cache
+def _page_files() -> dict[str, tuple[str, bytes]]:
+    """The files of the page by their names: a request chooses among them, and names no path."""
+    found: dict[str, tuple[str, bytes]] = {}
+    for file in resources("delf_serve").joinpath(_PAGE).iterdir():
+        kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+        kind = "text/javascript" if file.name.endswith(".js") else kind
+        found[file.name] = (kind, file.read_bytes())
+    return found
+
+
+def _keep_journal(agent: Agent) -> None:
+    """Let an agent that was told nothing of a journal have the one that lasts."""
+    if not agent.started and "journal" not in agent.config.model_fields_set:
+        agent.config = agent.config.model_copy(update={"journal": "sql"})
+
+
+def _files_folder(settings: ServeSettings) -> Path:
+    if settings.files_folder is not None:
+        return Path(settings.files_folder)
+    from platformdirs import user_data_path
+
+    return user_data_path("delf", appauthor=False) / "files"
+
+
+def make_app(agent: Agent, options: Mapping[str, Any], environ: Mapping[str, str]) -> Application:
+    """An application from options as ``agent.asgi_app()`` takes them."""
+    from delf_serve.settings import settings_of
+
+    return Application(agent, settings_of(options), environ)

@@ -1,0 +1,120 @@
+"""Questions that wait for a person, in any process: shown, checked, answered by the journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from delf.cli import approvals_view
+from delf.cli.answering import find_request, send
+from delf.engine.views.changes import situation
+from delf.errors import ToolRefusedError, UnknownRequestError
+from delf.protocols.approval import Approved, Decision, Edited, Rejected, Settled
+from delf.protocols.journal import RequestRecord
+from delf.tools.action import Action
+from delf_serve.keys import Key
+from delf_serve.problems import ProblemError
+from delf_serve.schemas import Checked, DecidedView, DecisionRequest, Request, RequestDetail
+from delf_serve.tasks import Tasks
+
+if TYPE_CHECKING:
+    from delf import Agent
+
+
+class Approvals:
+    """The questions of all tasks of the journal.
+
+    Args:
+        agent: Knows the actions, so that arguments can be checked before they are sent.
+        tasks: The journal.
+    """
+
+    def __init__(self, agent: Agent, tasks: Tasks) -> None:
+        self._agent = agent
+        self._tasks = tasks
+
+    async def list(self, *, waiting: bool) -> list[Request]:
+        """Questions, the oldest first."""
+        found = await self._tasks.journal.find_requests(waiting=waiting)
+        return [Request(**_data(record)) for record in found]
+
+    async def detail(self, text: str) -> RequestDetail:
+        """A question with all that helps to answer it."""
+        record = await self._find(text)
+        events = await self._tasks.journal.read(record.requested.task_id)
+        before = [event for event in events if event.seq < record.requested.seq]
+        stands = situation(before, record.requested.digest, record.requested.call_id)
+        action = await self._action(record)
+        schema = None if action is None or action.schema is None else action.schema()
+        return RequestDetail(
+            **_data(record),
+            arguments_schema=schema,
+            script=stands.script,
+            because=stands.because,
+            changes=[*stands.changes],
+            made_before=stands.made_before,
+        )
+
+    async def check(self, text: str, changed: Mapping[str, Any]) -> Checked:
+        """Whether arguments fit, as the gate will judge them."""
+        record = await self._find(text)
+        action = await self._action(record)
+        if action is None:
+            return Checked(ok=True, message="the action is not known here; it is checked later")
+        arguments = {**record.requested.arguments, **changed}
+        try:
+            await asyncio.to_thread(action.validate, arguments)
+        except ToolRefusedError as error:
+            return Checked(ok=False, message=error.message)
+        return Checked(ok=True)
+
+    async def decide(self, text: str, given: DecisionRequest, key: Key) -> DecidedView:
+        """Answer a question; whoever was first counts.
+
+        Raises:
+            UnknownRequestError: When somebody was quicker, or it does not wait any more.
+            DelfError: When the answer does not fit.
+        """
+        record = await self._find(text)
+        decision = _decision(given)
+        if isinstance(decision, Edited):
+            fits = await self.check(text, decision.arguments)
+            if not fits.ok:
+                raise ProblemError(422, fits.message or "the arguments do not fit")
+        name = record.requested.request_id
+        _, decided = await send(self._tasks.journal, name, lambda _: decision, key.name)
+        return DecidedView(**approvals_view.decided_data(record, decided))
+
+    async def _find(self, text: str) -> RequestRecord:
+        """A question by its id or the beginning of it."""
+        try:
+            return await find_request(self._tasks.journal, text)
+        except UnknownRequestError as error:
+            raise ProblemError(404, error.message, error.hint, code=error.code) from None
+
+    async def _action(self, record: RequestRecord) -> Action | None:
+        """The action that is asked about, if this process has it."""
+        owner, _, method = record.requested.action.partition(".")
+        for connection in self._agent.tools:
+            if connection.name == owner:
+                for action in await connection.actions():
+                    if action.name == method or (connection.is_function and not method):
+                        return action
+        return None
+
+
+def _data(record: RequestRecord) -> dict[str, Any]:
+    return {**approvals_view.request_data(record), "call_id": record.requested.call_id}
+
+
+def _decision(given: DecisionRequest) -> Decision:
+    match given.decision:
+        case "approve":
+            return Approved(remember=given.remember, reason=given.reason, like=given.like)
+        case "edit":
+            return Edited(arguments=given.arguments or {})
+        case "settle":
+            return Settled(result=given.result, reason=given.reason)
+        case "reject":
+            return Rejected(reason=given.reason or "rejected on the page")

@@ -1,0 +1,108 @@
+"""``delf serve``: the project's agent over HTTP."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from delf.cli.run import flags_of, rest_of
+from delf.cli.run import run as run_command
+from delf.cli.state import state_of
+
+if TYPE_CHECKING:
+    from delf import Agent
+    from delf_serve.app import Application
+
+_NOT_SHARED: Final = {"task", "as_json", "events", "show_code", "verbose", "no_journal"}
+_LISTS: Final = ("hosts", "allow_origins")
+_OWN: Final = ("api_key", "keys_file", *_LISTS)
+HOST: Final = "127.0.0.1"
+PORT: Final = 8080
+
+
+class ServeCommand(click.Command):
+    """The command; also what ``agent.serve()`` and ``agent.asgi_app()`` call."""
+
+    def serve_agent(
+        self, agent: Agent, *, host: str = HOST, port: int = PORT, **options: Any
+    ) -> None:
+        """Serve an agent until the process is told to end."""
+        from delf_serve.server import address_of, bind, check_bind, serve
+
+        app = self.asgi_app(agent, **options)
+        check_bind(host, keyed=bool(app.keys))
+        with bind(host, port) as listener:
+            click.echo(f"delf serves on {address_of(listener)}", err=True)
+            serve(lambda: app, listener)
+
+    def asgi_app(self, agent: Agent, **options: Any) -> Application:
+        """An agent as an ASGI application."""
+        from delf_serve.app import make_app
+
+        return make_app(agent, options, os.environ)
+
+
+@click.command(
+    "serve",
+    cls=ServeCommand,
+    epilog="Exit status: 0 it was told to end, 2 usage or configuration.",
+)
+@click.option("--host", default=HOST, show_default=True, help="The address to listen at.")
+@click.option(
+    "--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="The port."
+)
+@click.option(
+    "--api-key",
+    metavar="KEY",
+    help="A key that is needed; others of the machine see it. Better: DELF_API_KEY.",
+)
+@click.option(
+    "--keys", "keys_file", metavar="FILE", help="A file of keys, a line each: NAME:RIGHTS:KEY."
+)
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name of the server.")
+@click.option(
+    "--allow-origin",
+    "allow_origins",
+    multiple=True,
+    metavar="URL",
+    help="A site whose pages may use the API.",
+)
+@click.option(
+    "--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes."
+)
+@click.option("--task", "tasks", multiple=True, help="Hand in this task at the start.")
+@click.pass_context
+def serve(
+    ctx: click.Context, host: str, port: int, workers: int, tasks: tuple[str, ...], **given: Any
+) -> None:
+    """Serve the project's agent over HTTP, with a page to watch tasks and to decide.
+
+    Without a key it listens on loopback only. Keys are in DELF_API_KEY, with a comma between them:
+    KEY, NAME:KEY, or NAME:RIGHTS:KEY with rights such as read+run+decide.
+
+    \b
+    delf serve
+    DELF_API_KEY=ada:run+read:s3cret-key delf serve --host 0.0.0.0
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from delf.cli.session import Options
+    from delf_serve.workers import serve_project
+
+    own: dict[str, Any] = {name: given.pop(name) for name in _OWN}
+    own = {name: list(v) if name in _LISTS else v for name, v in own.items() if v}
+    options = Options(
+        flags=flags_of({**given, "no_journal": False}),
+        **rest_of(
+            {"events": False, "as_json": False, "show_code": False, "verbose": False, **given}
+        ),
+    )
+    if tasks and workers > 1:
+        raise click.UsageError("--task is for one worker", ctx)
+    status = serve_project(
+        state_of(ctx), options, own, host=host, port=port, workers=workers, tasks=tasks
+    )
+    ctx.exit(status)
+
+
+serve.params += [option for option in run_command.params if option.name not in _NOT_SHARED]

@@ -1,0 +1,40 @@
+"""Figures for Prometheus, in its text format."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from delf_serve.streams import Streams
+from delf_serve.tasks import Tasks, state_of
+
+if TYPE_CHECKING:
+    from delf import Agent
+
+_NEWEST = 10_000
+
+
+async def metrics_text(agent: Agent, tasks: Tasks, streams: Streams) -> str:
+    """The figures now."""
+    waiting = await tasks.waiting()
+    records = await tasks.journal.find(_NEWEST)
+    states = Counter(state_of(record, waiting) for record in records)
+    lines = [
+        f"# HELP delf_tasks The newest {_NEWEST} tasks of the journal by their state.",
+        "# TYPE delf_tasks gauge",
+        *(f'delf_tasks{{state="{name}"}} {count}' for name, count in sorted(states.items())),
+    ]
+    for name, kind, text, value in (
+        ("open_tasks", "gauge", "Tasks that this process has in hand.", tasks.working),
+        ("waiting_tasks", "gauge", "Tasks that wait for a person.", len(waiting)),
+        ("event_streams", "gauge", "Event streams that are open here.", streams.open),
+        ("cost_usd_total", "counter", "What this process spent, as far as known.",
+         agent.total_cost_usd),
+        ("tokens_total", "counter", "Tokens that this process used.", agent.usage.total_tokens),
+    ):  # fmt: skip
+        lines += [
+            f"# HELP delf_{name} {text}",
+            f"# TYPE delf_{name} {kind}",
+            f"delf_{name} {value}",
+        ]
+    return "\n".join(lines) + "\n"

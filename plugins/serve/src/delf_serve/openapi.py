@@ -1,0 +1,156 @@
+"""The OpenAPI 3.1 document, made of the table of operations and of the types that validate."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from delf_serve.schemas import Problem
+
+if TYPE_CHECKING:
+    from delf_serve.operations import Operation
+
+_PART: Final = re.compile(r"\{(\w+)\}")
+_HEADERS: Final[dict[str, dict[str, Any]]] = {
+    "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,15}$"},
+}
+_FAILURES: Final = {
+    400: "The request cannot be read.",
+    401: "A key is needed.",
+    403: "The key has no right to this.",
+    408: "The body did not arrive in time.",
+    413: "The body is too large.",
+    415: "The body is of another type.",
+    421: "The server has another name.",
+    422: "Something in it does not fit.",
+    429: "Too much at once.",
+}
+_WITH_BODY: Final = frozenset({408, 413, 415})
+_BY_TYPE: Final = {200: "TaskDetail"}
+
+
+def document(operations: Iterable[Operation], *, server: str, keyed: bool) -> dict[str, Any]:
+    """The document.
+
+    Args:
+        operations: What it tells of.
+        server: Where they are.
+        keyed: Whether a key is needed.
+    """
+    operations = tuple(operations)
+    schemas = _schemas(operations)
+    paths: dict[str, Any] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+    content: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "delf",
+            "version": "1",
+            "summary": "Tasks in plain words, done by scripts, decided about by people.",
+        },
+        "servers": [{"url": server}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            },
+        },
+    }
+    if keyed:
+        content["security"] = [{"bearer": []}, {"key": []}]
+    return content
+
+
+def _schemas(operations: Iterable[Operation]) -> dict[str, Any]:
+    models: dict[tuple[type[BaseModel], Any], None] = {(Problem, "serialization"): None}
+    for operation in operations:
+        if operation.body is not None:
+            models[operation.body, "validation"] = None
+        if operation.answer is not None:
+            models[operation.answer, "serialization"] = None
+    _, content = models_json_schema(list(models), ref_template="#/components/schemas/{model}")
+    return dict(content["$defs"])
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "parameters": _parameters(operation),
+        "responses": _responses(operation),
+    }
+    if operation.right is None:
+        content["security"] = []
+    if operation.body is not None:
+        schema: dict[str, Any] = {"$ref": f"#/components/schemas/{operation.body.__name__}"}
+        content["requestBody"] = {
+            "required": True,
+            "content": {operation.sent: {"schema": schema}},
+        }
+    elif operation.sent != "application/json":
+        content["requestBody"] = {
+            "required": True,
+            "content": {operation.sent: {"schema": {"type": "string", "format": "binary"}}},
+        }
+    return content
+
+
+def _parameters(operation: Operation) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in _PART.findall(operation.path)
+    ]
+    query = operation.query.model_json_schema(ref_template="#/components/schemas/{model}")
+    for name, schema in query.get("properties", {}).items():
+        told = {key: value for key, value in schema.items() if key not in ("title", "description")}
+        variants = [item for item in told.get("anyOf", ()) if item != {"type": "null"}]
+        if len(variants) == 1:
+            told = variants[0]
+        needed = name in query.get("required", ())
+        item = {"name": name, "in": "query", "required": needed, "schema": told}
+        if "description" in schema:
+            item["description"] = schema["description"]
+        found.append(item)
+    heads = (
+        {"name": name, "in": "header", "required": False, "schema": _HEADERS[name]}
+        for name in operation.headers
+    )
+    return [*found, *heads]
+
+
+def _responses(operation: Operation) -> dict[str, Any]:
+    content: dict[str, Any] = {"schema": {"type": "string"}}
+    if operation.answer is not None:
+        content = {"schema": {"$ref": f"#/components/schemas/{operation.answer.__name__}"}}
+    elif operation.media == "application/json":
+        content = {"schema": {"type": "object"}}
+    responses: dict[str, Any] = {
+        str(operation.status): {
+            "description": operation.summary,
+            "content": {operation.media: content},
+        }
+    }
+    problem = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    takes = operation.body is not None or operation.sent != "application/json"
+    failures = {
+        status: text for status, text in _FAILURES.items() if takes or status not in _WITH_BODY
+    }
+    for status, text in {**failures, **dict(operation.other)}.items():
+        if status == 204:
+            responses["204"] = {"description": text}
+        elif status < 300:
+            schema = {"$ref": f"#/components/schemas/{_BY_TYPE[status]}"}
+            responses[str(status)] = {
+                "description": text,
+                "content": {"application/json": {"schema": schema}},
+            }
+        else:
+            responses[str(status)] = {"description": text, "content": problem}
+    return responses

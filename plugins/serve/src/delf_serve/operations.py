@@ -1,0 +1,554 @@
+"""The operations of the API in one table: of it, routes and the OpenAPI document are made."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import mimetypes
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import FileResponse, Response
+
+from delf.engine.views.story import short_name
+from delf.protocols.conversation import ChatMessage, ConversationRecord
+from delf_serve import schemas as s
+from delf_serve.approvals import Approvals
+from delf_serve.files import Uploads
+from delf_serve.guard import COOKIE, session_of
+from delf_serve.keys import ANYBODY, Key, Keys, Right
+from delf_serve.metrics import metrics_text
+from delf_serve.problems import ProblemError
+from delf_serve.settings import ServeSettings
+from delf_serve.streams import Streams
+from delf_serve.tasks import Tasks
+
+if TYPE_CHECKING:
+    from delf import Agent
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+_JSON: Final = "application/json"
+
+
+@dataclass
+class Service:
+    """What the operations work with.
+
+    Args:
+        agent: Does the tasks.
+        settings: The server's.
+        keys: Who may do what.
+        tasks: The tasks.
+        streams: The open event streams.
+        approvals: The questions.
+        uploads: The files that were sent in.
+    """
+
+    agent: Agent
+    settings: ServeSettings
+    keys: Keys
+    tasks: Tasks
+    streams: Streams
+    approvals: Approvals
+    uploads: Uploads
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, with who asks."""
+
+    http: HttpRequest
+    service: Service
+    key: Key
+
+    def part(self, name: str) -> str:
+        """A part of the path."""
+        return str(self.http.path_params[name])
+
+    def query(self, kind: type[ModelT]) -> ModelT:
+        """The parameters of the query, validated; each may come once.
+
+        Raises:
+            ProblemError: Naming the parameter.
+        """
+        pairs = self.http.query_params.multi_items()
+        given = dict(pairs)
+        if len(given) != len(pairs):
+            raise ProblemError(422, "a parameter of the query comes twice")
+        return _validated(lambda: kind.model_validate_strings(given))
+
+    async def body(self, kind: type[ModelT]) -> ModelT:
+        """The JSON that was sent, validated.
+
+        Raises:
+            ProblemError: Naming the field.
+        """
+        named = self.http.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if named != _JSON:
+            raise ProblemError(415, "the body has to be JSON", f"content-type: {_JSON}")
+        data = b"".join([chunk async for chunk in self.chunks(self.service.settings.body_bytes)])
+        return _validated(lambda: kind.model_validate_json(data or b" "))
+
+    async def chunks(self, most: int) -> AsyncIterator[bytes]:
+        """The body as it comes; one that stalls or is too large is given up."""
+        size, chunks = 0, self.http.stream()
+        while True:
+            try:
+                async with asyncio.timeout(self.service.settings.body_seconds):
+                    chunk = await anext(chunks, None)
+            except TimeoutError:
+                raise ProblemError(408, "the body did not arrive in time") from None
+            except ClientDisconnect:
+                raise ProblemError(400, "the body broke off") from None
+            if chunk is None:
+                return
+            size += len(chunk)
+            if size > most:
+                raise ProblemError(413, f"the body is larger than {most:,} bytes")
+            yield chunk
+
+
+def _validated(make: Callable[[], ModelT]) -> ModelT:
+    try:
+        return make()
+    except ValidationError as error:
+        told = [
+            f"{'.'.join(map(str, item['loc'])) or 'the body'}: {item['msg']}"
+            for item in error.errors(include_url=False, include_input=False, include_context=False)
+        ]
+        raise ProblemError(422, "; ".join(told[:5])[:1000], "GET /openapi.json") from None
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One operation.
+
+    Args:
+        method: Of HTTP.
+        path: With its parts in braces.
+        name: What programs call it.
+        summary: What it does.
+        right: What a key needs; None where none is needed.
+        handler: Does it.
+        body: What is sent.
+        query: The parameters of the query.
+        answer: What is answered.
+        status: The usual status.
+        other: Further statuses by what they mean.
+        media: The type of the answer where it is not JSON.
+        sent: The type of the body where it is not JSON.
+        headers: Further headers that are heeded.
+    """
+
+    method: str
+    path: str
+    name: str
+    summary: str
+    right: Right | None
+    handler: Handler
+    body: type[BaseModel] | None = None
+    query: type[BaseModel] = s.NoQuery
+    answer: type[BaseModel] | None = None
+    status: int = 200
+    other: tuple[tuple[int, str], ...] = ()
+    media: str = _JSON
+    sent: str = _JSON
+    headers: tuple[str, ...] = ()
+
+
+def shown(model: BaseModel, status: int = 200, **headers: str) -> Response:
+    """A model as an answer."""
+    data = json.dumps(model.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":"))
+    return Response(
+        data.encode("utf-8", "replace"), status, headers=headers or None, media_type=_JSON
+    )
+
+
+# -- tasks ------------------------------------------------------------------------------------
+
+
+async def run(call: Call) -> Response:
+    """Take a task in."""
+    call.query(s.NoQuery)
+    order = await call.body(s.RunRequest)
+    header = call.http.headers.get("idempotency-key")
+    if header is not None and order.idempotency_key is None:
+        if not 0 < len(header) <= 200:
+            raise ProblemError(422, "Idempotency-Key has 1 to 200 characters")
+        order = order.model_copy(update={"idempotency_key": header})
+    service = call.service
+    paths = await service.uploads.paths(order.files)
+    task_id, conversation = await service.tasks.submit(order, call.key, paths)
+    state: s.State = "queued"
+    if order.wait:
+        await service.tasks.wait(task_id, order.wait)
+        detail = await service.tasks.detail(task_id)
+        if detail.is_terminal:
+            return shown(detail)
+        state = detail.state
+    url = call.http.scope.get("root_path", "") + f"/tasks/{task_id}"
+    accepted = s.Accepted(task_id=task_id, state=state, conversation_id=conversation, url=url)
+    return shown(accepted, 202, location=url)
+
+
+async def list_tasks(call: Call) -> Response:
+    """Tasks, the newest first."""
+    tasks, more = await call.service.tasks.find(**call.query(s.TaskQuery).model_dump())
+    return shown(s.TaskList(tasks=tasks, more=more))
+
+
+async def get_task(call: Call) -> Response:
+    """One task."""
+    call.query(s.NoQuery)
+    return shown(await call.service.tasks.detail(call.part("task_id")))
+
+
+async def cancel_task(call: Call) -> Response:
+    """Stop a task."""
+    call.query(s.NoQuery)
+    task_id, cancelled = await call.service.tasks.cancel(call.part("task_id"))
+    return shown(s.Cancelled(task_id=task_id, cancelled=cancelled))
+
+
+async def resume_task(call: Call) -> Response:
+    """Go on with a task."""
+    call.query(s.NoQuery)
+    task_id = await call.service.tasks.resume(call.part("task_id"), call.key.name)
+    return shown(await call.service.tasks.view(task_id), 202)
+
+
+async def task_events(call: Call) -> Response:
+    """A task's events as they happen."""
+    after = call.query(s.EventQuery).after
+    given = call.http.headers.get("last-event-id", "").strip()
+    if given:
+        if not given.isascii() or not given.isdigit() or len(given) > 15:
+            raise ProblemError(422, "Last-Event-ID is the number of an event")
+        after = int(given)
+    task = await call.service.tasks.view(call.part("task_id"))
+    if task.is_terminal and task.events <= after:
+        return Response(status_code=204)  # a browser does not come back
+    return _stream(call, call.service.streams.events(task.task_id, after))
+
+
+async def all_changes(call: Call) -> Response:
+    """Tasks as lists show them, as they change."""
+    call.query(s.NoQuery)
+    return _stream(call, call.service.streams.changes())
+
+
+def _stream(call: Call, frames: AsyncGenerator[bytes]) -> Response:
+    if call.service.streams.open >= call.service.settings.streams:
+        raise ProblemError(503, "too many event streams are open", "come back later")
+    return EventStreamResponse(frames)
+
+
+class EventStreamResponse(Response):
+    """Frames until they end or the client goes; sent without a task group for each client."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, frames: AsyncGenerator[bytes]) -> None:
+        super().__init__(status_code=200)
+        self._frames = frames
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send the frames."""
+        headers = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+        ]
+        await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
+        own = asyncio.current_task()
+        gone = asyncio.ensure_future(_until_gone(receive))
+        if own is not None:
+            gone.add_done_callback(lambda done: done.cancelled() or own.cancel("gone"))
+        try:
+            async for chunk in self._frames:
+                body = {"type": "http.response.body", "body": chunk, "more_body": True}
+                await send(body)
+            gone.cancel()
+            await send({"type": "http.response.body", "body": b""})
+        except asyncio.CancelledError as error:
+            if "gone" not in error.args:
+                raise
+        finally:
+            gone.cancel()
+            await self._frames.aclose()
+
+
+async def _until_gone(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        continue
+
+
+# -- files ------------------------------------------------------------------------------------
+
+
+async def send_file(call: Call) -> Response:
+    """Keep a file for later tasks."""
+    name = call.query(s.FileQuery).name
+    chunks = call.chunks(call.service.settings.file_bytes)
+    return shown(await call.service.uploads.store(name, chunks), 201)
+
+
+async def get_file(call: Call) -> Response:
+    """A file that a task made: one that its journal names, whatever the request says."""
+    call.query(s.NoQuery)
+    files = await call.service.tasks.output_files(call.part("task_id"))
+    name = call.part("name")
+    path = files.get(name)
+    if path is None:
+        raise ProblemError(404, "the task has no file of this name")
+    if not await asyncio.to_thread(os.path.isfile, path):
+        raise ProblemError(410, "the file is not on this machine any more")
+    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return FileResponse(
+        path,
+        media_type=kind,
+        headers={
+            "content-disposition": f"attachment; filename*=utf-8''{quote(name, safe='')}",
+            "content-security-policy": "sandbox; default-src 'none'",
+        },
+    )
+
+
+# -- questions --------------------------------------------------------------------------------
+
+
+async def list_approvals(call: Call) -> Response:
+    """Questions that wait."""
+    query = call.query(s.RequestQuery)
+    found = await call.service.approvals.list(waiting=query.waiting)
+    return shown(s.RequestList(approvals=found))
+
+
+async def get_approval(call: Call) -> Response:
+    """One question."""
+    call.query(s.NoQuery)
+    return shown(await call.service.approvals.detail(call.part("request_id")))
+
+
+async def decide(call: Call) -> Response:
+    """Answer a question."""
+    call.query(s.NoQuery)
+    given = await call.body(s.DecisionRequest)
+    name = call.part("request_id")
+    return shown(await call.service.approvals.decide(name, given, call.key))
+
+
+async def check(call: Call) -> Response:
+    """Check edited arguments."""
+    call.query(s.NoQuery)
+    given = await call.body(s.CheckRequest)
+    return shown(await call.service.approvals.check(call.part("request_id"), given.arguments))
+
+
+# -- conversations ----------------------------------------------------------------------------
+
+
+async def list_conversations(call: Call) -> Response:
+    """Conversations, the newest first."""
+    call.query(s.NoQuery)
+    chat: Any = call.service.agent.chat
+    found: Sequence[ConversationRecord] = [] if chat is None else await chat.aconversations()
+    views = [
+        s.Conversation(
+            conversation_id=c.conversation,
+            title=c.title,
+            messages=c.messages,
+            updated_at=c.updated_at,
+        )
+        for c in found
+    ]
+    return shown(s.ConversationList(conversations=views))
+
+
+async def get_conversation(call: Call) -> Response:
+    """What was said in a conversation."""
+    call.query(s.NoQuery)
+    chat: Any = call.service.agent.chat
+    name = call.part("conversation_id")
+    lines: Sequence[ChatMessage] = []
+    if chat is not None:
+        lines = await chat.store().read(name, 0, 10_000)
+    if not lines:
+        raise ProblemError(404, "no such conversation is known")
+    messages = [
+        s.ChatLine(role=line.role, content=line.content, at=line.at, task_id=line.task_id)
+        for line in lines
+    ]
+    return shown(s.ConversationDetail(conversation_id=name, messages=messages))
+
+
+# -- the server itself ------------------------------------------------------------------------
+
+
+async def health(_call: Call) -> Response:
+    """The process runs."""
+    return shown(s.Health(ok=True))
+
+
+async def ready(call: Call) -> Response:
+    """Tasks can be taken in: the journal answers."""
+    await call.service.tasks.journal.find(1)
+    return shown(s.Health(ok=True))
+
+
+async def metrics(call: Call) -> Response:
+    """Figures for Prometheus."""
+    call.query(s.NoQuery)
+    text = await metrics_text(call.service.agent, call.service.tasks, call.service.streams)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def openapi(call: Call) -> Response:
+    """This document."""
+    from delf_serve.openapi import document
+
+    call.query(s.NoQuery)
+    root = call.http.scope.get("root_path", "")
+    data = json.dumps(document(OPERATIONS, server=root or "/", keyed=bool(call.service.keys)))
+    return Response(data, media_type=_JSON)
+
+
+async def login(call: Call) -> Response:
+    """Begin a session of the page."""
+    call.query(s.NoQuery)
+    given = await call.body(s.LoginRequest)
+    service = call.service
+    guard = call.http.scope["delf.guard"]
+    client = call.http.client.host if call.http.client else ""
+    guard.check_guesses(client)
+    key = service.keys.find(given.key.encode()) if service.keys else ANYBODY
+    if key is None:
+        guard.note_guess(client)
+        raise ProblemError(401, "the API key is not known")
+    seconds = service.settings.session_hours * 3600
+    cookie = service.keys.session(key, seconds)
+    answer = shown(_session(service, key, cookie))
+    answer.set_cookie(
+        COOKIE,
+        cookie,
+        max_age=int(seconds),
+        path=call.http.scope.get("root_path", "") or "/",
+        httponly=True,
+        samesite="strict",
+        secure=call.http.url.scheme == "https",
+    )
+    return answer
+
+
+async def logout(call: Call) -> Response:
+    """End a session of the page."""
+    answer = Response(status_code=204)
+    answer.delete_cookie(COOKIE, path=call.http.scope.get("root_path", "") or "/")
+    return answer
+
+
+async def session(call: Call) -> Response:
+    """Who is logged in."""
+    call.query(s.NoQuery)
+    known: Key | None = call.http.scope.get("delf.key")
+    if known is None:
+        raise ProblemError(401, "nobody is logged in", "POST /login")
+    return shown(_session(call.service, known, session_of(dict(call.http.headers.raw))))
+
+
+def _session(service: Service, key: Key, cookie: str | None) -> s.Session:
+    return s.Session(
+        name=key.name,
+        rights=sorted(key.rights),
+        csrf=None if cookie is None or not service.keys else Keys.csrf(key, cookie),
+        login=bool(service.keys),
+        model=short_name(service.agent.config.main_llm.model).rpartition("/")[2],
+        budget_usd=service.agent.config.budget_usd,
+    )
+
+
+_UNKNOWN: Final = ((404, "It is not known."),)
+_LATE: Final = (409, "It is too late, or it cannot be done now.")
+
+OPERATIONS: Final = (
+    Operation(method="POST", path="/run", name="run", summary="Hand in a task.", right="run",
+              handler=run, body=s.RunRequest, answer=s.Accepted, status=202,
+              other=(*_UNKNOWN, (200, "The task is over."),
+                     (409, "The idempotency key is another task's."))),
+    Operation(method="GET", path="/tasks", name="list_tasks", summary="Tasks, the newest first.",
+              right="read", handler=list_tasks, query=s.TaskQuery, answer=s.TaskList),
+    Operation(method="GET", path="/tasks/{task_id}", name="get_task",
+              summary="A task with what came of it.", right="read", handler=get_task,
+              answer=s.TaskDetail, other=_UNKNOWN),
+    Operation(method="GET", path="/tasks/{task_id}/events", name="task_events",
+              summary="A task's events, as server-sent events whose ids are their numbers.",
+              right="read", handler=task_events, query=s.EventQuery, media="text/event-stream",
+              other=(*_UNKNOWN, (204, "There are no further events."),
+                     (503, "Too many streams are open.")), headers=("Last-Event-ID",)),
+    Operation(method="POST", path="/tasks/{task_id}/cancel", name="cancel_task",
+              summary="Stop a task.", right="run", handler=cancel_task, answer=s.Cancelled,
+              other=(*_UNKNOWN, _LATE)),
+    Operation(method="POST", path="/tasks/{task_id}/resume", name="resume_task",
+              summary="Go on with a task whose process is gone.", right="run",
+              handler=resume_task, answer=s.Task, status=202, other=(*_UNKNOWN, _LATE)),
+    Operation(method="GET", path="/tasks/{task_id}/files/{name}", name="get_file",
+              summary="A file that a task made.", right="read", handler=get_file,
+              media="application/octet-stream",
+              other=(*_UNKNOWN, (410, "It is not on this machine any more."))),
+    Operation(method="POST", path="/files", name="send_file",
+              summary="Send a file in, for the tasks that name it.", right="run",
+              handler=send_file, query=s.FileQuery, answer=s.Stored, status=201,
+              sent="application/octet-stream"),
+    Operation(method="GET", path="/events", name="changes",
+              summary="Tasks as lists show them, as they change: server-sent events.",
+              right="read", handler=all_changes, media="text/event-stream",
+              other=((503, "Too many streams are open."),)),
+    Operation(method="GET", path="/approvals", name="list_approvals",
+              summary="Questions that wait for a person.", right="read", handler=list_approvals,
+              query=s.RequestQuery, answer=s.RequestList),
+    Operation(method="GET", path="/approvals/{request_id}", name="get_approval",
+              summary="A question with all that helps to answer it.", right="read",
+              handler=get_approval, answer=s.RequestDetail, other=_UNKNOWN),
+    Operation(method="POST", path="/approvals/{request_id}", name="decide",
+              summary="Answer a question: approve, reject, edit or settle.", right="decide",
+              handler=decide, body=s.DecisionRequest, answer=s.DecidedView,
+              other=(*_UNKNOWN, _LATE)),
+    Operation(method="POST", path="/approvals/{request_id}/check", name="check_arguments",
+              summary="Check edited arguments as the gate would.", right="read", handler=check,
+              body=s.CheckRequest, answer=s.Checked, other=_UNKNOWN),
+    Operation(method="GET", path="/conversations", name="list_conversations",
+              summary="Conversations, the newest first.", right="read",
+              handler=list_conversations, answer=s.ConversationList),
+    Operation(method="GET", path="/conversations/{conversation_id}", name="get_conversation",
+              summary="What was said in a conversation.", right="read", handler=get_conversation,
+              answer=s.ConversationDetail, other=_UNKNOWN),
+    Operation(method="GET", path="/health", name="health", summary="Whether the process runs.",
+              right=None, handler=health, answer=s.Health),
+    Operation(method="GET", path="/ready", name="ready",
+              summary="Whether tasks can be taken in.", right=None, handler=ready,
+              answer=s.Health, other=((503, "The journal does not answer."),)),
+    Operation(method="GET", path="/metrics", name="metrics", summary="Figures for Prometheus.",
+              right="read", handler=metrics, media="text/plain"),
+    Operation(method="GET", path="/openapi.json", name="openapi", summary="This document.",
+              right="read", handler=openapi),
+)  # fmt: skip
+"""What programs use, and the document tells of."""
+
+OF_THE_PAGE: Final = (
+    Operation(method="POST", path="/login", name="login", summary="Begin a session.", right=None,
+              handler=login, body=s.LoginRequest, answer=s.Session),
+    Operation(method="POST", path="/logout", name="logout", summary="End a session.", right="read",
+              handler=logout, status=204),
+    Operation(method="GET", path="/session", name="session", summary="Who is logged in.",
+              right=None, handler=session, answer=s.Session),
+)  # fmt: skip
+"""What the page alone uses."""

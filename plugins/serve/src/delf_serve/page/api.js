@@ -1,0 +1,123 @@
+// What the page asks of the server, and how it follows what happens there.
+
+const base = new URL(".", document.baseURI);
+let csrf = null;
+
+export class Refused extends Error {
+  constructor(status, problem) {
+    super(problem.message || `status ${status}`);
+    this.status = status;
+    this.code = problem.code || "";
+    this.hint = problem.hint || "";
+  }
+}
+
+export const address = (path) => new URL(path, base).href;
+
+async function ask(method, path, body, type = "application/json") {
+  const headers = {};
+  if (csrf) headers["x-csrf-token"] = csrf;
+  if (body !== undefined) headers["content-type"] = type;
+  const sent = body === undefined || type !== "application/json" ? body : JSON.stringify(body);
+  let answer;
+  try {
+    answer = await fetch(address(path), { method, headers, body: sent, credentials: "same-origin" });
+  } catch {
+    throw new Refused(0, { message: "the server cannot be reached", hint: "the page tries again" });
+  }
+  const text = await answer.text();
+  let data = null;
+  try { data = text ? JSON.parse(text) : null; } catch { data = { message: text.slice(0, 200) }; }
+  if (!answer.ok) {
+    if (answer.status === 401 && !path.startsWith("login") && !path.startsWith("session")) {
+      window.dispatchEvent(new Event("delf:login"));
+    }
+    throw new Refused(answer.status, data || {});
+  }
+  return data;
+}
+
+export const get = (path) => ask("GET", path);
+export const post = (path, body = undefined) => ask("POST", path, body);
+export const upload = (file) =>
+  ask("POST", `files?name=${encodeURIComponent(file.name)}`, file, "application/octet-stream");
+
+export async function session() {
+  const known = await get("session");
+  csrf = known.csrf;
+  return known;
+}
+
+export async function login(key) {
+  const known = await post("login", { key });
+  csrf = known.csrf;
+  return known;
+}
+
+export const logout = () => post("logout");
+
+/**
+ * Follow a stream of events; it goes on where it broke off, and says when it is broken.
+ * What comes is handed over in slices, so that the page stays fluid however much it is.
+ */
+export class Stream {
+  constructor(path, { message, change, broken, whole }) {
+    this.path = path;
+    this.take = { message, change, broken, whole };
+    this.last = 0;
+    this.waiting = [];
+    this.closed = false;
+    this.tries = 0;
+    this.open();
+  }
+
+  open() {
+    const glue = this.path.includes("?") ? "&" : "?";
+    const path = this.last ? `${this.path}${glue}after=${this.last}` : this.path;
+    const source = this.source = new EventSource(address(path), { withCredentials: true });
+    source.onopen = () => { this.tries = 0; this.take.whole?.(); };
+    source.onmessage = (event) => {
+      this.last = Number(event.lastEventId) || this.last;
+      this.put(event.data);
+    };
+    source.addEventListener("task", (event) => this.take.change?.(JSON.parse(event.data)));
+    source.addEventListener("end", () => { this.ended = true; this.close(); });
+    source.onerror = () => {
+      source.close();
+      if (this.closed || this.ended) return;
+      this.take.broken?.();
+      const wait = Math.min(10_000, 500 * 2 ** this.tries++);
+      this.timer = setTimeout(() => this.open(), wait);
+    };
+  }
+
+  put(text) {
+    this.waiting.push(text);
+    if (this.working) return;
+    this.working = true;
+    const slice = () => {
+      const until = performance.now() + 8;
+      const some = [];
+      while (this.waiting.length > 0 && performance.now() < until) {
+        for (const one of this.waiting.splice(0, 20)) some.push(JSON.parse(one));
+      }
+      if (!this.forgotten) this.take.message(some);
+      if (this.waiting.length > 0) setTimeout(slice, 0);
+      else this.working = false;
+    };
+    setTimeout(slice, 0);
+  }
+
+  /** No more is wanted; what is waiting is still handed over. */
+  close() {
+    this.closed = true;
+    clearTimeout(this.timer);
+    this.source.close();
+  }
+
+  /** No more is wanted, and nothing is handed over any more. */
+  drop() {
+    this.forgotten = true;
+    this.close();
+  }
+}

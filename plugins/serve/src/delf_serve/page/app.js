@@ -1,0 +1,152 @@
+// The page: who looks, which task is open, and whether what is shown is fresh.
+
+import { Stream, get, login, logout, session } from "./api.js";
+import { Composer } from "./composer.js";
+import { el, fill, setText } from "./dom.js";
+import { List } from "./list.js";
+import { TaskView, missing } from "./task.js";
+
+const detail = document.getElementById("detail");
+const connection = document.getElementById("connection");
+
+class Page {
+  constructor(who) {
+    this.who = who;
+    const may = who.rights.includes("run");
+    this.composer = new Composer({ started: (taskId) => { location.hash = `#/${taskId}`; } });
+    this.list = new List({ composer: may ? this.composer.node : null, failed: (error) => this.broke(error) });
+    fill(document.getElementById("list"), this.list.nodes);
+    fill(document.getElementById("who"), who.login ? [who.name, " ", el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : who.model || "");
+    this.lost = new Set();
+    window.onhashchange = () => this.go();
+    document.onvisibilitychange = () => this.heed();
+    this.follow();
+    this.go();
+  }
+
+  /** Follow the list; after a break, load it anew, for what was missed. */
+  follow() {
+    this.changes = new Stream("events", {
+      change: (task) => this.change(task),
+      broken: () => this.connected("list", false),
+      whole: () => { this.connected("list", true); this.list.load().then(() => this.list.mark(this.taskId)); },
+    });
+  }
+
+  change(task) {
+    this.list.change(task);
+    if (task.task_id === this.taskId) this.view?.know(task);
+  }
+
+  connected(what, well) {
+    if (well) this.lost.delete(what); else this.lost.add(what);
+    const broken = this.lost.size > 0;
+    document.body.classList.toggle("stale", broken);
+    setText(connection, broken ? "The connection is lost; what is grey may be old. Trying again…" : "");
+    if (broken && what === "list") session().catch(() => {});
+  }
+
+  broke(error) {
+    if (error.status === 0) this.connected("ask", false);
+    else { setText(connection, error.message); this.lost.delete("ask"); }
+  }
+
+  async go() {
+    const [, taskId = "", asked = ""] = decodeURIComponent(location.hash).split("/");
+    if (taskId === this.taskId && this.view) { if (asked) this.view.goToQuestion(asked); return; }
+    this.view?.drop();
+    this.view = null;
+    this.lost.delete("task");
+    this.taskId = taskId;
+    document.body.classList.toggle("one", Boolean(taskId));
+    this.list.mark(taskId);
+    if (!taskId) { this.welcome(); return; }
+    try {
+      const known = await get(`tasks/${encodeURIComponent(taskId)}`);
+      if (this.taskId !== taskId) return;
+      this.open(known, asked);
+    } catch (error) {
+      fill(detail, missing(taskId, error));
+    }
+  }
+
+  open(known, asked) {
+    this.taskId = known.task_id;
+    this.list.mark(known.task_id);
+    this.view = new TaskView(known.task_id, this.who, {
+      connected: (well) => this.connected("task", well),
+      again: (task) => this.composer.put(task),
+    });
+    this.view.know(known);
+    this.view.wanted = asked;
+    this.composer.look({ task: known.task, conversation: known.conversation_id });
+    fill(detail, this.view.node);
+    detail.scrollTop = 0;
+    if (document.body.classList.contains("one") && matchMedia("(max-width: 800px)").matches) this.view.title.focus();
+  }
+
+  welcome() {
+    this.composer.look(null);
+    document.title = "delf";
+    const steps = ["A model writes a short script for your task.", "The script runs in a sandbox and calls your tools; you see each line and what it did.",
+      "Before anything that matters is changed, it asks here."];
+    fill(detail, el("article", { class: "task empty" }, el("h1", {}, "Say what to do, in plain words"), el("ol", {}, steps.map((text) => el("li", {}, text)))));
+  }
+
+  /** A page that nobody sees holds no connections for long: browsers have few for a server. */
+  heed() {
+    clearTimeout(this.sleep);
+    if (document.hidden) {
+      this.sleep = setTimeout(() => { this.changes.drop(); this.asleep = true; }, 60_000);
+    } else if (this.asleep) {
+      this.asleep = false;
+      this.follow();
+    }
+  }
+
+  async leave() {
+    await logout();
+    location.reload();
+  }
+
+  drop() {
+    this.view?.drop();
+    this.changes.drop();
+  }
+}
+
+let page = null;
+
+function askKey(problem = "") {
+  page?.drop();
+  page = null;
+  document.body.classList.remove("stale", "one");
+  setText(connection, "");
+  const key = el("input", { type: "password", id: "key", autocomplete: "current-password", required: true });
+  const told = el("p", { class: "bad", role: "alert" }, problem);
+  const form = el("form", { class: "login", onsubmit: async (event) => {
+    event.preventDefault();
+    try {
+      const who = await login(key.value);
+      fill(detail);
+      page = new Page(who);
+    } catch (error) { setText(told, error.message); key.select(); }
+  } }, el("h1", {}, "Log in"), el("label", { htmlFor: "key" }, "API key"), key, told, el("button", { type: "submit", class: "primary" }, "Log in"));
+  fill(document.getElementById("list"));
+  fill(document.getElementById("who"));
+  fill(detail, form);
+  key.focus();
+}
+
+async function begin() {
+  try {
+    page = new Page(await session());
+  } catch (error) {
+    if (error.status === 401) { askKey(); return; }
+    setText(connection, `${error.message}. Trying again…`);
+    setTimeout(begin, 2000);
+  }
+}
+
+window.addEventListener("delf:login", () => askKey("The session is over."));
+begin();

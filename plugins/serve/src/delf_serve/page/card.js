@@ -1,0 +1,215 @@
+// A question for a person: what will be done in plain sight, and the ways to answer.
+
+import { get, post } from "./api.js";
+import { long } from "./code.js";
+import { el, fill, say, setText } from "./dom.js";
+import { EFFECTS, ago, exact, pretty, short, value } from "./words.js";
+
+const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", settled: "settled" };
+
+function sentence(question) {
+  if (question.code) return `May this script run? It uses ${question.actions.join(", ")}.`;
+  if (question.unsettled) return `${question.action} was begun when its process died. Is it to be made again?`;
+  return `May the script call ${question.action}?`;
+}
+
+/** A field of an argument: text as text, all else as JSON. */
+class Field {
+  constructor(name, given, check) {
+    this.name = name;
+    this.isText = typeof given === "string";
+    this.before = this.isText ? given : pretty(given);
+    const lines = Math.min(12, Math.max(1, this.before.split("\n").length));
+    this.input = el("textarea", { id: `field-${crypto.randomUUID?.() ?? Math.random()}`, rows: lines,
+      value: this.before, spellcheck: false, "aria-describedby": "", oninput: () => { this.mark(); check(); } });
+    this.was = el("p", { class: "was quiet" });
+    this.node = el("div", { class: "field" },
+      el("label", { htmlFor: this.input.id }, name, this.isText ? null : el("span", { class: "quiet" }, " as JSON")), this.input, this.was);
+    this.was.hidden = true;
+  }
+
+  get changed() { return this.input.value !== this.before; }
+
+  get value() { return this.isText ? this.input.value : JSON.parse(this.input.value); }
+
+  mark() {
+    this.was.hidden = !this.changed;
+    setText(this.was, this.changed ? `was: ${short(this.before, 300)}` : "");
+    this.node.classList.toggle("changed", this.changed);
+  }
+}
+
+export class Card {
+  constructor(question, rights) {
+    this.question = question;
+    this.may = rights.includes("decide");
+    this.fields = new Map();
+    this.editing = false;
+    const [shape, words] = EFFECTS[question.effect];
+    this.id = `ask-${question.request_id}`;
+    this.effect = el("p", { class: `effect ${question.effect}` }, `${shape} ${words}`);
+    this.body = el("div", { class: "ask-body" });
+    this.extra = el("div", { class: "ask-extra" });
+    this.problem = el("p", { class: "bad", role: "alert" });
+    this.buttons = el("div", { class: "buttons" });
+    this.outcome = el("p", { class: "outcome" });
+    this.node = el("section", { class: "ask", id: this.id, tabindex: "-1", "aria-label": sentence(question), onkeydown: (event) => this.key(event) },
+      el("div", { class: "ask-head" }, el("h3", {}, sentence(question)), this.effect),
+      question.description ? el("p", { class: "quiet" }, `the script says: ${question.description}`) : null,
+      question.reason ? el("p", {}, `Why it asks: ${question.reason}`) : null,
+      this.body, this.extra, this.problem, this.buttons, this.outcome);
+    this.show();
+    this.update();
+    if (!question.decided && !question.code) this.load();
+  }
+
+  /** What is asked, as it was asked. */
+  show() {
+    const { question } = this;
+    const parts = [];
+    if (question.code) parts.push(el("pre", { class: "value", tabindex: "0" }, long(question.code, 8000)));
+    if (question.preview) parts.push(el("p", { class: "quiet" }, "What would happen"), el("pre", { class: "value", tabindex: "0" }, long(question.preview, 8000)));
+    const rows = Object.entries(question.arguments || {}).flatMap(([name, item]) =>
+      [el("dt", {}, name), el("dd", {}, long(typeof item === "string" ? item : pretty(item)))]);
+    if (rows.length) parts.push(el("div", { role: "group", "aria-label": "arguments" }, el("dl", { class: "fields" }, rows)));
+    fill(this.body, parts);
+  }
+
+  /** What the journal knows beside the question itself. */
+  async load() {
+    try {
+      const more = await get(`approvals/${this.question.request_id}`);
+      const parts = [];
+      if (more.made_before) parts.push(el("p", { class: "warn" }, `This very call was made before in this task (call ${more.made_before}).`));
+      if (more.changes.length) parts.push(el("details", {}, el("summary", {}, `What this task has changed so far: ${more.changes.length}`),
+        el("ul", {}, more.changes.slice(0, 200).map((line) => el("li", {}, line)))));
+      fill(this.extra, parts);
+    } catch { /* the card says all that is needed without it */ }
+  }
+
+  update() {
+    const { question } = this;
+    const decided = question.decided;
+    this.node.classList.toggle("decided", Boolean(decided));
+    if (!decided) {
+      if (!this.buttons.childElementCount) this.offer();
+      setText(this.outcome, this.may ? "" : "Your key may look on; it has no right to decide.");
+      return;
+    }
+    if (this.shownDecision) return;
+    this.shownDecision = true;
+    fill(this.buttons);
+    fill(this.extra);
+    setText(this.problem, "");
+    if (this.editing) { this.editing = false; this.show(); }
+    const how = DONE[decided.decision] || decided.decision;
+    const by = decided.decision === "expired" ? "" : ` by ${decided.by}`;
+    fill(this.outcome, el("strong", {}, `${how}${by}`), " ", el("time", { title: exact(decided.at) }, ago(decided.at)),
+      decided.reason ? `: ${short(decided.reason, 400)}` : "");
+    if (decided.arguments) {
+      for (const [name, item] of Object.entries(decided.arguments)) {
+        if (value(item) === value(question.arguments[name])) continue;
+        this.outcome.append(el("span", { class: "edit" }, `${name} became ${short(value(item), 300)}`));
+      }
+    }
+  }
+
+  offer() {
+    if (!this.may) return;
+    const { question } = this;
+    const button = (text, kind, act, more = {}) => el("button", { type: "button", class: kind, onclick: act, ...more }, text);
+    const yes = question.unsettled ? "Make it again" : "Approve";
+    this.approve = button(yes, "primary", () => this.send({ decision: "approve", remember: this.remember?.value || "no" }));
+    const nodes = [this.approve, button("Reject…", "", () => this.askReason())];
+    if (!question.code && !question.unsettled) nodes.push(button("Edit…", "", () => this.edit()));
+    if (question.unsettled) nodes.push(button("It did happen", "", () => this.send({ decision: "settle" })));
+    if (!question.unsettled && !question.code) {
+      this.remember = el("select", { "aria-label": "Remember" },
+        el("option", { value: "no" }, "only this once"), el("option", { value: "task" }, "the same again in this task"),
+        el("option", { value: "session" }, "the same again, always"));
+      nodes.push(this.remember);
+    }
+    fill(this.buttons, nodes);
+  }
+
+  edit() {
+    this.editing = true;
+    for (const [name, item] of Object.entries(this.question.arguments)) this.fields.set(name, new Field(name, item, () => this.checkSoon()));
+    fill(this.body, [...this.fields.values()].map((field) => field.node));
+    this.apply = el("button", { type: "button", class: "primary", onclick: () => this.sendEdit() }, "Approve as edited");
+    fill(this.buttons, this.apply, el("button", { type: "button", onclick: () => this.back() }, "Back"));
+    this.apply.disabled = true;
+    [...this.fields.values()][0]?.input.focus();
+  }
+
+  back() {
+    this.editing = false;
+    clearTimeout(this.timer);
+    setText(this.problem, "");
+    fill(this.buttons);
+    this.show();
+    this.offer();
+    this.approve?.focus();
+  }
+
+  edited() {
+    const changed = {};
+    for (const field of this.fields.values()) {
+      if (!field.changed) continue;
+      try { changed[field.name] = field.value; } catch (error) { throw new Error(`${field.name}: no JSON (${error.message})`); }
+    }
+    return changed;
+  }
+
+  /** Check as somebody types, by the schema that the gate has. */
+  checkSoon() {
+    clearTimeout(this.timer);
+    this.apply.disabled = true;
+    let changed;
+    try { changed = this.edited(); } catch (error) { setText(this.problem, error.message); return; }
+    if (!Object.keys(changed).length) { setText(this.problem, ""); return; }
+    this.timer = setTimeout(async () => {
+      try {
+        const found = await post(`approvals/${this.question.request_id}/check`, { arguments: changed });
+        if (!this.editing) return;
+        setText(this.problem, found.ok ? "" : found.message);
+        this.apply.disabled = !found.ok;
+      } catch (error) { setText(this.problem, error.message); }
+    }, 150);
+  }
+
+  sendEdit() {
+    this.send({ decision: "edit", arguments: this.edited() });
+  }
+
+  askReason() {
+    const reason = el("textarea", { rows: 2, placeholder: "why; the script and the model read it", "aria-label": "Reason" });
+    const go = () => this.send({ decision: "reject", reason: reason.value.trim() || null });
+    fill(this.buttons, reason, el("button", { type: "button", class: "danger", onclick: go }, "Reject"),
+      el("button", { type: "button", onclick: () => { fill(this.buttons); this.offer(); this.approve?.focus(); } }, "Back"));
+    reason.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) go(); });
+    reason.focus();
+  }
+
+  async send(answer) {
+    for (const node of this.buttons.querySelectorAll("button, select, textarea")) node.disabled = true;
+    setText(this.problem, "");
+    try {
+      const decided = await post(`approvals/${this.question.request_id}`, answer);
+      say(`${DONE[decided.decision] || decided.decision}`);
+    } catch (error) {
+      setText(this.problem, `${error.message}${error.hint ? ` — ${error.hint}` : ""}`);
+      if (error.status !== 409) for (const node of this.buttons.querySelectorAll("button, select, textarea")) node.disabled = false;
+    }
+  }
+
+  /** Letters answer while the card itself has the focus; Enter never approves from here. */
+  key(event) {
+    if (event.target !== this.node || event.ctrlKey || event.metaKey || event.altKey || !this.approve?.isConnected) return;
+    if (event.key === "r") this.askReason();
+    else if (event.key === "e" && !this.question.code && !this.question.unsettled) this.edit();
+    else if (event.key === "a") this.approve.focus();
+    else return;
+    event.preventDefault();
+  }
+}

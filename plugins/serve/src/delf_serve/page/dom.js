@@ -1,0 +1,40 @@
+// Elements are made here and nowhere else: whatever comes from a task is text, and never markup.
+
+/** An element with properties, attributes (data-*, aria-*, role …), listeners (onclick …), children. */
+export function el(tag, given = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(given)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name in node && !name.includes("-") && typeof value !== "object") node[name] = value;
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+/** Replace what is in a node, unless it is the same already. */
+export function fill(node, ...children) {
+  node.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+/** Set a text, unless it is there already: nothing is laid out again for nothing. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Say something to those who listen to the page. */
+export function say(text) {
+  const place = document.getElementById("said");
+  place.textContent = "";
+  setTimeout(() => { place.textContent = text; }, 50);
+}
+
+/** A text as a file of the person's own. */
+export function takeAsFile(name, text) {
+  const url = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+  const link = el("a", { href: url, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

@@ -1,0 +1,298 @@
+// One task: its words, its answer, its scripts with what they did, and a slider to replay it.
+
+import { Stream, post } from "./api.js";
+import { Card } from "./card.js";
+import { ChapterView, long } from "./code.js";
+import { el, fill, say, setText, takeAsFile } from "./dom.js";
+import { filesOf } from "./files.js";
+import { Story } from "./story.js";
+import { answer } from "./text.js";
+import { Timeline } from "./timeline.js";
+import { STATES, ago, count, duration, exact, money, shortId, size } from "./words.js";
+
+const TAIL = 8_000;
+
+export class TaskView {
+  constructor(taskId, session, { connected, again, gone }) {
+    this.id = taskId;
+    this.session = session;
+    this.tell = { connected, again, gone };
+    this.events = [];
+    this.at = null; // the event up to which a replay shows; null for all
+    this.make();
+    this.reset();
+    this.stream = new Stream(`tasks/${encodeURIComponent(taskId)}/events`, {
+      message: (events) => this.take(events),
+      broken: () => connected(false),
+      whole: () => connected(true),
+    });
+    this.clock = setInterval(() => this.tick(), 1000);
+  }
+
+  make() {
+    this.state = el("span", { class: "state" });
+    this.title = el("h1", { tabindex: "-1" });
+    this.meta = el("p", { class: "meta" });
+    this.figures = el("p", { class: "figures" });
+    this.meter = el("div", { class: "meter", role: "img" }, el("span", {}));
+    this.actions = el("div", { class: "buttons" });
+    this.jump = el("button", { type: "button", class: "jump", onclick: () => this.goToQuestion() });
+    this.error = el("div", { class: "failure", role: "alert" });
+    this.warnings = el("ul", { class: "warnings" });
+    this.answer = el("section", { class: "answer", "aria-label": "Answer" });
+    this.files = el("ul", { class: "files", "aria-label": "Files" });
+    this.story = el("div", { class: "chapters" });
+    this.timeline = new Timeline();
+    this.replay = this.makeReplay();
+    this.node = el("article", { class: "task" },
+      el("div", { class: "top" }, el("a", { class: "back", href: "#/" }, "‹ Tasks"), this.state, this.figures, this.meter),
+      this.title, this.meta, this.actions, this.jump, this.error, this.answer, this.files, this.warnings, this.story, this.timeline.node, this.replay);
+  }
+
+  makeReplay() {
+    this.slider = el("input", { type: "range", min: 0, max: 0, value: 0, id: "replay", oninput: () => this.seek(Number(this.slider.value)) });
+    this.moment = el("output", { htmlFor: "replay", class: "quiet" });
+    this.play = el("button", { type: "button", onclick: () => this.toggle() }, "Play");
+    return el("section", { class: "replay", "aria-label": "Replay", hidden: true },
+      el("label", { htmlFor: "replay" }, "Replay"), this.play, this.slider, this.moment);
+  }
+
+  reset() {
+    this.told = new Story();
+    this.chapters = [];
+    this.cards = new Map();
+    this.shownPrints = -1;
+    fill(this.story);
+  }
+
+  take(events) {
+    if (!events.length) return;
+    this.events.push(...events);
+    if (this.at === null) {
+      for (const event of events) this.told.apply(event);
+      this.drawSoon();
+    }
+    if (this.told.over && this.at === null) this.stream.close();
+    this.slider.max = this.events.length;
+    if (this.at === null) this.slider.value = this.events.length;
+  }
+
+  drawSoon() {
+    if (this.drawing) return;
+    this.drawing = true;
+    setTimeout(() => requestAnimationFrame(() => { this.drawing = false; if (!this.dropped) this.draw(); }), this.chapters.length ? 60 : 0);
+  }
+
+  draw() {
+    const { told } = this;
+    this.drawHead();
+    for (const [n, chapter] of told.chapters.entries()) {
+      let view = this.chapters[n];
+      if (!view) {
+        view = this.chapters[n] = new ChapterView(chapter, n + 1);
+        this.story.append(view.node);
+      }
+      view.update();
+    }
+    for (const question of told.questions.values()) this.drawQuestion(question);
+    this.drawAnswer();
+    this.timeline.update(told);
+    this.replay.hidden = !(told.over || this.at !== null);
+    this.drawMoment();
+  }
+
+  drawHead() {
+    const { told } = this;
+    const [shape, words] = STATES[told.state];
+    if (this.shownState !== told.state) {
+      if (this.shownState && this.at === null) say(`The task is ${words}.`);
+      this.shownState = told.state;
+      this.node.dataset.state = told.state;
+      fill(this.state, el("span", { "aria-hidden": "true" }, shape), ` ${words}`);
+      this.drawActions();
+    }
+    if (this.shownTask !== told.task) {
+      this.shownTask = told.task;
+      fill(this.title, long(told.task, 600));
+      document.title = `${told.task.slice(0, 60)} · delf`;
+    }
+    this.drawFigures();
+    const parts = [el("span", {}, "task ", el("code", { title: this.id }, shortId(this.id)))];
+    if (told.startedAt) parts.push(" · ", el("time", { title: exact(told.startedAt) }, ago(told.startedAt)));
+    if (told.sandbox) parts.push(` · ${told.sandbox}`);
+    if (told.parent) parts.push(" · ", el("a", { href: `#/${told.parent}` }, "part of another task"));
+    if (this.meta.childElementCount !== parts.length || told.over) fill(this.meta, parts);
+    this.drawQuestionsJump();
+    if (told.warnings.length !== this.warnings.childElementCount) {
+      fill(this.warnings, told.warnings.slice(-20).map((text) => el("li", {}, long(text, 500))));
+    }
+    const failed = told.error && told.state === "failed" ? told.error : null;
+    if (this.shownError !== failed) {
+      this.shownError = failed;
+      this.error.hidden = !failed;
+      if (failed) fill(this.error, el("p", {}, el("strong", {}, "Why it failed "), long(failed, 2000)), el("p", { class: "quiet" }, told.errorCode || ""));
+    }
+  }
+
+  drawFigures() {
+    const { told } = this;
+    const now = told.over || this.at !== null ? told.lastAt : Date.now() / 1000;
+    const spent = told.startedAt ? duration((now - told.startedAt) * 1000) : "";
+    const budget = this.session.budget_usd;
+    const cost = money(told.cost) + (budget ? ` of ${money(budget)}` : "");
+    setText(this.figures, [spent, cost, count(told.calls.size, "call"), told.changed ? `${told.changed} changed something` : ""].filter(Boolean).join(" · "));
+    this.meter.hidden = !budget;
+    if (budget) {
+      const share = Math.min(100, ((told.cost || 0) / budget) * 100);
+      this.meter.firstChild.style.width = `${share}%`;
+      this.meter.setAttribute("aria-label", `${Math.round(share)} % of the budget is spent`);
+    }
+  }
+
+  drawActions() {
+    const { told } = this;
+    const may = this.session.rights.includes("run");
+    const button = (text, act, kind = "") => el("button", { type: "button", class: kind, onclick: act }, text);
+    const nodes = [];
+    if (may && ["queued", "running", "waiting"].includes(told.state)) nodes.push(button("Stop", () => this.act("cancel")));
+    if (may && this.record?.state === "interrupted") nodes.push(button("Resume", () => this.act("resume"), "primary"));
+    if (may && told.over) nodes.push(button("Run again", () => this.tell.again(told.task)));
+    fill(this.actions, nodes);
+  }
+
+  /** What the journal says of it, beside its events: whether its process is gone. */
+  know(record) {
+    this.record = record;
+    if (record.state === "interrupted" && !this.told.over) {
+      this.told.state = "interrupted";
+      this.drawHead();
+    } else this.drawActions();
+  }
+
+  async act(what) {
+    try {
+      await post(`tasks/${this.id}/${what}`);
+      if (what === "resume") { this.told.state = "running"; this.record = null; this.draw(); }
+    } catch (error) {
+      fill(this.error, el("p", {}, error.message), el("p", { class: "quiet" }, error.hint));
+      this.error.hidden = false;
+    }
+  }
+
+  drawQuestion(question) {
+    let card = this.cards.get(question.request_id);
+    if (!card) {
+      card = new Card(question, this.at === null ? this.session.rights : []);
+      this.cards.set(question.request_id, card);
+      const view = this.chapters.find((one) => one.chapter === question.chapter);
+      if (view) view.place(question, card.node);
+      else this.story.prepend(card.node);
+      if (this.wanted === question.request_id) setTimeout(() => this.goToQuestion(question.request_id), 50);
+    }
+    card.question = question;
+    card.update();
+  }
+
+  drawQuestionsJump() {
+    const waiting = this.at === null ? this.told.waiting : [];
+    this.jump.hidden = !waiting.length;
+    setText(this.jump, waiting.length ? `◆ ${count(waiting.length, "question waits", "questions wait")} for you: go to ${waiting.length === 1 ? "it" : "the first"}` : "");
+  }
+
+  goToQuestion(name = this.told.waiting[0]?.request_id) {
+    this.wanted = name;
+    const node = name && this.cards.get(name)?.node;
+    if (!node) return;
+    const tall = node.offsetHeight > this.node.parentNode.clientHeight * 0.7;
+    node.scrollIntoView({ block: tall ? "start" : "center", behavior: "instant" });
+    node.focus({ preventScroll: true });
+  }
+
+  drawAnswer() {
+    const { told } = this;
+    const ready = told.answer !== null;
+    if (this.shownPrints === told.printed && this.shownReady === ready) return;
+    this.shownPrints = told.printed;
+    this.shownReady = ready;
+    this.answer.hidden = !told.printed && !ready;
+    if (ready) {
+      fill(this.answer, el("h2", {}, "Answer"), answer(told.answer), told.answer.length > 20_000 ? this.takeButton(told.answer, "answer.txt") : null);
+    } else {
+      this.livePrints ??= el("span", {});
+      this.live ??= el("pre", { class: "prints live", tabindex: "0", role: "region", "aria-label": "Prints" }, this.livePrints);
+      setText(this.livePrints, told.tail(TAIL));
+      if (this.live.parentNode !== this.answer) fill(this.answer, el("h2", {}, "So far"), this.printedNote ??= el("p", { class: "quiet" }), this.live);
+      fill(this.printedNote, told.printed > TAIL ? [`the end of ${size(told.printed)} of prints `, this.takeButton(() => told.tail(1e9), "prints.txt")] : []);
+    }
+    const files = [...told.files];
+    if (files.length !== this.files.childElementCount) fill(this.files, filesOf(this.id, files));
+  }
+
+  takeButton(text, name) {
+    return el("button", { type: "button", class: "link", onclick: () => takeAsFile(name, typeof text === "string" ? text : text()) }, "take as a file");
+  }
+
+  // -- replay ----------------------------------------------------------------------------
+
+  seek(n) {
+    const end = n >= this.events.length;
+    const from = this.at ?? this.events.length;
+    this.at = end ? null : n;
+    if (n < from || this.told.seq === 0) {
+      this.reset();
+      this.shownState = undefined;
+      for (const event of this.events.slice(0, n)) this.told.apply(event);
+    } else {
+      for (const event of this.events.slice(from, n)) this.told.apply(event);
+    }
+    this.node.classList.toggle("past", this.at !== null);
+    this.draw();
+  }
+
+  drawMoment() {
+    const { told } = this;
+    const total = this.events.length;
+    const shown = this.at ?? total;
+    const ms = told.lastAt && told.startedAt ? duration((told.lastAt - told.startedAt) * 1000) : "";
+    setText(this.moment, `event ${shown} of ${total}${ms ? ` · ${ms}` : ""}`);
+    this.slider.setAttribute("aria-valuetext", `event ${shown} of ${total}`);
+  }
+
+  toggle() {
+    if (this.playing) { this.pause(); return; }
+    if (this.at === null) { this.seek(0); this.slider.value = 0; }
+    setText(this.play, "Pause");
+    const step = Math.max(1, Math.ceil(this.events.length / 200));
+    this.playing = setInterval(() => {
+      const next = Math.min(this.events.length, (this.at ?? this.events.length) + step);
+      this.seek(next);
+      this.slider.value = next;
+      if (this.at === null) this.pause();
+    }, 100);
+  }
+
+  pause() {
+    clearInterval(this.playing);
+    this.playing = null;
+    setText(this.play, "Play");
+  }
+
+  tick() {
+    if (!this.told.over && this.at === null) this.drawFigures();
+  }
+
+  drop() {
+    this.dropped = true;
+    clearInterval(this.clock);
+    this.pause();
+    this.stream.drop();
+  }
+}
+
+/** What is shown where a task cannot be. */
+export function missing(taskId, error) {
+  return el("article", { class: "task empty" }, el("a", { class: "back", href: "#/" }, "‹ Tasks"),
+    el("h1", { tabindex: "-1" }, error.status === 404 ? "There is no such task" : "The task cannot be shown"),
+    el("p", {}, error.message), el("p", { class: "quiet" }, `${taskId.slice(0, 60)}${error.hint ? ` — ${error.hint}` : ""}`));
+}
+

@@ -1,0 +1,81 @@
+// How numbers, times and values are written, everywhere the same.
+
+export const STATES = {
+  queued: ["○", "queued"],
+  running: ["◐", "running"],
+  waiting: ["◆", "waiting for you"],
+  done: ["✓", "done"],
+  failed: ["✕", "failed"],
+  stopped: ["■", "stopped"],
+  interrupted: ["‖", "interrupted"],
+};
+
+export const EFFECTS = {
+  read: ["○", "reads"],
+  write: ["◐", "changes something"],
+  irreversible: ["●", "cannot be undone"],
+};
+
+export function money(usd) {
+  if (usd === null || usd === undefined) return "cost unknown";
+  if (usd === 0) return "$0";
+  const digits = usd >= 1 ? 2 : Math.min(8, 1 - Math.floor(Math.log10(usd)));
+  return `$${usd.toFixed(Math.max(2, digits))}`;
+}
+
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "";
+  if (ms < 1) return "< 1 ms";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const seconds = ms / 1000;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${String(Math.floor(seconds % 60)).padStart(2, "0")} s`;
+  return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+}
+
+export function ago(at, now = Date.now() / 1000) {
+  const seconds = Math.max(0, now - at);
+  if (seconds < 45) return "now";
+  if (seconds < 3570) return `${Math.max(1, Math.round(seconds / 60))} min ago`;
+  if (seconds < 86_400) return `${Math.round(seconds / 3600)} h ago`;
+  return new Date(at * 1000).toLocaleDateString(undefined, { day: "numeric", month: "short" });
+}
+
+export const exact = (at) => new Date(at * 1000).toLocaleString();
+export const shortId = (id) => id.replace(/^task_|^req_/, "").slice(0, 7);
+export const size = (bytes) => bytes < 1000 ? `${bytes} B`
+  : bytes < 1e6 ? `${(bytes / 1000).toFixed(bytes < 10_000 ? 1 : 0)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+export const count = (n, one, many = `${one}s`) => `${n.toLocaleString()} ${n === 1 ? one : many}`;
+
+/** A text of one line, cut where it is long. */
+export function short(text, most = 80) {
+  const line = text.slice(0, most * 4).replace(/\s+/g, " ").trim();
+  return line.length <= most && text.length <= most * 4 ? line : `${line.slice(0, most - 1)}…`;
+}
+
+/** A value as people read it: as JSON, with what JSON lacks by its name. */
+export function value(data, indent = 0) {
+  return JSON.stringify(data, (_key, item) => {
+    if (item !== null && typeof item === "object" && "$t" in item && "v" in item) {
+      return typeof item.v === "string" && item.$t !== "bytes" ? item.v : `${item.$t}(${short(JSON.stringify(item.v) ?? "", 60)})`;
+    }
+    return item;
+  }, indent) ?? String(data);
+}
+
+/** A value over as many lines as it needs, and no more: what fits on one line stands on one. */
+export function pretty(data, indent = "") {
+  const flat = value(data);
+  if (data === null || typeof data !== "object" || "$t" in data || flat.length + indent.length <= 72) return flat;
+  const deeper = `${indent}  `;
+  const items = Array.isArray(data)
+    ? data.map((item) => deeper + pretty(item, deeper))
+    : Object.entries(data).map(([name, item]) => `${deeper}${JSON.stringify(name)}: ${pretty(item, deeper)}`);
+  const [open, close] = Array.isArray(data) ? "[]" : "{}";
+  return items.length ? `${open}\n${items.join(",\n")}\n${indent}${close}` : open + close;
+}
+
+/** Arguments as a script writes them. */
+export const args = (given, most = 80) =>
+  short(Object.entries(given).map(([name, item]) => `${name}=${value(item)}`).join(", "), most);

@@ -1,0 +1,29 @@
+"""What this plugin brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from delf.hookspecs import hookimpl
+from delf.specs import ApprovalSpec, CommandSpec
+
+
+@hookimpl
+def delf_commands() -> Iterable[CommandSpec]:
+    """The command ``serve``."""
+    yield CommandSpec(
+        name="serve",
+        summary="Serve tasks over HTTP, with a page to watch them and to decide.",
+        factory="delf_serve.command:serve",
+    )
+
+
+@hookimpl
+def delf_approval_channels() -> Iterable[ApprovalSpec]:
+    """The channel ``web``."""
+    yield ApprovalSpec(
+        name="web",
+        summary="Says by webhook or mail that something waits on the page.",
+        factory="delf_serve.channel:WebChannel",
+        needs_presence=False,
+    )

@@ -1,0 +1,321 @@
+"""What is sent in and out: these types validate requests, and the OpenAPI document is of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+State = Literal["queued", "running", "waiting", "done", "failed", "stopped", "interrupted"]
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+ConversationId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:-]{1,100}$")]
+Time = Annotated[float, Field(description="Unix time in seconds.")]
+
+
+_BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+FileName = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[\w()\[\]+@#=&'-](?:[\w ()\[\]+@#=&'.,-]{0,118}[\w()\[\]+@#=&'-])?$"
+    ),
+]
+"""A name and never a path: letters, digits and a few marks, none of them at an end."""
+
+
+class Given(BaseModel):
+    """A body that is sent in; what it does not know is refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Shown(BaseModel):
+    """A body that is sent out."""
+
+
+class Problem(Shown):
+    """Why a request was refused."""
+
+    code: str = Field(description="Names the kind of failure for ever.")
+    message: str
+    hint: str | None = None
+
+
+class InlineFile(Given):
+    """An input file in the request itself."""
+
+    name: FileName
+    content: Annotated[str, StringConstraints(pattern=_BASE64)] = Field(description="In base64.")
+
+
+class FileReference(Given):
+    """An input file that was sent in before."""
+
+    id: Annotated[str, StringConstraints(pattern=r"^file_[0-9a-f]{32}$")]
+
+
+class RunRequest(Given):
+    """A task to do."""
+
+    task: Annotated[str, StringConstraints(min_length=1, max_length=100_000, pattern=r"\S")] = (
+        Field(description="What to do, in plain words.")
+    )
+    timeout: Seconds | None = Field(
+        default=None, description="Seconds from when it begins to run; else the agent's."
+    )
+    conversation_id: ConversationId | None = Field(
+        default=None, description="The conversation that it continues; else a new one."
+    )
+    files: list[InlineFile | FileReference] = Field(
+        default_factory=list[InlineFile | FileReference], max_length=100
+    )
+    wait: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = Field(
+        default=0, description="Seconds to wait for the end; 0 answers at once."
+    )
+    idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
+        default=None,
+        description="The same key again gives the same task; as the header Idempotency-Key.",
+    )
+
+
+class Task(Shown):
+    """A task as lists show it."""
+
+    task_id: str
+    task: str = Field(description="What was asked.")
+    state: State
+    started_at: Time
+    finished_at: Time | None = None
+    duration_ms: float | None = None
+    cost_usd: float | None = Field(default=None, description="Null where it is not known.")
+    error: str | None = None
+    events: int = 0
+    owner: str | None = Field(default=None, description="The process that works on it.")
+    is_terminal: bool
+
+
+class TaskList(Shown):
+    """Tasks, the newest first."""
+
+    tasks: list[Task]
+    more: bool = Field(description="Whether there are further ones.")
+
+
+class OutputFile(Shown):
+    """A file that a task made."""
+
+    name: str
+    size: int
+
+
+class TaskDetail(Task):
+    """A task with what came of it."""
+
+    result: str | None = Field(default=None, description="The answer, once it is there.")
+    output_so_far: str = Field(default="", description="What its scripts printed.")
+    files: list[OutputFile] = Field(default_factory=list[OutputFile])
+    conversation_id: str | None = None
+    tokens_used: int | None = None
+
+
+class Accepted(Shown):
+    """A task that was taken in."""
+
+    task_id: str
+    state: State
+    conversation_id: str | None = None
+    url: str = Field(description="Where to look for it.")
+
+
+class Cancelled(Shown):
+    """What became of a cancellation."""
+
+    task_id: str
+    cancelled: bool = Field(description="False where the task was over already.")
+
+
+class DecidedView(Shown):
+    """How a question was answered, and by whom."""
+
+    decision: str
+    by: str
+    reason: str | None = None
+    arguments: dict[str, Any] | None = None
+    at: Time
+
+
+class Request(Shown):
+    """A question that waits for a person, or waited."""
+
+    request_id: str
+    state: str = Field(description="waiting, a decision, interrupted, or over.")
+    task_id: str
+    task: str
+    action: str
+    effect: Literal["read", "write", "irreversible"]
+    arguments: dict[str, Any]
+    description: str | None = None
+    reason: str | None = None
+    preview: str | None = None
+    unsettled: bool = False
+    code: str | None = None
+    actions: list[str] = Field(default_factory=list[str])
+    digest: str
+    since: Time
+    call_id: int
+    decided: DecidedView | None = None
+
+
+class RequestDetail(Request):
+    """A question with all that helps to answer it."""
+
+    arguments_schema: dict[str, Any] | None = Field(
+        default=None, description="The JSON schema by which edited arguments are checked."
+    )
+    script: int = 0
+    because: str | None = None
+    changes: list[str] = Field(default_factory=list[str])
+    made_before: int | None = None
+
+
+class RequestList(Shown):
+    """Questions, the oldest first."""
+
+    approvals: list[Request]
+
+
+class DecisionRequest(Given):
+    """An answer to a question."""
+
+    decision: Literal["approve", "reject", "edit", "settle"]
+    reason: Annotated[str, StringConstraints(max_length=10_000)] | None = None
+    arguments: dict[str, Any] | None = Field(
+        default=None, description="With edit: the arguments that change."
+    )
+    remember: Literal["no", "task", "session"] = "no"
+    like: dict[str, str] | None = Field(
+        default=None, description="With remember: arguments that may differ, by patterns."
+    )
+    result: Any = Field(default=None, description="With settle: what the call returned.")
+
+
+class CheckRequest(Given):
+    """Arguments to be checked as the gate would."""
+
+    arguments: dict[str, Any]
+
+
+class Checked(Shown):
+    """Whether arguments fit."""
+
+    ok: bool
+    message: str | None = None
+
+
+class Stored(Shown):
+    """A file that was sent in."""
+
+    id: str
+    name: str
+    size: int
+
+
+class Conversation(Shown):
+    """A conversation that is kept."""
+
+    conversation_id: str
+    title: str
+    messages: int
+    updated_at: Time
+
+
+class ConversationList(Shown):
+    """Conversations, the newest first."""
+
+    conversations: list[Conversation]
+
+
+class ChatLine(Shown):
+    """A message of a conversation."""
+
+    role: str
+    content: str
+    at: Time
+    task_id: str | None = None
+
+
+class ConversationDetail(Shown):
+    """What was said."""
+
+    conversation_id: str
+    messages: list[ChatLine]
+
+
+class LoginRequest(Given):
+    """A key for the page."""
+
+    key: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+
+
+class Session(Shown):
+    """Who is logged in."""
+
+    name: str
+    rights: list[str]
+    csrf: str | None = Field(default=None, description="To be sent back as X-CSRF-Token.")
+    login: bool = Field(description="Whether a key is needed at all.")
+    model: str | None = None
+    budget_usd: float | None = None
+
+
+class Health(Shown):
+    """The server runs."""
+
+    ok: bool
+
+
+class TaskQuery(BaseModel):
+    """Which tasks."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    state: State | None = None
+    text: Annotated[str, StringConstraints(max_length=1000)] | None = Field(
+        default=None, description="Only those whose words hold this, in any case."
+    )
+    since: Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] | None = Field(
+        default=None, description="Only those that started at this Unix time or later."
+    )
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    offset: Annotated[int, Field(ge=0, le=100_000)] = 0
+
+
+class RequestQuery(BaseModel):
+    """Which questions."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    waiting: bool = Field(default=True, description="Only those that wait for an answer.")
+
+
+class EventQuery(BaseModel):
+    """From where on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: Annotated[int, Field(ge=0, le=2**53)] = Field(
+        default=0, description="The number of the last event that is known."
+    )
+
+
+class FileQuery(BaseModel):
+    """What the file is called."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: FileName
+
+
+class NoQuery(BaseModel):
+    """No parameters."""
+
+    model_config = ConfigDict(extra="forbid")

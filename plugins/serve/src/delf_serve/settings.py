@@ -1,0 +1,96 @@
+"""The settings of the server: ``[plugins.serve]`` of ``delf.toml``, or ``DELF_SERVE_…``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import Field, field_validator
+
+from delf.settings import LocalPath, PluginSettings, SecretStr
+
+NAME: Final = "serve"
+
+
+class ServeSettings(PluginSettings):
+    """What is served to whom, and how much of it."""
+
+    api_key: SecretStr | None = Field(
+        default=None,
+        description="Keys with a comma between them: KEY, NAME:KEY, or NAME:read+run+decide:KEY. "
+        "DELF_API_KEY is the same.",
+    )
+    keys_file: LocalPath | None = Field(
+        default=None, description="A file with such keys, one a line."
+    )
+    hosts: list[str] = Field(
+        default_factory=list,
+        description="Names by which the server is reached, beside localhost, the machine's own "
+        "name and its addresses. `*` lets any pass.",
+    )
+    allow_origins: list[str] = Field(
+        default_factory=list, description="Other sites whose pages may use the API (CORS)."
+    )
+    body_bytes: int = Field(
+        default=1_000_000, ge=1024, description="The largest JSON of a request."
+    )
+    file_bytes: int = Field(default=100_000_000, ge=1024, description="The largest file sent in.")
+    rate: float = Field(default=0, ge=0, description="Requests a second for each key; 0: no limit.")
+    open_tasks: int = Field(
+        default=10_000, ge=1, description="Tasks of a key that may wait or run at the same time."
+    )
+    streams: int = Field(default=5_000, ge=1, description="Event streams that may be open.")
+    header_seconds: float = Field(
+        default=10, gt=0, description="Seconds that the head of a request may take to arrive."
+    )
+    body_seconds: float = Field(
+        default=30, gt=0, description="Seconds that the next piece of a request may take to arrive."
+    )
+    session_hours: float = Field(
+        default=12, gt=0, description="Hours until somebody has to log in to the page again."
+    )
+    take_up: bool = Field(
+        default=True, description="Go on with tasks of servers whose process is gone."
+    )
+    grace_seconds: float = Field(
+        default=5, ge=0, description="Seconds that running tasks have to end when the server stops."
+    )
+    files_folder: LocalPath | None = Field(
+        default=None, description="Where files that are sent in are kept; else in delf's data."
+    )
+    public_url: str = Field(
+        default="", description="The address of the page, for links: https://delf.example.com"
+    )
+    webhook_url: SecretStr | None = Field(
+        default=None, description="Is sent a POST when something waits for a decision."
+    )
+    smtp_url: SecretStr | None = Field(
+        default=None,
+        description="smtp[s]://USER:PASSWORD@HOST:PORT, for mails when something waits.",
+    )
+    mail_to: list[str] = Field(default_factory=list, description="Who gets these mails.")
+    mail_from: str = Field(default="delf@localhost", description="Whom they are from.")
+
+    @field_validator("hosts", "allow_origins", "mail_to", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("api_key", mode="before")
+    @classmethod
+    def _several_keys(cls, value: Any) -> Any:
+        return ",".join(value) if isinstance(value, (list, tuple)) else value  # pyright: ignore[reportUnknownArgumentType]
+
+    @field_validator("public_url")
+    @classmethod
+    def _without_slash(cls, value: str) -> str:
+        return value.rstrip("/")
+
+
+def settings_of(options: Mapping[str, Any]) -> ServeSettings:
+    """The settings from code or ``delf.toml``, then from the environment.
+
+    Raises:
+        ConnectionConfigurationError: Naming the setting, never its value.
+    """
+    return ServeSettings.for_instance(NAME, options)

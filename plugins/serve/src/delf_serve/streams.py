@@ -1,0 +1,234 @@
+"""Events as they happen, to as many as look on: one subscription for a task, not for each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from delf.errors import DelfError
+from delf.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Event,
+    TaskFinished,
+    TaskQueued,
+    TaskResumed,
+    TaskStarted,
+    encode,
+)
+from delf_serve.tasks import OVER, Tasks
+
+_log = logging.getLogger(__name__)
+
+BEAT: Final = b": still here\n\n"
+END: Final = b"event: end\ndata: {}\n\n"
+HELLO: Final = b"retry: 1000\n\n"
+_BEAT_SECONDS: Final = 15.0
+_AT_ONCE: Final = 100
+_MOST_WAITING: Final = 2000
+_CHANGES: Final = (
+    TaskQueued,
+    TaskStarted,
+    TaskResumed,
+    ApprovalRequested,
+    ApprovalDecided,
+    TaskFinished,
+)
+_GATHER_SECONDS: Final = 0.2
+
+
+def frame(event: Event) -> bytes:
+    """An event as it is sent: its number is the id, so that a client goes on where it was."""
+    data = json.dumps(encode(event), ensure_ascii=False, separators=(",", ":"))
+    return f"id: {event.seq}\ndata: {data}\n\n".encode("utf-8", "replace")
+
+
+Item = tuple[int, bytes, bool]
+"""An event's number, its frame, and whether it is the end."""
+
+
+@dataclass(eq=False)
+class _Feed:
+    """What comes of one task, for all who look on."""
+
+    readers: set[asyncio.Queue[Item | None]] = field(
+        default_factory=set[asyncio.Queue["Item | None"]]
+    )
+    work: asyncio.Task[None] | None = None
+
+    def put(self, item: Item | None) -> None:
+        for queue in list(self.readers):
+            if item is not None and queue.qsize() >= _MOST_WAITING:
+                self.readers.discard(queue)  # too slow: it comes back, and reads the journal
+                queue.put_nowait(None)
+            else:
+                queue.put_nowait(item)
+
+
+@dataclass
+class _Place:
+    """How far a client is.
+
+    Args:
+        last: The number of the last event that it has.
+        over: Whether that is the end of the task.
+    """
+
+    last: int
+    over: bool = False
+
+
+class Streams:
+    """The streams that are open.
+
+    Args:
+        tasks: The tasks and their journal.
+    """
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._feeds: dict[str, _Feed] = {}
+        self._list = _Feed()
+        self.open = 0
+
+    def stop(self) -> None:
+        """End all streams; clients come back to whoever is there then."""
+        for feed in (*self._feeds.values(), self._list):
+            feed.put(None)
+            if feed.work is not None:
+                feed.work.cancel()
+
+    async def events(self, task_id: str, after: int) -> AsyncGenerator[bytes]:
+        """The frames of a task's events, those that are there first, to its end.
+
+        Args:
+            task_id: The task.
+            after: The number of the last event that the client has.
+        """
+        async with self._reading(self._feed(task_id)) as queue:
+            yield HELLO
+            place = _Place(after)
+            async for chunk in self._past(task_id, place):
+                yield chunk
+            while not place.over:
+                item = await _next(queue)
+                if item is None:
+                    return
+                seq, chunk, over = item
+                if not chunk:
+                    yield BEAT
+                elif seq == place.last + 1:
+                    place.last, place.over = seq, over
+                    yield chunk
+                elif seq > place.last + 1:  # written before the subscription was heard
+                    async for past in self._past(task_id, place):
+                        yield past
+            yield END
+
+    async def _past(self, task_id: str, place: _Place) -> AsyncIterator[bytes]:
+        """The frames of what the journal has after a place, which moves on."""
+        events = await self._tasks.journal.read(task_id, place.last)
+        if not events:
+            known = await self._tasks.journal.task(task_id)
+            place.over = known.state in OVER
+        for start in range(0, len(events), _AT_ONCE):
+            some = events[start : start + _AT_ONCE]
+            chunk = await asyncio.to_thread(_frames, some) if len(events) > 5 else _frames(some)
+            place.last, place.over = some[-1].seq, isinstance(some[-1], TaskFinished)
+            yield chunk
+
+    async def changes(self) -> AsyncGenerator[bytes]:
+        """Tasks as lists show them, whenever one begins, waits, goes on or ends."""
+        if self._list.work is None or self._list.work.done():
+            self._list.work = asyncio.create_task(self._watch_all())
+        async with self._reading(self._list) as queue:
+            yield HELLO
+            while True:
+                item = await _next(queue)
+                if item is None:
+                    return
+                yield item[1] or BEAT
+
+    @asynccontextmanager
+    async def _reading(self, feed: _Feed) -> AsyncGenerator[asyncio.Queue[Item | None]]:
+        queue: asyncio.Queue[Item | None] = asyncio.Queue()
+        feed.readers.add(queue)
+        self.open += 1
+        try:
+            yield queue
+        finally:
+            self.open -= 1
+            feed.readers.discard(queue)
+            if not feed.readers and feed.work is not None:
+                feed.work.cancel()
+                feed.work = None
+                for name in [name for name, known in self._feeds.items() if known is feed]:
+                    del self._feeds[name]
+
+    def _feed(self, task_id: str) -> _Feed:
+        feed = self._feeds.get(task_id)
+        if feed is None:
+            feed = self._feeds[task_id] = _Feed()
+            feed.work = asyncio.create_task(self._watch(task_id, feed))
+        return feed
+
+    async def _watch(self, task_id: str, feed: _Feed) -> None:
+        async def follow() -> None:
+            async for event in self._tasks.journal.subscribe(task_id):
+                feed.put((event.seq, frame(event), isinstance(event, TaskFinished)))
+
+        await self._follow(follow)
+        feed.put(None)
+
+    async def _watch_all(self) -> None:
+        changed: set[str] = set()
+        wake = asyncio.Event()
+
+        async def follow() -> None:
+            async for event in self._tasks.journal.subscribe():
+                if isinstance(event, _CHANGES):
+                    changed.add(event.task_id)
+                    wake.set()
+
+        async def tell() -> None:
+            while True:
+                await wake.wait()
+                await asyncio.sleep(_GATHER_SECONDS)
+                wake.clear()
+                names, _ = list(changed), changed.clear()
+                for name in names:
+                    view = await self._tasks.view(name)
+                    data = f"event: task\ndata: {view.model_dump_json()}\n\n"
+                    self._list.put((0, data.encode("utf-8", "replace"), False))
+
+        telling = asyncio.create_task(self._follow(tell))
+        try:
+            await self._follow(follow)
+        finally:
+            telling.cancel()
+            self._list.put(None)
+
+    @staticmethod
+    async def _follow(work: Callable[[], Any]) -> None:
+        try:
+            await work()
+        except DelfError as error:
+            _log.warning("events cannot be read: %s", error.message)
+
+
+def _frames(events: Sequence[Event]) -> bytes:
+    return b"".join(map(frame, events))
+
+
+async def _next(queue: asyncio.Queue[Item | None]) -> Item | None:
+    """What comes next; an empty frame where nothing came for a while."""
+    try:
+        async with asyncio.timeout(_BEAT_SECONDS):
+            return await queue.get()
+    except TimeoutError:
+        return 0, b"", False

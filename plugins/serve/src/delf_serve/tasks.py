@@ -1,0 +1,452 @@
+"""Tasks: taken in, looked up, stopped, gone on with; what is told of them is the journal's."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from delf.engine.views.snapshot import snapshot
+from delf.errors import DelfError
+from delf.events import Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
+from delf.protocols.journal import Note, SupportsHistory, SupportsInbox, TaskRecord
+from delf_serve.keys import Key
+from delf_serve.problems import ProblemError
+from delf_serve.schemas import OutputFile, RunRequest, State, Task, TaskDetail
+from delf_serve.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from delf import Agent
+
+_log = logging.getLogger(__name__)
+
+MARK: Final = "serve"
+"""The key of a task's ``setup`` that says that a server took it in."""
+CANCEL: Final = "cancel"
+"""The kind of note that asks the process of a task to stop it."""
+_LOOK_SECONDS: Final = 5.0
+_CANCEL_SECONDS: Final = 10.0
+_MOST_LIVES: Final = 5
+"""How often a task is taken up whose processes keep dying."""
+_MOST: Final = 100_000
+OVER: Final = frozenset({"done", "failed", "stopped"})
+"""The states of a journal's tasks that have ended."""
+_ASKED: Final[dict[str, str]] = {
+    "queued": "running",
+    "running": "running",
+    "waiting": "running",
+    "done": "done",
+    "failed": "failed",
+    "stopped": "stopped",
+    "interrupted": "interrupted",
+}
+
+
+class SharedJournal(SupportsHistory, SupportsInbox, Protocol):
+    """A journal that can be looked through, and through which processes speak."""
+
+
+def state_of(record: TaskRecord, waiting: Collection[str]) -> State:
+    """A task's state in the words of the page.
+
+    Args:
+        record: The task.
+        waiting: The tasks that wait for a person.
+    """
+    match record.state:
+        case "done" | "failed" | "stopped" as over:
+            return over
+        case _ if record.events <= 1:
+            return "queued"
+        case "interrupted":
+            return "interrupted"
+        case _:
+            return "waiting" if record.task_id in waiting else "running"
+
+
+def task_view(record: TaskRecord, waiting: Collection[str]) -> Task:
+    """A task as lists show it."""
+    state = state_of(record, waiting)
+    return Task(
+        task_id=record.task_id,
+        task=record.task,
+        state=state,
+        started_at=record.started_at,
+        finished_at=record.finished_at,
+        duration_ms=record.duration_ms,
+        cost_usd=record.cost_usd,
+        error=record.error,
+        events=record.events,
+        owner=record.owner,
+        is_terminal=state in ("done", "failed", "stopped"),
+    )
+
+
+@dataclass
+class _Open:
+    """A task that this process works on."""
+
+    key: str
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    resumed: asyncio.Task[Any] | None = None
+
+
+class Tasks:
+    """The tasks of one agent and of the journal that it shares.
+
+    Args:
+        agent: Does them.
+        settings: How many are taken in.
+    """
+
+    def __init__(self, agent: Agent, settings: ServeSettings) -> None:
+        self._agent = agent
+        self._settings = settings
+        self._open: dict[str, _Open] = {}
+        self._not_ours: set[str] = set()
+        self._work: set[asyncio.Task[None]] = set()
+        self._waiting: tuple[float, frozenset[str]] = (0.0, frozenset())
+        self._journal: SharedJournal | None = None
+
+    @property
+    def journal(self) -> SharedJournal:
+        """The agent's journal."""
+        if self._journal is None:
+            self._journal = shared(self._agent)
+        return self._journal
+
+    @property
+    def working(self) -> int:
+        """How many tasks this process has in hand."""
+        return len(self._open)
+
+    def start(self) -> None:
+        """Heed other processes, and take up what they left."""
+        self._work.add(asyncio.create_task(self._heed()))
+        if self._settings.take_up:
+            self._work.add(asyncio.create_task(self._keep_looking()))
+
+    async def stop(self, seconds: float) -> None:
+        """Let what runs end for some time; what has not ended by then can be gone on with.
+
+        Args:
+            seconds: How long; tasks that wait for a person are not waited for.
+        """
+        for work in self._work:
+            work.cancel()
+        waiting = await self.waiting()
+        running = [o.over.wait() for name, o in self._open.items() if name not in waiting]
+        if running:
+            await asyncio.wait([asyncio.ensure_future(w) for w in running], timeout=seconds)
+
+    # -- handing in -----------------------------------------------------------------------
+
+    async def submit(
+        self, order: RunRequest, key: Key, files: Sequence[str] | None
+    ) -> tuple[str, str | None]:
+        """Take a task in; when this returns, it is in the journal.
+
+        Args:
+            order: What is asked.
+            key: Who asks.
+            files: The paths of its input files; the agent's own when None.
+
+        Returns:
+            Its id, and its conversation if it has one.
+        """
+        if sum(known.key == key.name for known in self._open.values()) >= self._settings.open_tasks:
+            raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
+        name, digest = f"task_{secrets.token_hex(8)}", _digest(order)
+        if order.idempotency_key is not None:
+            secret = f"{key.name}\n{order.idempotency_key}".encode("utf-8", "replace")
+            name = f"task_{hashlib.sha256(secret).hexdigest()[:32]}"
+            earlier = await self._earlier(name, digest)
+            if earlier is not None:
+                return name, earlier.conversation
+        conversation = order.conversation_id
+        if self._agent.chat is None and conversation is not None:
+            raise ProblemError(409, "the agent keeps no conversations", "Agent(chat=True)")
+        if self._agent.chat is not None and conversation is None:
+            conversation = f"web-{secrets.token_hex(6)}"
+        known = self._open[name] = _Open(key.name)
+
+        def listen(event: Event) -> None:
+            if isinstance(event, TaskFinished):
+                self._ended(name)
+
+        mark = {"key": key.name, "order": digest}
+        submitting = asyncio.ensure_future(
+            self._agent.asubmit(
+                order.task,
+                order.timeout,
+                task_id=name,
+                conversation_id=conversation,
+                files=files,
+                setup={MARK: mark},
+                listeners=[listen],
+            )
+        )
+        try:
+            await asyncio.shield(submitting)
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._open.pop(name, None)
+            known.over.set()
+            earlier = None
+            if order.idempotency_key is not None:  # somebody was quicker with the same key
+                earlier = await self._earlier(name, digest)
+            if earlier is None:
+                raise
+            return name, earlier.conversation
+        return name, conversation
+
+    async def _earlier(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
+        try:
+            first = (await self.journal.read(name))[0]
+        except DelfError:
+            return None
+        if not isinstance(first, (TaskQueued, TaskStarted)):
+            return None
+        if first.setup.get(MARK, {}).get("order") != digest:
+            raise ProblemError(
+                409, "this idempotency key belongs to another task", "use a new key for a new task"
+            )
+        return first
+
+    def _ended(self, name: str) -> None:
+        known = self._open.pop(name, None)
+        if known is not None:
+            known.over.set()
+
+    async def wait(self, name: str, seconds: float) -> None:
+        """Wait for a task's end, but no longer than some seconds."""
+        known = self._open.get(name)
+        if known is not None:
+            try:
+                await asyncio.wait_for(known.over.wait(), seconds)
+            except TimeoutError:
+                return
+
+    # -- looking up -----------------------------------------------------------------------
+
+    async def waiting(self) -> frozenset[str]:
+        """The tasks that wait for a person."""
+        at, names = self._waiting
+        if time.monotonic() - at > 0.25:
+            found = await self.journal.find_requests(waiting=True)
+            names = frozenset(record.task.task_id for record in found)
+            self._waiting = time.monotonic(), names
+        return names
+
+    async def find(
+        self,
+        *,
+        state: State | None = None,
+        text: str | None = None,
+        since: float | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> tuple[list[Task], bool]:
+        """Tasks, the newest first, and whether there are more."""
+        wanted = offset + limit + 1
+        exact = state in (None, *OVER)
+        records = await self.journal.find(
+            wanted if exact else _MOST,
+            state=None if state is None else _ASKED[state],
+            text=text or None,
+            since=since,
+        )
+        waiting = await self.waiting()
+        views = [task_view(record, waiting) for record in records]
+        views = [view for view in views if state in (None, view.state)]
+        return views[offset : offset + limit], len(views) > offset + limit
+
+    async def record(self, text: str) -> TaskRecord:
+        """A task by its id or the beginning of it.
+
+        Raises:
+            UnknownTaskError: When there is none.
+        """
+        return await self.journal.task(await self.journal.resolve(text))
+
+    async def view(self, text: str) -> Task:
+        """A task as lists show it."""
+        return task_view(await self.record(text), await self.waiting())
+
+    async def detail(self, text: str) -> TaskDetail:
+        """A task with what came of it."""
+        record = await self.record(text)
+        events = await self.journal.read(record.task_id)
+        view = task_view(record, await self.waiting())
+        return await asyncio.to_thread(_detail, view, events)
+
+    async def output_files(self, text: str) -> dict[str, str]:
+        """The paths of the files that a task made, by their names: those its journal has."""
+        record = await self.record(text)
+        return _files(await self.journal.read(record.task_id))
+
+    # -- stopping and going on ------------------------------------------------------------
+
+    async def cancel(self, text: str) -> tuple[str, bool]:
+        """Stop a task, in whatever process it runs; False when it was over already."""
+        record = await self.record(text)
+        name = record.task_id
+        if record.state in OVER:
+            return name, False
+        if not self._cancel_here(name):
+            if record.state == "interrupted":
+                raise ProblemError(409, "the task does not run: its process is gone", "resume it")
+            await self.journal.post(name, CANCEL, {})
+        deadline = time.monotonic() + _CANCEL_SECONDS
+        while time.monotonic() < deadline:
+            record = await self.journal.task(name)
+            if record.state in OVER:
+                return name, record.state == "stopped"
+            await asyncio.sleep(0.05)
+        raise ProblemError(
+            409, f"the process of the task ({record.owner}) has not stopped it", "stop it there"
+        )
+
+    def _cancel_here(self, name: str) -> bool:
+        known = self._open.get(name)
+        if known is None:
+            return False
+        if known.resumed is not None:
+            known.resumed.cancel()
+            return True
+        return self._agent.cancel(name)
+
+    async def resume(self, text: str, key: str) -> str:
+        """Go on with a task whose process is gone.
+
+        Raises:
+            ProblemError: When it runs, or is over.
+        """
+        record = await self.record(text)
+        if record.state != "interrupted":
+            hint = "it runs" if record.state == "running" else "it is over"
+            raise ProblemError(409, f"the task cannot be resumed: {hint}")
+        await self._take_up(record.task_id, key)
+        return record.task_id
+
+    async def _take_up(self, name: str, key: str) -> None:
+        if name in self._open:
+            return
+        events = await self.journal.read(name)
+        first = events[0]
+        timeout = first.timeout if isinstance(first, TaskQueued) else None
+        known = self._open[name] = _Open(key)
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def listen(event: Event) -> None:
+            if isinstance(event, TaskFinished):
+                self._ended(name)
+            if not begun.done():
+                begun.set_result(None)
+
+        async def work() -> None:
+            try:
+                await self._agent.aresume(name, timeout, listeners=[listen])
+            except DelfError as error:
+                _log.warning("task %s is not gone on with: %s", name, error.message)
+                if not begun.done():
+                    begun.set_exception(error)
+            finally:
+                self._ended(name)
+                if not begun.done():
+                    begun.set_result(None)
+
+        known.resumed = asyncio.create_task(work())
+        await asyncio.wait({begun}, timeout=_LOOK_SECONDS)
+        if begun.done() and begun.exception() is not None:
+            begun.result()
+
+    async def _keep_looking(self) -> None:
+        while True:
+            try:
+                for record in await self.journal.find(1000, state="interrupted"):
+                    await self._adopt(record.task_id)
+            except DelfError as error:
+                _log.warning("what other processes left is not seen: %s", error.message)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _adopt(self, name: str) -> None:
+        """Take up a task of a server whose process is gone, unless it keeps killing them."""
+        if name in self._not_ours or name in self._open:
+            return
+        events = await self.journal.read(name)
+        begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+        lives = sum(isinstance(event, TaskResumed) for event in events)
+        if begun is None or MARK not in begun.setup or lives >= _MOST_LIVES:
+            self._not_ours.add(name)
+            return
+        try:
+            await self._take_up(name, str(begun.setup[MARK].get("key", "")))
+        except DelfError:
+            return  # another process was quicker
+
+    async def _heed(self) -> None:
+        """Stop tasks of this process that somebody cancels elsewhere."""
+        position: int | None = None
+        while True:
+            try:
+                async for note in self.journal.subscribe_notes(after=position):
+                    position = note.position
+                    self._take(note)
+                return
+            except DelfError as error:
+                _log.warning("notes of other processes come late: %s", error.message)
+            await asyncio.sleep(1)
+
+    def _take(self, note: Note) -> None:
+        if note.kind == CANCEL:
+            self._cancel_here(note.task_id)
+
+
+def shared(agent: Agent) -> SharedJournal:
+    """The journal of a started agent.
+
+    Raises:
+        ProblemError: When others cannot look into it.
+    """
+    journal: Any = agent.journal
+    if not isinstance(journal, SupportsHistory) or not isinstance(journal, SupportsInbox):
+        raise ProblemError(
+            503, "the agent's journal is not for several processes", 'Agent(journal="sql")'
+        )
+    return journal
+
+
+def _digest(order: RunRequest) -> str:
+    asked = order.model_dump_json(exclude={"wait", "idempotency_key"})
+    return hashlib.sha256(asked.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def _files(events: Sequence[Event]) -> dict[str, str]:
+    return snapshot(events).files
+
+
+def _detail(view: Task, events: Sequence[Event]) -> TaskDetail:
+    """A task with what its events tell; not quick for a long one, so it is done in a thread."""
+    seen = snapshot(events)
+    begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+    files = [
+        OutputFile(name=name, size=Path(path).stat().st_size)
+        for name, path in seen.files.items()
+        if Path(path).is_file()
+    ]
+    return TaskDetail(
+        **view.model_dump(),
+        result=seen.result,
+        output_so_far=seen.output_so_far,
+        files=files,
+        conversation_id=None if begun is None else begun.conversation,
+        tokens_used=seen.tokens_used,
+    )

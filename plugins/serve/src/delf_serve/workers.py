@@ -1,0 +1,140 @@
+"""The project's agent in one process or in several, which share the socket and the journal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from delf_serve.server import address_of, bind, check_bind, serve
+from delf_serve.settings import NAME
+
+if TYPE_CHECKING:
+    from delf.cli.session import Options
+    from delf.cli.state import State
+    from delf_serve.app import Application
+
+
+_WAITS_SECONDS: Final = 7 * 86_400.0
+"""How long a question waits on a page, where nothing else was said."""
+
+
+def serve_project(
+    state: State,
+    options: Options,
+    own: Mapping[str, Any],
+    *,
+    host: str,
+    port: int,
+    workers: int,
+    tasks: Sequence[str] = (),
+) -> int:
+    """Serve the project's agent until the process is told to end.
+
+    Args:
+        state: The program's flags.
+        options: How the agent is.
+        own: Settings of the server from the command line; they win over the project's.
+        host: The address to listen at.
+        port: The port.
+        workers: How many processes; in each is an agent.
+        tasks: Handed in when it starts.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        ConfigurationError: When it cannot be served so.
+    """
+    from delf.cli.session import log_to_stderr
+
+    log_to_stderr(state)
+    app = make_application(state, options, own)
+    app.first_tasks = tuple(tasks)
+    check_bind(host, keyed=bool(app.keys))
+    with bind(host, port) as listener:
+        click.echo(f"delf serves on {address_of(listener)} - Ctrl-C ends it", err=True)
+        if workers == 1:
+            serve(lambda: app, listener)
+            return 0
+        return _Pool(lambda: make_application(state, options, own), listener, workers).run()
+
+
+def make_application(state: State, options: Options, own: Mapping[str, Any]) -> Application:
+    """The application of the project's agent."""
+    from delf.cli.session import Setup
+    from delf.plugins.journals import need_durable_journal
+    from delf_serve.app import make_app
+
+    setup = Setup.of(state, options)
+    if not setup.journal_was_chosen:
+        need_durable_journal(setup.host, "a server")
+    more: dict[str, Any] = {}
+    if "chat" not in setup.project.agent.model_fields_set:
+        more["chat"] = {"persist": True}
+    if "approvals" not in setup.project.agent.model_fields_set:
+        more["approvals"] = ["web"]
+    if "approval_timeout" not in setup.project.agent.model_fields_set:
+        more["approval_timeout"] = _WAITS_SECONDS
+    agent = setup.agent(**more)
+    given = {**setup.project.plugin_options.get(NAME, {}), **own}
+    return make_app(agent, given, setup.project.environ)
+
+
+class _Pool:
+    """Processes that serve the same socket; one that dies is replaced.
+
+    Args:
+        make: Makes the application, in each of them.
+        listener: The socket.
+        count: How many.
+    """
+
+    def __init__(self, make: Any, listener: socket.socket, count: int) -> None:
+        self._make = make
+        self._listener = listener
+        self._count = count
+        self._pids: set[int] = set()
+        self._ending = False
+
+    def run(self) -> int:
+        """Keep them running until this process is told to end."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._end)
+        while len(self._pids) < self._count:
+            self._pids.add(self._fork())
+        while self._pids:
+            pid, _ = os.wait()
+            self._pids.discard(pid)
+            if not self._ending:
+                click.echo(f"warning: worker {pid} is gone; another one takes its place", err=True)
+                self._pids.add(self._fork())
+        return 0
+
+    def _fork(self) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        status = 1
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            serve(self._make, self._listener)
+            status = 0
+        except BaseException as error:
+            click.echo(f"error: {type(error).__name__}: {error}", err=True)
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+
+    def _end(self, _number: int, _frame: FrameType | None) -> None:
+        self._ending = True
+        for pid in self._pids:
+            os.kill(pid, signal.SIGTERM)

@@ -1,0 +1,27 @@
+"""Servers on loopback for the tests of the plugin serve."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from support.fixtures import *  # noqa: F403 - databases
+from support.serving import Outbox, Serve, make_agent, serving
+
+
+@pytest.fixture
+async def serve(tmp_path, monkeypatch) -> AsyncIterator[Serve]:
+    """Opens servers; all of a test share a journal."""
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    monkeypatch.setenv("DELF_SERVE_FILES_FOLDER", str(tmp_path / "files"))
+    async with AsyncExitStack() as stack:
+
+        async def open_one(key: str = "", agent: dict[str, Any] | None = None, **options: Any):
+            box = Outbox()
+            made = make_agent(str(tmp_path), box, **(agent or {}))
+            return await stack.enter_async_context(serving(made, box, key, **options))
+
+        yield open_one

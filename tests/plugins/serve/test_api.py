@@ -1,0 +1,248 @@
+"""The API: tasks, events, questions, files; everything comes from the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+
+import pytest
+
+from support.serving import KEYS, Outbox, bearer, doing, make_agent, serving
+
+
+async def test_a_task_is_handed_in_and_looked_up(serve):
+    server = await serve()
+    accepted = await server.run("print(await look(7))")
+    assert accepted["state"] == "queued"
+    view = await server.until(accepted["task_id"], "done")
+    assert view["result"] == "{'number': 7, 'name': 'thing 7'}"
+    assert view["is_terminal"]
+    short = (await server.client.get(f"/tasks/{accepted['task_id'][5:12]}")).json()
+    assert short["task_id"] == accepted["task_id"]
+    listed = (await server.client.get("/tasks", params={"state": "done"})).json()
+    assert [task["task_id"] for task in listed["tasks"]] == [accepted["task_id"]]
+    assert not (await server.client.get("/tasks", params={"text": "nothing like it"})).json()[
+        "tasks"
+    ]
+
+
+async def test_run_waits_if_it_is_asked_to(serve):
+    server = await serve()
+    answer = await server.client.post("/run", json={"task": doing("print(1 + 1)"), "wait": 20})
+    assert (answer.status_code, answer.json()["result"]) == (200, "2")
+    late = await server.client.post("/run", json={"task": doing("await hold()"), "wait": 0.05})
+    assert (late.status_code, late.json()["state"] in ("queued", "running")) == (202, True)
+
+
+async def test_an_idempotency_key_gives_the_same_task(serve):
+    server = await serve()
+    order = {"task": doing("print(1)")}
+    headers = {"idempotency-key": "once"}
+    answers = await asyncio.gather(
+        *(server.client.post("/run", json=order, headers=headers) for _ in range(5))
+    )
+    assert len({answer.json()["task_id"] for answer in answers}) == 1
+    assert len((await server.client.get("/tasks")).json()["tasks"]) == 1
+    other = await server.client.post("/run", json={"task": doing("print(2)")}, headers=headers)
+    assert other.status_code == 409
+
+
+async def test_unknown_ids_are_not_found(serve):
+    server = await serve()
+    for method, path in (
+        ("GET", "/tasks/task_nothing"),
+        ("GET", "/tasks/task_nothing/events"),
+        ("POST", "/tasks/task_nothing/cancel"),
+        ("POST", "/tasks/task_nothing/resume"),
+        ("GET", "/tasks/task_nothing/files/a.txt"),
+        ("GET", "/approvals/req_nothing"),
+        ("GET", "/conversations/nothing"),
+        ("GET", "/nothing"),
+    ):
+        answer = await server.client.request(method, path)
+        assert answer.status_code == 404, (method, path, answer.text)
+        assert set(answer.json()) == {"code", "message", "hint"}
+
+
+async def test_events_go_on_exactly_where_they_broke_off(serve):
+    server = await serve()
+    accepted = await server.run("for n in range(5):\n    print(await look(n))")
+    whole = await server.events(accepted["task_id"])
+    assert [event["seq"] for event in whole] == list(range(1, len(whole) + 1))
+    assert whole[-1]["type"] == "TaskFinished"
+    for after in (1, 7, len(whole) - 1):
+        assert await server.events(accepted["task_id"], after) == whole[after:]
+    over = await server.client.get(
+        f"/tasks/{accepted['task_id']}/events", headers={"last-event-id": str(len(whole))}
+    )
+    assert over.status_code == 204
+
+
+async def test_calls_are_told_with_their_lines(serve):
+    server = await serve()
+    code = "import asyncio\nawait look(1)\n\nawait asyncio.gather(\n    look(2),\n    look(3),\n)\n"
+    accepted = await server.run(code)
+    events = await server.events(accepted["task_id"])
+    lines = [event["data"]["line"] for event in events if event["type"] == "CallStarted"]
+    assert lines == [2, 5, 6]
+
+
+async def test_a_question_is_answered_through_the_journal(serve):
+    server = await serve(key="ada-key", api_key=KEYS)
+    accepted = await server.run("print(await send('bob'))")
+    asked = await server.question(accepted["task_id"])
+    assert (asked["action"], asked["arguments"]) == ("send", {"to": "bob"})
+    full = (await server.client.get(f"/approvals/{asked['request_id']}")).json()
+    assert full["arguments_schema"]["properties"]["copies"]["type"] == "integer"
+    place = f"/approvals/{asked['request_id']}"
+    first, second = await asyncio.gather(
+        server.client.post(place, json={"decision": "approve"}),
+        server.client.post(place, json={"decision": "reject"}, headers=bearer("dee-key")),
+    )
+    lost = second if first.is_success else first
+    won = first if first.is_success else second
+    assert (won.status_code, lost.status_code) == (200, 409)
+    assert won.json()["by"] in lost.json()["message"]
+    again = await server.client.post(place, json={"decision": "approve"})
+    assert again.status_code == 409
+
+
+async def test_edited_arguments_are_checked_before_and_made(serve):
+    server = await serve()
+    accepted = await server.run("print(await send('bob'))")
+    name = (await server.question(accepted["task_id"]))["request_id"]
+    wrong = await server.client.post(
+        f"/approvals/{name}/check", json={"arguments": {"copies": "many"}}
+    )
+    assert wrong.json()["ok"] is False
+    assert "copies" in wrong.json()["message"]
+    bad = {"decision": "edit", "arguments": {"copies": "many"}}
+    refused = await server.client.post(f"/approvals/{name}", json=bad)
+    assert refused.status_code == 422
+    good = {"decision": "edit", "arguments": {"to": "eve", "copies": 2}}
+    assert (await server.client.post(f"/approvals/{name}", json=good)).status_code == 200
+    view = await server.until(accepted["task_id"], "done")
+    assert (view["result"], server.box.sent) == ("sent 2 to eve", [("eve", 2)])
+
+
+async def test_a_rejection_has_its_reason(serve):
+    server = await serve()
+    code = "try:\n    await send('bob')\nexcept Exception as error:\n    print(error)"
+    accepted = await server.run(code)
+    name = (await server.question(accepted["task_id"]))["request_id"]
+    answer = {"decision": "reject", "reason": "not on a Sunday"}
+    await server.client.post(f"/approvals/{name}", json=answer)
+    view = await server.until(accepted["task_id"], "done")
+    assert "not on a Sunday" in view["result"]
+    assert server.box.sent == []
+
+
+async def test_a_remembered_approval_is_not_asked_again(serve):
+    server = await serve()
+    accepted = await server.run("await send('bob')\nawait send('bob')\nprint('twice')")
+    name = (await server.question(accepted["task_id"]))["request_id"]
+    await server.client.post(f"/approvals/{name}", json={"decision": "approve", "remember": "task"})
+    assert (await server.until(accepted["task_id"], "done"))["result"] == "twice"
+    assert server.box.sent == [("bob", 1)] * 2
+
+
+async def test_cancel_stops_what_runs_and_what_waits_for_a_place(serve):
+    server = await serve(agent={"max_tasks": 1})
+    runs = await server.run("await hold()")
+    await server.until(runs["task_id"], "running")
+    queued = await server.run("print(1)")
+    for task_id in (queued["task_id"], runs["task_id"]):
+        answer = await server.client.post(f"/tasks/{task_id}/cancel")
+        assert answer.json() == {"task_id": task_id, "cancelled": True}
+        assert (await server.until(task_id, "stopped"))["is_terminal"]
+    again = await server.client.post(f"/tasks/{runs['task_id']}/cancel")
+    assert again.json()["cancelled"] is False
+
+
+async def test_two_servers_on_one_journal(serve):
+    first, second = await serve(), await serve()
+    accepted = await first.run("print(await send('bob'))")
+    assert (await second.until(accepted["task_id"], "waiting"))["state"] == "waiting"
+    name = (await second.question(accepted["task_id"]))["request_id"]
+    assert (await second.client.post(f"/approvals/{name}", json={"decision": "approve"})).is_success
+    events = await second.events(accepted["task_id"])
+    assert events[-1]["data"]["text"] == "sent 1 to bob"
+    assert first.box.sent == [("bob", 1)]
+    held = await first.run("await hold()")
+    await second.until(held["task_id"], "running")
+    answer = await second.client.post(f"/tasks/{held['task_id']}/cancel")
+    assert answer.json()["cancelled"] is True
+
+
+async def test_a_server_that_stops_leaves_its_tasks_to_the_next(serve, tmp_path):
+
+    async with contextlib.AsyncExitStack() as stack:
+        box = Outbox()
+        one = await stack.enter_async_context(serving(make_agent(str(tmp_path), box), box))
+        asks = await one.run("print(await send('bob'))")
+        name = (await one.question(asks["task_id"]))["request_id"]
+    two = await serve()
+    view = await two.until(asks["task_id"], "waiting")
+    assert view["state"] == "waiting"
+    assert (await two.client.post(f"/approvals/{name}", json={"decision": "approve"})).is_success
+    assert (await two.until(asks["task_id"], "done"))["result"] == "sent 1 to bob"
+    events = await two.events(asks["task_id"])
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+
+
+async def test_files_go_up_and_come_down(serve):
+    server = await serve()
+    up = await server.client.post("/files", params={"name": "in.txt"}, content=b"from a file")
+    assert up.status_code == 201
+    inline = {"name": "more.txt", "content": base64.b64encode(b"more").decode()}
+    accepted = await server.run(
+        "text = await files.read('in.txt') + await files.read('more.txt')\n"
+        "add_to_output_files('out.txt', text.upper())\nprint(text)",
+        files=[{"id": up.json()["id"]}, inline],
+    )
+    view = await server.until(accepted["task_id"], "done", "failed")
+    assert view["result"] == "from a filemore", view["error"]
+    assert view["files"] == [{"name": "out.txt", "size": 15}]
+    down = await server.client.get(f"/tasks/{accepted['task_id']}/files/out.txt")
+    assert down.content == b"FROM A FILEMORE"
+    assert down.headers["content-disposition"].startswith("attachment")
+    for path in ("..%2Fjournal.db", "%2Fetc%2Fpasswd", "../../etc/passwd", "out.txt%00"):
+        answer = await server.client.get(f"/tasks/{accepted['task_id']}/files/{path}")
+        assert answer.status_code == 404, path
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "a/b", "..", ".", "a\\b", "a\0b", "a\nb", " x", "x" * 300, "a\u202eb"]
+)
+async def test_a_path_is_no_name_of_a_file(serve, name, tmp_path):
+    server = await serve()
+    answer = await server.client.post("/files", params={"name": name}, content=b"x")
+    assert answer.status_code == 422, answer.text
+    inline = {"name": name, "content": "eA=="}
+    order = {"task": doing("print(1)"), "files": [inline]}
+    assert (await server.client.post("/run", json=order)).status_code == 422
+    assert not list((tmp_path / "files").rglob("*"))
+
+
+async def test_conversations_go_on(serve):
+    server = await serve(agent={"chat": {"persist": True}})
+    first = await server.run("print('Ada')", "who are you?")
+    await server.until(first["task_id"], "done")
+    second = await server.run(
+        "print('again')", "once more", conversation_id=first["conversation_id"]
+    )
+    await server.until(second["task_id"], "done")
+    (known,) = (await server.client.get("/conversations")).json()["conversations"]
+    assert known["messages"] == 4
+    said = (await server.client.get(f"/conversations/{first['conversation_id']}")).json()
+    assert [line["content"] for line in said["messages"]][1::2] == ["Ada", "again"]
+
+
+async def test_health_ready_metrics(serve):
+    server = await serve()
+    await server.until((await server.run("print(1)"))["task_id"], "done")
+    assert (await server.client.get("/health")).json() == {"ok": True}
+    assert (await server.client.get("/ready")).json() == {"ok": True}
+    text = (await server.client.get("/metrics")).text
+    assert 'delf_tasks{state="done"} 1' in text

@@ -1,0 +1,91 @@
+"""The document of the API: made of what validates, and true."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+
+from delf_openapi import APITool
+from delf_serve.openapi import document
+from delf_serve.operations import OPERATIONS
+from support.serving import KEYS, doing
+
+OWN = document(OPERATIONS, server="/", keyed=False)
+
+
+async def test_the_document_is_valid_and_whole(serve):
+    from openapi_spec_validator import validate
+
+    server = await serve(key="ada-key", api_key=KEYS)
+    told = (await server.client.get("/openapi.json")).json()
+    validate(told)
+    assert told["openapi"] == "3.1.0"
+    assert told["security"]
+    assert set(told["paths"]) == {operation.path for operation in OPERATIONS}
+
+
+async def test_the_openapi_plugin_drives_it(serve):
+    server = await serve(key="ada-key", api_key=KEYS)
+    spec = (await server.client.get("/openapi.json")).json()
+    api = APITool(
+        spec, base_url=server.url, name="delf", headers={"X-API-Key": "ada-key"}, allow=True
+    )
+    try:
+        actions = {action.name: action for action in await api.actions()}
+        assert {"run", "get_task", "list_approvals", "decide"} <= actions.keys()
+
+        async def call(name, **arguments):
+            return await actions[name].call(**actions[name].validate(arguments))
+
+        accepted = await call("run", task=doing("print(await send('bob'))"))
+        await server.question(accepted["task_id"])
+        asked = await call("list_approvals")
+        name = asked["approvals"][0]["request_id"]
+        await call("decide", request_id=name, decision="approve")
+        await server.until(accepted["task_id"], "done")
+        assert (await call("get_task", task_id=accepted["task_id"]))["result"] == "sent 1 to bob"
+    finally:
+        await api.aclose()
+
+
+STREAMS = ("/events", "/tasks/{task_id}/events")
+
+
+async def test_schemathesis_finds_nothing(serve):
+    """Requests that fit the document and others: each answer is one that it tells of."""
+    server = await serve()
+    await server.until((await server.run("print(1)"))["task_id"], "done")
+    schema = schemathesis.openapi.from_dict(OWN)
+    schema.config.update(base_url=server.url)
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        if operation.path not in STREAMS:
+            await asyncio.to_thread(try_out, operation)
+
+
+def try_out(operation) -> None:
+    @settings(
+        max_examples=10,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy())
+    def check(case) -> None:
+        case.call_and_validate(timeout=10)
+
+    check()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_every_operation_says_what_it_may_answer(operation):
+    told = OWN["paths"][operation.path][operation.method.lower()]
+    assert told["operationId"] == operation.name
+    assert str(operation.status) in told["responses"]
+    if operation.right is not None:
+        assert {"401", "403"} <= told["responses"].keys()

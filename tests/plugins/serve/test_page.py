@@ -1,0 +1,369 @@
+"""The page in a real browser: what people see, and what they can do with eyes, hands or neither."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import axe_playwright_python
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from support.server import find_program
+from support.serving import KEYS, Outbox, make_agent, serving
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+HOSTILE = "<img src=x onerror=window.hurt=1><script>window.hurt=1</script>\u202e\x1b[2J" + "W" * 300
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser():
+    program = find_program("chromium", "chromium-browser")
+    async with async_playwright() as playwright:
+        yield await playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def open_page(browser: Browser):
+    """Opens pages; what goes wrong in one fails the test."""
+    contexts, wrong = [], []
+
+    async def make(url: str, width: int = 1280, height: int = 800, **more) -> Page:
+        context = await browser.new_context(viewport={"width": width, "height": height}, **more)
+        contexts.append(context)
+        page = await context.new_page()
+        page.on("pageerror", lambda error: wrong.append(f"{error}"))
+        page.on("console", lambda message: message.type == "error" and wrong.append(message.text))
+        await page.goto(url)
+        return page
+
+    yield make
+    for context in contexts:
+        await context.close()
+    lost = re.compile("ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|status of 4")
+    assert not [text for text in wrong if not lost.search(text)]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def shop(tmp_path, monkeypatch):
+    """A server with a task that is done, and one that waits for a person."""
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    monkeypatch.setenv("DELF_SERVE_FILES_FOLDER", str(tmp_path / "files"))
+    box = Outbox()
+    agent = make_agent(str(tmp_path), box, chat={"persist": True}, retry_count=1)
+    async with serving(agent, box) as server:
+        yield server
+
+
+async def at(page: Page, task: dict) -> None:
+    await page.evaluate("name => { location.hash = `#/${name}`; }", task["task_id"])
+
+
+async def accessible(page: Page) -> list[str]:
+    """What axe finds wrong."""
+    await page.evaluate(AXE.read_text())
+    found = await page.evaluate("async () => (await axe.run()).violations")
+    return [f"{item['id']}: {item['nodes'][0]['html'][:200]}" for item in found]
+
+
+async def test_a_task_is_given_and_its_story_told(shop, open_page):
+    page = await open_page(shop.url)
+    await expect(page.get_by_role("heading", name="Say what to do, in plain words")).to_be_visible()
+    code = (
+        "for n in range(40):\n    row = await look(n)\nprint('| a | b |\\n|---|--:|\\n| x | 1 |')"
+    )
+    code += "\nadd_to_output_files('rows.csv', [{'a': 1, 'b': 'two'}])"
+    code += "\nadd_to_output_files('note.txt', 'a note')"
+    await page.get_by_label("A task, in plain words").fill(f"Look at all\n```run\n{code}\n```")
+    await page.get_by_role("button", name="Run", exact=True).click()
+    await expect(page.locator(".state")).to_contain_text("done", timeout=20_000)
+    line = page.locator(".line").nth(1)
+    await expect(line.locator(".calls-head")).to_contain_text("40 calls of look")
+    await expect(line.locator(".call")).to_have_count(4)
+    await line.locator(".call summary").nth(1).click()
+    await expect(line.locator(".call-body").nth(1)).to_contain_text('"name":"thing 1"')
+    await line.get_by_role("button", name="show 36 more of 36").click()
+    await expect(line.locator(".call")).to_have_count(40)
+    await expect(page.locator(".answer td.num")).to_have_text("1")
+    await expect(page.locator(".figures")).to_contain_text("40 calls")
+    await page.locator(".file-box", has_text="rows.csv").locator("summary").click()
+    await expect(page.locator(".file-body td").nth(1)).to_have_text("two")
+    await page.locator(".file-box", has_text="note.txt").locator("summary").click()
+    await expect(page.locator(".file-body pre")).to_have_text("a note")
+    async with page.expect_download() as download:
+        await page.locator(".file", has_text="note.txt").get_by_role("link", name="take").click()
+    assert (await (await download.value).path()).read_text() == "a note"
+    await page.locator(".part summary").click()
+    await expect(page.locator(".timeline")).to_contain_text("script 1")
+
+
+async def test_prints_come_as_they_are_made_and_the_line_that_runs_is_lit(shop, open_page):
+    page = await open_page(shop.url)
+    task = await shop.run("print('first')\nprint(await hold())")
+    await at(page, task)
+    await expect(page.locator(".prints")).to_contain_text("first")
+    await expect(page.locator(".line.lit")).to_contain_text("await hold()")
+    await expect(page.locator(".state")).to_contain_text("running")
+    shop.box.gate.set()
+    await expect(page.locator(".state")).to_contain_text("done")
+    await expect(page.locator(".line.lit")).to_have_count(0)
+    await expect(page.locator(".answer")).to_contain_text("held")
+
+
+async def test_a_question_is_approved_in_one_browser_while_another_looks(shop, open_page):
+    task = await shop.run("print(await send('bob', copies=2))")
+    await shop.until(task["task_id"], "waiting")
+    one, other = await open_page(shop.url), await open_page(shop.url)
+    for page in (one, other):
+        await expect(page.locator(".group").first).to_contain_text("Waiting for you")
+        await page.locator(".row").first.click()
+        await expect(page.locator(".ask")).to_contain_text("cannot be undone")
+        await expect(page.locator(".ask .fields")).to_contain_text("bob")
+        await expect(page.locator(".line", has=page.locator(".ask"))).to_contain_text("await send")
+    await other.route("**/approvals/*", lambda route: asyncio.ensure_future(hold_back(route)))
+    late = asyncio.Event()
+
+    async def hold_back(route):
+        if route.request.method == "POST":
+            await late.wait()
+        await route.continue_()
+
+    await other.get_by_role("button", name="Reject…").click()
+    await other.get_by_label("Reason").fill("too late")
+    await other.get_by_role("button", name="Reject", exact=True).click()
+    await one.locator(".ask").get_by_role("button", name="Approve").click()
+    for page in (one, other):
+        await expect(page.locator(".outcome")).to_contain_text("approved by local")
+        await expect(page.locator(".state")).to_contain_text("done")
+    late.set()
+    await expect(other.locator(".ask .bad")).to_contain_text("it was approved by local")
+    assert shop.box.sent == [("bob", 2)]
+
+
+async def test_arguments_are_edited_and_checked_as_one_types(shop, open_page):
+    task = await shop.run("print(await send('bob', copies=2))")
+    await shop.until(task["task_id"], "waiting")
+    page = await open_page(f"{shop.url}/#/{task['task_id']}")
+    await page.get_by_role("button", name="Edit…").click()
+    copies = page.get_by_label("copies as JSON")
+    await copies.fill('"many"')
+    await expect(page.locator(".ask .bad")).to_contain_text("copies")
+    await expect(page.get_by_role("button", name="Approve as edited")).to_be_disabled()
+    await copies.fill("{")
+    await expect(page.locator(".ask .bad")).to_contain_text("no JSON")
+    await copies.fill("3")
+    await expect(page.locator(".was", has_text="was: 2")).to_be_visible()
+    await page.get_by_role("button", name="Approve as edited").click()
+    await expect(page.locator(".outcome")).to_contain_text("copies became 3")
+    await expect(page.locator(".state")).to_contain_text("done")
+    assert shop.box.sent == [("bob", 3)]
+
+
+async def test_the_keyboard_alone_decides_and_enter_never_by_itself(shop, open_page):
+    code = "try:\n    await send('bob')\nexcept Exception as no:\n    print(no)\nawait send('eve')\nawait send('eve')"
+    task = await shop.run(code)
+    await shop.until(task["task_id"], "waiting")
+    page = await open_page(shop.url)
+    await page.locator(".row").first.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".jump")).to_be_visible()
+    await page.locator(".jump").focus()
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".ask")).to_be_focused()
+    await page.keyboard.press("Enter")
+    assert shop.box.sent == []
+    await page.keyboard.press("r")
+    await page.keyboard.type("not bob")
+    await page.keyboard.press("Control+Enter")
+    await expect(page.locator(".outcome").first).to_contain_text("not bob")
+    second = page.locator(".ask:not(.decided)")
+    await second.focus()
+    await page.keyboard.press("a")
+    await expect(second.get_by_role("button", name="Approve")).to_be_focused()
+    await second.get_by_label("Remember").select_option("task")
+    await second.get_by_role("button", name="Approve").focus()
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".state")).to_contain_text("done")
+    assert shop.box.sent == [("eve", 1)] * 2
+
+
+async def test_a_failure_a_retry_and_a_rerun_are_chapters(shop, open_page):
+    task = await shop.run("rows = await look(1)\nraise ValueError('no such row')")
+    await shop.until(task["task_id"], "failed")
+    page = await open_page(f"{shop.url}/#/{task['task_id']}")
+    await expect(page.locator(".failure")).to_contain_text("no such row")
+    await expect(page.locator(".chapter")).to_have_count(2)
+    await expect(page.locator(".chapter").nth(1)).to_contain_text("because the one before failed")
+    await expect(page.locator(".line.broke").first).to_contain_text("raise ValueError")
+    await page.get_by_role("button", name="Run again").click()
+    await expect(page.get_by_label("A task, in plain words")).to_have_value(
+        re.compile("no such row")
+    )
+
+
+async def test_a_finished_task_is_replayed(shop, open_page):
+    task = await shop.run("for n in range(5):\n    print(await look(n))")
+    await shop.until(task["task_id"], "done")
+    page = await open_page(f"{shop.url}/#/{task['task_id']}")
+    slider = page.get_by_role("slider", name="Replay")
+    await expect(slider).to_be_visible()
+    total = int(await slider.get_attribute("max") or 0)
+    await slider.fill(str(total // 2))
+    await expect(page.locator(".state")).to_contain_text("running")
+    calls = await page.locator(".call").count()
+    await slider.fill("1")
+    await expect(page.locator(".call")).to_have_count(0)
+    await slider.fill(str(total))
+    await expect(page.locator(".state")).to_contain_text("done")
+    await expect(page.locator(".calls-head")).to_contain_text("5 calls")
+    assert calls <= 5
+    await page.get_by_role("button", name="Play").click()
+    await expect(page.locator(".state")).not_to_contain_text("done")
+    await expect(page.locator(".state")).to_contain_text("done", timeout=15_000)
+
+
+async def test_a_conversation_goes_on(shop, open_page):
+    page = await open_page(shop.url)
+    task = await shop.run("print('Ada')", "who?")
+    await shop.until(task["task_id"], "done")
+    await at(page, task)
+    await page.get_by_label("go on after").check()
+    await page.get_by_label("A task, in plain words").fill("again\n```run\nprint(2)\n```")
+    await page.keyboard.press("Control+Enter")
+    await expect(page.locator("h1")).to_contain_text("again")
+    newest = (await shop.client.get("/tasks")).json()["tasks"][0]
+    view = (await shop.client.get(f"/tasks/{newest['task_id']}")).json()
+    assert view["conversation_id"] == task["conversation_id"]
+
+
+async def test_hostile_text_stays_text(shop, open_page):
+    code = (
+        f"text = {HOSTILE!r}\nprint(text)\nawait look(1)\n"
+        "add_to_output_files('&lt;b&gt; x.html', text)\nadd_to_output_files('x.svg', '<svg onload=\"hurt=1\">')\n"
+        "try:\n    await send(text)\nexcept Exception as error:\n    print(error)\nraise ValueError(text)"
+    )
+    task = await shop.run(code, HOSTILE)
+    name = (await shop.question(task["task_id"]))["request_id"]
+    page = await open_page(f"{shop.url}/#/{task['task_id']}", width=320)
+    await expect(page.locator(".ask")).to_be_visible()
+    said = {"decision": "reject", "reason": HOSTILE}
+    await shop.client.post(f"/approvals/{name}", json=said)
+    await expect(page.locator(".state")).to_contain_text("failed")
+    for box in await page.locator(".file-box summary").all():
+        await box.click()
+    assert await page.evaluate("window.hurt") is None
+    assert await page.locator("img, script:not([src])").count() == 0
+    wide = "document.documentElement.scrollWidth"
+    assert await page.evaluate(wide) <= 320
+    await page.goto(f"{shop.url}/#/")
+    await expect(page.locator(".row")).to_have_count(1)
+    assert await page.evaluate(wide) <= 320
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_everybody_can_use_it(shop, open_page, scheme):
+    done = await shop.run("print(await look(1))\nadd_to_output_files('a.txt', 'x')")
+    asks = await shop.run("await send('bob')")
+    await shop.until(done["task_id"], "done")
+    await shop.until(asks["task_id"], "waiting")
+    page = await open_page(shop.url, color_scheme=scheme)
+    await expect(page.locator(".row")).to_have_count(2)
+    assert await accessible(page) == []
+    for task, sign in ((done, ".answer"), (asks, ".ask .primary")):
+        await at(page, task)
+        await expect(page.locator(sign)).to_be_visible()
+        assert await accessible(page) == []
+    await page.get_by_role("button", name="Edit…").click()
+    assert await accessible(page) == []
+    await page.set_viewport_size({"width": 320, "height": 640})
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 320
+    assert await accessible(page) == []
+
+
+async def test_thousands_of_tasks_are_searched_and_filtered(shop, open_page):
+    from delf.events import TaskFinished, TaskStarted
+
+    journal = shop.app.tasks.journal
+    for n in range(1000):
+        head = {"task_id": f"task_{n:016x}", "at": 1_790_000_000.0 + n}
+        await journal.append(TaskStarted(seq=1, task=f"Count the boxes of room {n}", **head))
+        end = TaskFinished(seq=2, status=n % 10 > 0, text="", duration_ms=5.0, error="no", **head)
+        await journal.append(end)
+    page = await open_page(shop.url)
+    await expect(page.locator(".row").first).to_contain_text("room 999")
+    assert await page.locator(".row").count() <= 300
+    for _ in range(30):
+        await page.locator(".tasks").evaluate("node => node.scrollTo(0, node.scrollHeight)")
+        await asyncio.sleep(0.05)
+        if await page.locator(".row").count() == 1000:
+            break
+    await expect(page.locator(".row")).to_have_count(1000)
+    await page.get_by_label("Search tasks").fill("room 77")
+    await expect(page.locator(".row")).to_have_count(11)
+    await page.get_by_label("Which tasks").select_option("failed")
+    await expect(page.locator(".row")).to_have_count(1)
+    await page.get_by_label("Search tasks").fill("nowhere")
+    await expect(page.get_by_text("No task is like that.")).to_be_visible()
+
+
+async def test_five_thousand_calls_and_two_megabytes_of_prints(shop, open_page):
+    code = "for n in range(5000):\n    await look(n)\n    if n % 50 == 0:\n        print('x' * 20_000)\n"
+    page = await open_page(shop.url)
+    task = await shop.run(code, timeout=100)
+    await at(page, task)
+    await expect(page.locator(".calls-head")).to_contain_text("5,000 calls", timeout=90_000)
+    await expect(page.locator(".state")).to_contain_text("done", timeout=30_000)
+    assert await page.locator("*").count() < 3000, "what nobody sees is not there"
+    await page.get_by_role("slider", name="Replay").fill("5000")
+    await expect(page.locator(".state")).to_contain_text("running")
+
+
+async def test_a_lost_connection_says_so_and_mends_itself(tmp_path, monkeypatch, open_page):
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    monkeypatch.setenv("DELF_SERVE_FILES_FOLDER", str(tmp_path / "files"))
+    box = Outbox()
+    async with serving(make_agent(str(tmp_path), box), box) as one:
+        task = await one.run("print('before')\nprint(await send('bob'))")
+        await one.until(task["task_id"], "waiting")
+        page = await open_page(f"{one.url}/#/{task['task_id']}")
+        await expect(page.locator(".ask")).to_be_visible()
+        port = int(one.url.rpartition(":")[2])
+    await expect(page.get_by_text("The connection is lost")).to_be_visible()
+    box = Outbox()
+    async with serving(make_agent(str(tmp_path), box), box, port=port):
+        await expect(page.get_by_text("The connection is lost")).to_be_hidden(timeout=20_000)
+        await page.locator(".ask").get_by_role("button", name="Approve").click()
+        await expect(page.locator(".state")).to_contain_text("done", timeout=20_000)
+        await expect(page.locator(".answer")).to_contain_text("before")
+        await expect(page.locator(".chapter")).to_have_count(1)
+    assert box.sent == [("bob", 1)]
+
+
+async def test_login_keeps_the_key_in_a_cookie_that_scripts_cannot_read(
+    tmp_path, monkeypatch, open_page
+):
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    box = Outbox()
+    async with serving(make_agent(str(tmp_path), box), box, key="ada-key", api_key=KEYS) as server:
+        task = await server.run("await send('bob')")
+        await server.until(task["task_id"], "waiting")
+        page = await open_page(server.url)
+        await page.get_by_label("API key").fill("wrong")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_text("the API key is not known")).to_be_visible()
+        await page.get_by_label("API key").fill("ben-key")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".row")).to_have_count(1)
+        assert await page.evaluate("document.cookie") == ""
+        await expect(page.get_by_role("button", name="Run", exact=True)).to_have_count(0)
+        await page.locator(".row").click()
+        await expect(page.locator(".ask")).to_contain_text("no right to decide")
+        await expect(page.locator(".ask .primary")).to_have_count(0)
+        await page.reload()
+        await expect(page.locator(".ask")).to_be_visible()
+        await page.get_by_role("button", name="log out").click()
+        await expect(page.get_by_label("API key")).to_be_visible()

@@ -1,0 +1,297 @@
+"""What is refused, to whom, and that nothing is lost by it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from delf import ConfigurationError, OptionalDependencyError
+from delf_devkit.testing.hosts import TestHost
+from delf_serve.keys import Keys
+from delf_serve.server import check_bind
+from delf_serve.settings import settings_of
+from support.serving import KEYS, Outbox, bearer, doing, make_agent
+
+WRONG = ("wrong", "ada-ke", "ada-key2", "ADA-KEY", "ada-key,ben-key", "ada:read:ada-key")
+
+
+@pytest.fixture
+async def keyed(serve):
+    return await serve(api_key=KEYS)
+
+
+async def raw(url: str, *pieces: bytes, pause: float = 0.0) -> bytes:
+    """What a server says to bytes; until it closes or says nothing for a second."""
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    got = b""
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            if pause:
+                await asyncio.sleep(pause)
+        async with asyncio.timeout(5):
+            while chunk := await reader.read(65_536):
+                got += chunk
+                if b"\r\n\r\n" in got and b"HTTP/1.1 1" not in got:
+                    break
+    except (ConnectionError, TimeoutError):
+        return got
+    finally:
+        writer.close()
+    return got
+
+
+async def test_a_wrong_key_is_refused(keyed):
+    every = [(bearer(key), {"x-api-key": key}, {"authorization": key}) for key in WRONG]
+    for headers in (headers for some in every for headers in some):
+        answer = await keyed.client.get("/tasks", headers=headers)
+        assert answer.status_code == 401
+        assert answer.json()["code"] == "ERR-HTTP-401"
+
+
+async def test_a_key_beyond_ascii_is_wrong_and_no_failure(keyed):
+    for value in (b"Bearer \xc3\xa4da", b"Bearer \xff\xfe", "Bearer ключ".encode()):
+        request = b"GET /tasks HTTP/1.1\r\nhost: localhost\r\nauthorization: " + value
+        assert (await raw(keyed.url, request + b"\r\n\r\n")).startswith(b"HTTP/1.1 401")
+    keys = Keys.of(settings_of({"api_key": "ключ"}), {})
+    assert keys.find("ключ".encode()) is not None
+
+
+async def test_without_a_key_nothing_is_told_but_health(keyed):
+    for path in ("/tasks", "/approvals", "/events", "/metrics", "/openapi.json", "/docs", "/nope"):
+        assert (await keyed.client.get(path)).status_code == 401, path
+    for path in ("/health", "/ready", "/", "/page/app.js"):
+        assert (await keyed.client.get(path)).status_code == 200, path
+
+
+async def test_a_key_has_its_rights_and_no_others(keyed):
+    order = {"task": doing("print(await send('bob'))")}
+    client = keyed.client
+    assert (await client.post("/run", json=order, headers=bearer("ben-key"))).status_code == 403
+    assert (
+        await client.post("/files?name=a", content=b"", headers=bearer("dee-key"))
+    ).status_code == 403
+    accepted = await client.post("/run", json=order, headers=bearer("cy-key"))
+    assert accepted.status_code == 202
+    client.headers.update(bearer("ada-key"))
+    name = (await keyed.question(accepted.json()["task_id"]))["request_id"]
+    yes = {"decision": "approve"}
+    for key in ("ben-key", "cy-key"):
+        answer = await client.post(f"/approvals/{name}", json=yes, headers=bearer(key))
+        assert answer.status_code == 403
+    assert keyed.box.sent == []
+    done = await client.post(f"/approvals/{name}", json=yes, headers=bearer("dee-key"))
+    assert done.json()["by"] == "dee"
+
+
+async def test_guessing_is_slowed_down(keyed):
+    for _ in range(30):
+        await keyed.client.get("/tasks", headers=bearer("guess"))
+    assert (await keyed.client.get("/tasks", headers=bearer("ada-key"))).status_code == 429
+    assert (await keyed.client.post("/login", json={"key": "guess"})).status_code == 429
+
+
+async def test_all_keys_are_compared(monkeypatch):
+    seen = []
+    keys = Keys.of(settings_of({"api_key": KEYS}), {})
+    import hmac
+
+    true = hmac.compare_digest
+    monkeypatch.setattr(hmac, "compare_digest", lambda a, b: seen.append(b) or true(a, b))
+    for secret in (b"ada-key", b"dee-key", b"nobody"):
+        seen.clear()
+        keys.find(secret)
+        assert len(seen) == 4
+
+
+def test_a_key_that_cannot_be_read_is_not_told():
+    for text in ("a:b:c:d", "ada:fly:s3cret", "1x:s3cret", "ada:read:", "ada:k1,ada:k2"):
+        with pytest.raises(ConfigurationError) as error:
+            Keys.of(settings_of({"api_key": text}), {})
+        assert "s3cret" not in str(error.value)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com"])
+def test_a_bind_beyond_loopback_needs_a_key(host):
+    with pytest.raises(ConfigurationError, match="API key"):
+        check_bind(host, keyed=False)
+    check_bind(host, keyed=True)
+    for own in ("127.0.0.1", "::1", "localhost", "127.0.0.2"):
+        check_bind(own, keyed=False)
+
+
+async def test_a_name_that_points_here_is_not_let_in(serve):
+    server = await serve()
+    for host in ("evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:80", "a@[b"):
+        for path in ("/tasks", "/", "/health"):
+            answer = await server.client.get(path, headers={"host": host})
+            assert answer.status_code == 421, (host, path)
+    for host in ("localhost:1", "127.0.0.1", "[::1]:80", "delf.localhost"):
+        assert (await server.client.get("/tasks", headers={"host": host})).status_code == 200, host
+    own = await serve(hosts=["delf.example"])
+    assert (await own.client.get("/tasks", headers={"host": "delf.example"})).status_code == 200
+
+
+async def test_pages_of_other_sites_change_nothing(serve):
+    server = await serve()
+    order = {"task": doing("print(1)")}
+    evil = {"origin": "https://evil.example"}
+    assert (await server.client.post("/run", json=order, headers=evil)).status_code == 403
+    form = await server.client.post(
+        "/run", content=json.dumps(order), headers={"content-type": "text/plain"}
+    )
+    assert form.status_code == 415
+    asked = {**evil, "access-control-request-method": "POST"}
+    assert (await server.client.options("/run", headers=asked)).status_code == 403
+    assert (
+        "access-control-allow-origin"
+        not in (await server.client.get("/tasks", headers=evil)).headers
+    )
+    assert not (await server.client.get("/tasks")).json()["tasks"]
+    open_one = await serve(allow_origins=["https://good.example"])
+    good = {"origin": "https://good.example"}
+    preflight = await open_one.client.options(
+        "/run", headers={**good, "access-control-request-method": "POST"}
+    )
+    assert preflight.headers["access-control-allow-origin"] == "https://good.example"
+    assert (await open_one.client.post("/run", json=order, headers=good)).status_code == 202
+
+
+async def test_a_session_needs_its_token_for_changes(keyed):
+    order = {"task": doing("print(1)")}
+    async with httpx.AsyncClient(base_url=keyed.url) as browser:
+        answer = await browser.post("/login", json={"key": "cy-key"})
+        cookie = answer.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        assert "cy-key" not in cookie
+        assert (await browser.get("/tasks")).status_code == 200
+        assert (await browser.post("/run", json=order)).status_code == 403
+        wrong = {"x-csrf-token": "wrong"}
+        assert (await browser.post("/run", json=order, headers=wrong)).status_code == 403
+        right = {"x-csrf-token": answer.json()["csrf"]}
+        assert (await browser.post("/run", json=order, headers=right)).status_code == 202
+        name, value = next(iter(browser.cookies.items()))
+        for forged in (value[:-2], value.replace(".", ""), "x.y", ".", value + "A", "é"):
+            headers = {"cookie": f"{name}={forged}".encode()}
+            async with httpx.AsyncClient(base_url=keyed.url) as thief:
+                assert (await thief.get("/tasks", headers=headers)).status_code == 401, forged
+        assert (await browser.post("/logout", headers=right)).status_code == 204
+        assert (await browser.get("/tasks")).status_code == 401
+
+
+def test_a_session_ends(monkeypatch):
+    keys = Keys.of(settings_of({"api_key": KEYS}), {})
+    key = keys.find(b"ada-key")
+    cookie = keys.session(key, 60)
+    assert keys.of_session(cookie) == key
+    assert keys.of_session(keys.session(key, -1)) is None
+    others = Keys.of(settings_of({"api_key": KEYS.replace("ada-key", "new-key")}), {})
+    assert others.of_session(cookie) is None
+
+
+async def test_a_body_is_no_larger_than_allowed(serve, tmp_path):
+    server = await serve(body_bytes=2000, file_bytes=5000)
+    big = await server.client.post("/run", json={"task": "x" * 3000})
+    assert (big.status_code, big.headers["connection"]) == (413, "close")
+
+    async def endless():
+        while True:
+            yield b"x" * 1000
+
+    try:
+        chunked = await server.client.post("/files?name=a", content=endless())
+        assert chunked.status_code == 413
+    except httpx.TransportError:
+        pass  # it was closed while it was still sent
+    assert not list((tmp_path / "files").rglob("a"))
+    head = b"POST /files?name=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000000\r\n\r\n"
+    assert (await raw(server.url, head)).startswith(b"HTTP/1.1 413")
+    for length in (b"-1", b"x"):
+        odd = head.replace(b"1000000000", length)
+        assert (await raw(server.url, odd))[9:12] in (b"413", b"400")
+
+
+async def test_slow_heads_and_bodies_are_given_up(serve):
+    server = await serve(header_seconds=0.3, body_seconds=0.3)
+    async with asyncio.timeout(4):
+        assert await raw(server.url, b"GET /tasks HTTP/1.1\r\nhost: loc") == b""
+        dripping = [bytes([letter]) for letter in b"GET /tasks HTTP/1.1\r\nhost: localhost\r\n"]
+        assert await raw(server.url, *dripping[:20], pause=0.03) == b""
+    head = (
+        b"POST /run HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        b"content-length: 100\r\n\r\n{"
+    )
+    assert (await raw(server.url, head)).startswith(b"HTTP/1.1 408")
+    assert (await server.client.get("/health")).status_code == 200
+
+
+async def test_broken_requests_are_refused_as_json(serve):
+    server = await serve()
+    post = server.client.post
+    for body in (
+        b"",
+        b"{",
+        b"[]",
+        b'{"task": 5}',
+        b'{"task": " "}',
+        b'{"task":"x","more":1}',
+        b"\xff",
+    ):
+        answer = await post("/run", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 422, body
+        assert set(answer.json()) == {"code", "message", "hint"}
+    deep = b"[" * 100_000 + b"]" * 100_000
+    answer = await post("/run", content=deep, headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    assert (await server.client.get("/tasks?limit=x")).status_code == 422
+    assert (await server.client.get("/tasks?limit=1&limit=2")).status_code == 422
+    assert (await server.client.delete("/tasks")).status_code == 405
+    odd = {"last-event-id": "-1"}
+    task = (await server.run("print(1)"))["task_id"]
+    assert (await server.client.get(f"/tasks/{task}/events", headers=odd)).status_code == 422
+
+
+async def test_requests_and_open_tasks_of_a_key_are_limited(serve):
+    server = await serve(key="ada-key", api_key=KEYS, rate=5, open_tasks=2, agent={"max_tasks": 1})
+    answers = [(await server.client.get("/session")).status_code for _ in range(12)]
+    assert answers.count(429) >= 4
+    other = await serve(key="ada-key", api_key=KEYS, open_tasks=2)
+    for _ in range(2):
+        await other.run("await hold()")
+    third = await other.client.post("/run", json={"task": doing("print(1)")})
+    assert third.status_code == 429
+    fine = await other.client.post(
+        "/run", json={"task": doing("print(1)")}, headers=bearer("cy-key")
+    )
+    assert fine.status_code == 202
+
+
+async def test_every_answer_has_its_headers(serve):
+    server = await serve()
+    for path in ("/", "/tasks", "/nothing"):
+        headers = (await server.client.get(path)).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "script-src 'self'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert "server" not in headers
+
+
+async def test_escapes_reach_no_log(serve, caplog):
+    server = await serve()
+    for path in ("/tasks/%1b[2Jx", "/%1b]0;title%07", "/tasks/%00"):
+        await server.client.get(path)
+    await server.client.post("/run", json={"task": doing("raise ValueError('\\x1b[2J')")})
+    assert "\x1b" not in caplog.text
+
+
+def test_a_missing_package_is_named():
+    agent = make_agent("", Outbox(), TestHost.discover(environ={"DELF_DISABLE_PLUGINS": "serve"}))
+    with pytest.raises((OptionalDependencyError, ConfigurationError)) as error:
+        agent.asgi_app()
+    assert "serve" in str(error.value)

@@ -1,0 +1,143 @@
+"""Servers on loopback, in the process of the test, with an agent whose scripts a test writes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from delf import Agent, tool
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel, script
+from delf_serve.app import Application, make_app
+from delf_serve.server import address_of, bind, make_server
+
+KEYS = "ada:read+run+decide:ada-key,ben:read:ben-key,cy:read+run:cy-key,dee:read+decide:dee-key"
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+def scripts_of(request: Any) -> str:
+    """The script that a test's task is: all after its first line, or the task itself."""
+    task = "\n".join(message.text for message in request.messages)
+    return script(task.rpartition("```run\n")[2].partition("```")[0])
+
+
+def doing(code: str, words: str = "do it") -> str:
+    """A task whose script is written by the test."""
+    return f"{words}\n```run\n{code}\n```"
+
+
+@dataclass
+class Outbox:
+    """What the tools of the tests have done."""
+
+    sent: list[tuple[str, int]] = field(default_factory=list)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def tools_of(box: Outbox) -> list[Any]:
+    @tool(confirm=True)
+    async def send(to: str, copies: int = 1) -> str:
+        """Send something to somebody."""
+        box.sent.append((to, copies))
+        return f"sent {copies} to {to}"
+
+    @tool(confirm=False)
+    async def look(number: int = 0) -> dict[str, Any]:
+        """Look something up."""
+        return {"number": number, "name": f"thing {number}"}
+
+    @tool(confirm=False)
+    async def hold() -> str:
+        """Wait until the test says so."""
+        await box.gate.wait()
+        return "held"
+
+    return [send, look, hold]
+
+
+@dataclass
+class Served:
+    """A server that runs."""
+
+    app: Application
+    url: str
+    box: Outbox
+    client: httpx.AsyncClient
+
+    async def run(self, code: str, words: str = "do it", **more: Any) -> dict[str, Any]:
+        answer = await self.client.post("/run", json={"task": doing(code, words), **more})
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    async def until(self, task_id: str, *states: str, seconds: float = 15) -> dict[str, Any]:
+        """The task once it is in one of these states."""
+        async with asyncio.timeout(seconds):
+            while True:
+                view = (await self.client.get(f"/tasks/{task_id}")).json()
+                if view["state"] in states:
+                    return view
+                await asyncio.sleep(0.02)
+
+    async def question(self, task_id: str) -> dict[str, Any]:
+        """What a task asks."""
+        await self.until(task_id, "waiting")
+        asked = (await self.client.get("/approvals")).json()["approvals"]
+        return next(item for item in asked if item["task_id"] == task_id)
+
+    async def events(self, task_id: str, after: int = 0, most: int = 10_000) -> list[dict]:
+        """A task's events as they come, to its end."""
+        found: list[dict] = []
+        headers = {"last-event-id": str(after)} if after else {}
+        async with self.client.stream("GET", f"/tasks/{task_id}/events", headers=headers) as answer:
+            assert answer.status_code == 200, answer.status_code
+            async for line in answer.aiter_lines():
+                if line.startswith("data: ") and line != "data: {}":
+                    found.append(json.loads(line[6:]))
+                if line == "event: end" or len(found) >= most:
+                    return found
+        return found
+
+
+Serve = Callable[..., Any]
+
+
+@asynccontextmanager
+async def serving(
+    agent: Agent, box: Outbox, key: str = "", port: int = 0, **options: Any
+) -> AsyncIterator[Served]:
+    """A server of an agent on a free port of loopback."""
+    options.setdefault("grace_seconds", 0)
+    app = make_app(agent, options, {})
+    listener = bind("127.0.0.1", port)
+    server = make_server(app)
+    work = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        async with asyncio.timeout(20):
+            while not server.started and not work.done():
+                await asyncio.sleep(0.01)
+        url = address_of(listener)
+        headers = bearer(key) if key else {}
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=20) as client:
+            yield Served(app, url, box, client)
+    finally:
+        server.should_exit = True
+        await work
+        listener.close()
+
+
+def make_agent(place: str, box: Outbox, host: TestHost | None = None, **options: Any) -> Agent:
+    """An agent whose tasks are their scripts."""
+    host = host or TestHost.discover(environ={})
+    model = ScriptedModel(default=scripts_of)
+    host.provide(model.spec, model.factory)
+    given: dict[str, Any] = {"journal": "sql", "timeout": 60, "retry_count": 0, **options}
+    return Agent(tools=tools_of(box), llm="scripted", sandbox="local", host=host, **given)
