@@ -208,6 +208,11 @@ class Draft:
         elif delta.whole is not None:
             self._calls.append(delta.whole)
 
+    def close(self) -> None:
+        """The whole answer is about to be journalled: nothing of the draft is, after it."""
+        self._text.clear()
+        self._calls.clear()
+
     async def keep(self) -> None:
         """Have all pieces so far in the journal when this returns."""
         async with self._lock:
@@ -357,6 +362,8 @@ class ModelClient:
         cost = self.pricing.cost(reply)
         self.ledger.add(reply.usage, cost)
         self.ledger.forecast.learn(config, request, reply, cost)
+        if draft is not None:
+            draft.close()
         await self.log.record(
             ModelReplied,
             model=config.model,
