@@ -378,11 +378,7 @@ class Runtime:
         return replace(request, past=(queued,))
 
     async def snapshot(self, task_id: str) -> StreamSnapshot:
-        """How a task of the journal stands, whoever works on it.
-
-        Raises:
-            UnknownTaskError: When the journal does not have it.
-        """
+        """How a task of the journal stands, whoever works on it; else ``UnknownTaskError``."""
         from delf.engine.views.snapshot import snapshot
 
         events = await self._journal.read(task_id)
