@@ -11,7 +11,7 @@ Host to guest::
 Guest to host::
 
     ["ready"]
-    ["call", call, connection, method, args, kwargs]           ["cancel", call]
+    ["call", call, connection, method, args, kwargs, alone, line]   ["cancel", call]
     ["print", text]           ["file", name, last, bytes]        ["clock", readings]
     ["rows", name, last, bytes]
     ["done", value, variables]
