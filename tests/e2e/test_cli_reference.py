@@ -195,6 +195,8 @@ OF_THE_REST = {
 OF_PLUGINS = {
     *(f"delf memory {name}" for name in ("list", "search", "show", "stats")),
     *("delf google status", "delf audit show", "delf audit verify", "delf schedule list"),
+    *(f"delf workers {name}" for name in ("list", "show", "run")),
+    "delf runs undo",
 }
 
 
@@ -354,6 +356,16 @@ def test_json_of_what_is_remembered(here):
     checked("delf memory search", written(here, "memory", "search", "office", "--json"))
     checked("delf memory show", written(here, "memory", "show", "1", "--json"))
     checked("delf memory stats", [written(here, "memory", "stats", "--json")])
+
+
+def test_json_of_workers(here):
+    (here / "workers").mkdir()
+    (here / "workers/greet.worker").write_text("---\nname: greet\n---\nSay hello.\n")
+    llm = write_recording(here / "hello.jsonl", "print('hello')")
+    checked("delf workers list", written(here, "workers", "list", "--json"))
+    checked("delf workers show", [written(here, "workers", "show", "greet", "--json")])
+    run = ("workers", "run", "greet", "Ada", "--llm", llm, "--json")
+    checked("delf workers run", [written(here, *run)])
 
 
 def test_json_of_schedules(here):
