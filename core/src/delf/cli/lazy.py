@@ -44,7 +44,7 @@ class LazyGroup(click.Group):
 
         specs = state_of(ctx).discover().specs(CommandSpec)
         added = {self._own_name(spec): spec.summary for spec in specs}
-        own = {name: item.get_short_help_str() for name, item in self.commands.items()}
+        own = {name: item.get_short_help_str(200) for name, item in self.commands.items()}
         lazy = {name: summary for name, (_, summary) in self._lazy.items()}
         return {name: line for name, line in {**added, **lazy, **own}.items() if name}
 

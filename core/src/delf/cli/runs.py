@@ -85,7 +85,7 @@ def list_command(
         click.echo(line)
 
 
-@runs.command("show", short_help="Show how a task went: steps, calls, tokens, cost, answer.")
+@runs.command("show")
 @task_argument
 @as_json_option
 @click.pass_context
@@ -200,7 +200,7 @@ def export(ctx: click.Context, task_id: str, out: Path | None) -> None:
     click.echo(f"{out}: task {task.task_id}, {task.events:,} events", err=True)
 
 
-@runs.command("prune", short_help="Remove old tasks with all their events; never one that runs.")
+@runs.command("prune")
 @prune_options(older_than="Remove tasks that ended so long ago.", keep="Keep the newest N tasks.")
 @as_json_option
 @click.pass_context

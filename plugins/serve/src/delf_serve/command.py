@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from delf import Agent
     from delf_serve.app import Application
 
-_NOT_SHARED: Final = {"task", "as_json", "events", "show_code", "verbose", "no_journal"}
+_NOT_SHARED: Final = {
+    *("task", "as_json", "events", "show_code", "verbose", "no_journal", "detach", "queue"),
+}
 _LISTS: Final = ("hosts", "allow_origins")
 _OWN: Final = ("api_key", "keys_file", *_LISTS)
 HOST: Final = "127.0.0.1"
