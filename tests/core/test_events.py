@@ -91,6 +91,7 @@ def test_the_form_is_stable():
             "effect": "read",
             "digest": "d",
             "description": None,
+            "line": None,
         },
     }
 

@@ -121,7 +121,6 @@ def test_a_malformed_delf_toml(tmp_path: Path, content, words):
         (["--set", "agent.timout=3"], "did you mean 'timeout'?"),
         (["--set", "nothing"], "KEY=VALUE"),
         (["-c", "sqk"], "did you mean 'sql'?"),
-        (["-c", "mcp"], "delf plugins install mcp"),
         (["--no-plugins"], "plugins install"),
     ],
 )

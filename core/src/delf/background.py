@@ -127,7 +127,8 @@ class BackgroundTasks:
     def __init__(self, keep: int, max_bytes: int = 64 * 1024 * 1024) -> None:
         self._keep = keep
         self._max_bytes = max_bytes
-        self._sizes: dict[str, int] = {}
+        self._sizes: OrderedDict[str, int] = OrderedDict()
+        self._bytes = 0
         self._lock = threading.Lock()
         self._tasks: OrderedDict[str, BackgroundTask] = OrderedDict()
 
@@ -154,6 +155,7 @@ class BackgroundTasks:
         size = weight(list(events), self._max_bytes)
         with self._lock:
             self._sizes[task_id] = size
+            self._bytes += size
             self._forget_old()
 
     def get(self, task_id: str) -> BackgroundTask:
@@ -201,13 +203,12 @@ class BackgroundTasks:
             return [name for name, task in self._tasks.items() if not _over(task)]
 
     def _forget_old(self) -> None:
-        over = [name for name, task in self._tasks.items() if _over(task)]
-        total = sum(self._sizes.values())
-        for name in over[:-1]:
-            if len(self._tasks) <= self._keep and total <= self._max_bytes:
-                break
-            del self._tasks[name]
-            total -= self._sizes.pop(name, 0)
+        while len(self._sizes) > 1:
+            if len(self._tasks) <= self._keep and self._bytes <= self._max_bytes:
+                return
+            task_id, size = self._sizes.popitem(last=False)
+            self._bytes -= size
+            self._tasks.pop(task_id, None)
 
 
 def _over(task: BackgroundTask) -> bool:

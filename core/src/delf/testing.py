@@ -23,7 +23,7 @@ def __getattr__(name: str) -> Any:
         from delf.errors import OptionalDependencyError
 
         raise OptionalDependencyError(
-            "delf.testing is not installed", package='"delf[testing]"'
+            "delf.testing is not installed", package="delf[testing]"
         ) from None
     return getattr(kit, name)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from delf import Agent, LLMConfig, tool
+from delf.errors import BudgetExceededError
 from delf.messages import ModelReply, Usage
 from delf_devkit.testing.models import ScriptedModel, script
 
@@ -46,9 +47,9 @@ def test_the_state_of_an_agent(make_agent: MakeAgent, scripted_model: ScriptedMo
     assert after["usage"]["total_tokens"] == 120
     assert after["total_cost_usd"] == agent.total_cost_usd == 2.5
     assert (after["budget"]["remaining_usd"], after["budget"]["is_exhausted"]) == (0.0, True)
-    refused = agent.run("add")
-    assert (refused.status, len(scripted_model.requests)) == (False, 1)
-    assert refused.trace.timeline == []
+    with pytest.raises(BudgetExceededError):
+        agent.run("add")
+    assert len(scripted_model.requests) == 1
     agent.stop()
     assert agent.status()["state"] == "stopped"
     json.dumps(after)

@@ -1,5 +1,7 @@
 import json
 
+from delf.plugins.catalog import FIRST_PARTY
+
 TOML = '[connections.shop]\ntype = "sql"\nurl = "sqlite:///x.db"\nallow = ["query", "write"]\n'
 
 
@@ -58,9 +60,11 @@ def test_a_password_is_never_shown(run, here):
         assert "sesame" not in run("inspect", "shop", *arguments).output
 
 
-def test_an_unknown_connection(run):
+def test_an_unknown_connection(run, monkeypatch):
     result = run("inspect", "sqk")
     assert result.exit_code == 2
     assert "did you mean 'sql'?" in result.stderr
-    result = run("inspect", "mcp")
-    assert "hint: delf plugins install mcp" in result.stderr
+    known = (*FIRST_PARTY["connection"], "notion")
+    monkeypatch.setitem(FIRST_PARTY, "connection", known)
+    result = run("inspect", "notion")
+    assert "hint: delf plugins install notion" in result.stderr

@@ -48,7 +48,6 @@ def test_every_command_has_help(run, command):
     ("arguments", "error", "hint"),
     [
         (["rnu"], "unknown command 'rnu'; did you mean 'run'?", "delf --help"),
-        (["serve"], "no command 'serve' is installed", "delf plugins install serve"),
         (["run"], "Missing argument 'TASK'.", "delf run --help"),
         (["run", "x", "y"], "Got unexpected extra argument (y)", "delf run --help"),
         (["run", "x", "--timeout", "0"], "'--timeout'", "delf run --help"),

@@ -11,6 +11,7 @@ from delf.errors import (
     PluginError,
 )
 from delf.hookspecs import hookimpl
+from delf.plugins.catalog import FIRST_PARTY
 from delf.plugins.host import PluginHost
 from delf.settings import PluginSettings, SecretStr
 from delf.specs import ConnectionSpec
@@ -174,7 +175,7 @@ def test_a_missing_variable_is_named(host, project):
         make_connection(host, found, "shop")
 
 
-def test_names_that_mean_nothing(host, project):
+def test_names_that_mean_nothing(host, project, monkeypatch):
     found = project("[connections.shop]\ntype = 'tickets'\n")
     with pytest.raises(
         ConfigurationError, match=r"unknown connection 'shp'; did you mean 'shop'\?"
@@ -183,9 +184,11 @@ def test_names_that_mean_nothing(host, project):
     assert "configured: shop" in (caught.value.hint or "")
     with pytest.raises(PluginError, match=r"unknown connection 'tickts'; did you mean 'tickets'\?"):
         make_connection(host, found, "tickts")
-    with pytest.raises(PluginError, match="no connection 'mcp' is installed") as caught:
-        make_connection(host, found, "mcp")
-    assert caught.value.hint == "delf plugins install mcp"
+    known = (*FIRST_PARTY["connection"], "notion")
+    monkeypatch.setitem(FIRST_PARTY, "connection", known)
+    with pytest.raises(PluginError, match="no connection 'notion' is installed") as caught:
+        make_connection(host, found, "notion")
+    assert caught.value.hint == "delf plugins install notion"
 
 
 def test_an_unknown_type_is_named_with_its_section(host, project):

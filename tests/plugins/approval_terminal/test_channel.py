@@ -336,7 +336,7 @@ async def test_a_call_that_was_interrupted(person, request_for, typed, decision)
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS, unsettled=True)))
     shown = await person.sees(UNSETTLED_PROMPT)
     assert "mail.send was interrupted; make it again?" in shown
-    assert "whether it happened is not recorded" in shown
+    assert "whether it happened is not" in shown
     assert "copies = 2" in shown
     await person.answers(*typed)
     assert await asked == decision

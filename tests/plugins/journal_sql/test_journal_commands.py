@@ -58,7 +58,7 @@ def test_list(runs, filled):
     head, *rows = outcome.stdout.splitlines()
     assert head.split() == ["id", "state", "started", "took", "cost", "task"]
     assert [row.split()[:2] for row in rows] == [
-        ["new", "error"],
+        ["new", "failed"],
         ["whole", "done"],
         ["wait", "interrupted"],
     ]

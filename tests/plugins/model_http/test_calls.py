@@ -211,4 +211,4 @@ async def test_own_headers_take_the_place_of_others(openai_server, http_model):
 def test_a_provider_that_it_does_not_speak_with(http_model):
     with pytest.raises(ModelConfigurationError, match="groq") as caught:
         http_model("groq/llama")
-    assert "delf-plugin-model-litellm" in caught.value.hint
+    assert "delf plugins install model-litellm" in caught.value.hint

@@ -255,7 +255,7 @@ async def test_it_is_cancelled_with_its_parent(bench):
             await work
     (child,) = [e for e in bench.journal.order if isinstance(e, ev.ChildStarted)]
     (end,) = bench.journal.of(child.child_id, ev.TaskFinished)
-    assert end.error == "the task was cancelled"
+    assert end.error == "the task was stopped"
     (told,) = bench.journal.of(child.task_id, ev.ChildFinished)
     assert not told.status
 

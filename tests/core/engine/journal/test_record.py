@@ -236,7 +236,7 @@ async def test_the_journal_lists_the_newest_tasks_first():
         await journal.append(event)
     assert [(r.task_id, r.state) for r in await journal.find()] == [
         ("c", "running"),
-        ("b", "error"),
+        ("b", "failed"),
         ("a", "done"),
     ]
     assert len(await journal.find(limit=2)) == 2

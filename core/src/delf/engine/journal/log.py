@@ -19,6 +19,8 @@ _log = logging.getLogger(__name__)
 
 SAFE: Final = frozenset(
     {
+        "not_before",
+        "priority",
         "at",
         "attempt",
         "attended",
