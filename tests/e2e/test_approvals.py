@@ -94,7 +94,7 @@ def test_it_says_which_script_asks_and_what_the_task_has_changed(here):
         assert approvals("reject", name).returncode == 0
         status, _, err = run.end()
     assert status == 1
-    assert "changed before it failed:\n  desk.send(to='ada', copies=1)\nfailed · " in err
+    assert "changed before it failed:\n  desk.send(to='ada')\nfailed · " in err
 
 
 def test_edit(here):

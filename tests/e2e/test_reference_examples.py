@@ -217,4 +217,5 @@ def test_blocks_that_need_a_docker_engine(tmp_path: Path, docker_engine: DockerE
         DOCKER_HOST=docker_engine.url,
         DELF_SANDBOX_DOCKER_BASE_IMAGE=docker_engine.base_image,
     )
-    assert failures(tmp_path) == {}
+    failed = failures(tmp_path)
+    assert not failed, "\n".join(failed.values())
