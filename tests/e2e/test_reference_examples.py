@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 
+from delf_sandbox_docker.backend import DEFAULT_BASE
 from support.dockerd import DockerEngine
 from support.google import GoogleServer
 from support.google.fixtures import USER, credentials, google
@@ -211,11 +212,12 @@ def test_blocks_with_what_delf_has(
 
 @pytest.mark.service
 def test_blocks_that_need_a_docker_engine(tmp_path: Path, docker_engine: DockerEngine) -> None:
+    repository, _, tag = DEFAULT_BASE.partition(":")
+    docker_engine.client().tag(docker_engine.base_image, repository, tag)  # as if it was pulled
     prepared(
         tmp_path,
         {number: blocks()[number] for number in OF_DOCKER},
         DOCKER_HOST=docker_engine.url,
-        DELF_SANDBOX_DOCKER_BASE_IMAGE=docker_engine.base_image,
     )
     failed = failures(tmp_path)
     assert not failed, "\n".join(failed.values())
