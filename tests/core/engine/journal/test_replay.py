@@ -8,6 +8,7 @@ import pytest
 from delf import events as ev
 from delf.engine.journal.replay import Replay
 from delf.errors import ReplayMismatch
+from delf.messages import Usage
 
 
 def replay_of(calls, ends, patience=10.0, came=None, before=()):
@@ -125,3 +126,20 @@ async def test_a_call_that_is_alone_is_told_at_once():
     replay = replay_of("ab", [2, 1])
     with pytest.raises(ReplayMismatch, match=r"makes look \(call 1\) .* has look \(call 2\)"):
         await replay.call("a", alone=True)
+
+
+def test_what_was_written_of_an_answer_counts_only_where_the_whole_is_not_there():
+    head = {"task_id": "t", "at": 1.0, "purpose": "generate"}
+    asked = ev.ModelCalled(seq=1, model="m", **head)
+    wrote = ev.ModelWrote(seq=2, text="par", **head)
+    whole = {"text": "part", "usage": Usage(), "cost_usd": None, "duration_ms": 1.0}
+    replied = ev.ModelReplied(seq=3, model="m", **whole, **head)
+
+    def answers_of(*events):
+        replay = Replay(events, 10.0)
+        return [reply.text for reply in iter(lambda: replay.reply("generate"), None)]
+
+    assert answers_of(asked, wrote) == ["par"]
+    assert answers_of(asked, wrote, replied) == ["part"]
+    assert answers_of(asked, replied, wrote) == ["part"]
+    assert answers_of(asked, replied, wrote, asked, wrote) == ["part", "par"]

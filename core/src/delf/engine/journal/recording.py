@@ -211,10 +211,13 @@ class Recording:
                 script.turns += event.turns
             case ev.Printed():
                 script.printed += len(event.text)
-            case ev.ModelCalled() | ev.ModelFailed():
+            case ev.ModelCalled():
                 self._end_draft(event.purpose)
-            case ev.ModelWrote():
-                self._drafts.setdefault(event.purpose, []).append(event)
+                self._drafts[event.purpose] = []
+            case ev.ModelFailed():
+                self._end_draft(event.purpose)
+            case ev.ModelWrote():  # after the whole answer it tells nothing
+                self._drafts.get(event.purpose, []).append(event)
             case ev.ModelReplied():
                 self._drafts.pop(event.purpose, None)
                 self.replies[event.purpose].append(
