@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -19,7 +20,7 @@ from delf.cli.progress import LiveStatus, Narrator
 from delf.cli.session import TIMEOUT, named_tools
 from delf.engine.views.story import short_name
 from delf.errors import AgentStateError, DelfError
-from delf.events import Event, Warned
+from delf.events import Event, TaskFinished, Warned
 from delf.sync import running_loop
 from delf_chat.chat import chat_of
 from delf_chat.lines import LineReader, history_file, open_reader
@@ -27,6 +28,8 @@ from delf_chat.slash import COMMANDS, Tally, is_command, obey
 
 if TYPE_CHECKING:
     from delf import Agent, Response
+
+_END_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +106,14 @@ class Repl:
         chat = chat_of(self._agent)
         turn = {"conversation": None if chat is None else chat.conversation_id}
         seen: list[Event] = []
-        listeners: list[Callable[[Event], None]] = [self._narrator(), self._tally, seen.append]
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+        def look(event: Event) -> None:
+            seen.append(event)
+            if isinstance(event, TaskFinished):
+                loop.call_soon_threadsafe(ended.set)
+
+        listeners: list[Callable[[Event], None]] = [self._narrator(), self._tally, look]
         listeners += [live] if live is not None else []
         work = asyncio.ensure_future(
             self._agent.arun(
@@ -125,6 +135,8 @@ class Repl:
                 raise
             if not self._reader.interactive:
                 self._tally.failed += 1
+            with contextlib.suppress(TimeoutError):  # an agent of another loop ends it there
+                await asyncio.wait_for(ended.wait(), _END_SECONDS if seen else 0)
             self._say(live, lambda: self._show_stopped(seen))
         except DelfError as error:
             failure = error
