@@ -203,6 +203,7 @@ export class TaskView {
     this.wanted = name;
     const node = name && this.cards.get(name)?.node;
     if (!node) return;
+    if (!node.isConnected || !node.offsetHeight) { setTimeout(() => this.goToQuestion(name), 50); return; }
     const tall = node.offsetHeight > this.node.parentNode.clientHeight * 0.7;
     node.scrollIntoView({ block: tall ? "start" : "center", behavior: "instant" });
     node.focus({ preventScroll: true });
