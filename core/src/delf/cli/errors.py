@@ -75,9 +75,10 @@ def _words(error: BaseException) -> tuple[str, str | None]:
     """A message and a hint."""
     if isinstance(error, DelfError):
         return error.message, error.hint
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return f"{_path(error)} needs a command", f"{_path(error)} --help"
     if isinstance(error, click.UsageError):
-        path = error.ctx.command_path if error.ctx is not None else "delf"
-        return error.format_message(), f"{path} --help"
+        return error.format_message(), f"{_path(error)} --help"
     if isinstance(error, click.ClickException):
         return error.format_message(), None
     if isinstance(error, (KeyboardInterrupt, click.Abort, InterruptedRunError)):
@@ -90,6 +91,11 @@ def _words(error: BaseException) -> tuple[str, str | None]:
         f"unexpected {name}: {text}" if text else f"unexpected {name}",
         "this is a defect in delf or in a plugin; --debug shows where",
     )
+
+
+def _path(error: click.UsageError) -> str:
+    """The command as it was typed."""
+    return error.ctx.command_path if error.ctx is not None else "delf"
 
 
 def say(label: str, message: str) -> None:
