@@ -213,9 +213,3 @@ def as_connection(item: Any) -> ConnectionLike:
             hint="give connections (made, not their classes), @tool functions or functions",
         )
     return tool(cast("Callable[..., Any]", item))
-
-
-def described_tool(item: ConnectionLike, *, verbose: bool) -> dict[str, Any]:
-    """What a tool says of itself, as data; its name alone where it says nothing."""
-    look = getattr(item, "inspect", None)
-    return {"tool": item.name} if look is None else look(verbose=verbose)
