@@ -12,7 +12,9 @@ import pytest
 
 from delf.events import Printed, TaskQueued, TaskStarted
 from delf_journal_sql import SqlJournal
-from delf_journal_sql.errors import JournalConflictError
+from delf_journal_sql.errors import ConnectionLostError, JournalConflictError
+from delf_journal_sql.postgresql import PostgresDatabase
+from delf_journal_sql.settings import JournalSettings
 
 OWNER = """
 import asyncio, sys
@@ -80,6 +82,21 @@ async def test_who_was_stopped_keeps_nothing_more(
     assert told.startswith("JournalConflictError task t is not this process's any more")
     await journal.append(printed("the new one"))
     assert [event.seq for event in await journal.read("t")] == [1, 2]
+    await journal.aclose()
+
+
+async def test_who_stops_in_a_transaction_holds_nobody_up(postgres_url: str) -> None:
+    journal = SqlJournal(postgres_url)
+    await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="Do it."))
+    scheme_and_rest = postgres_url.split("://", 1)
+    stopped = PostgresDatabase(scheme_and_rest[1], JournalSettings())
+    connection = stopped.connect()
+    connection.begin(write=True)
+    await journal.append(printed("from another"))
+    with pytest.raises(ConnectionLostError):
+        connection.execute("SELECT 1")
+    connection.close()
+    stopped.close()
     await journal.aclose()
 
 

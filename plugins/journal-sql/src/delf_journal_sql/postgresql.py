@@ -27,6 +27,8 @@ _LOCK: Final = 0x64656C66  # "delf"
 _CHANNEL: Final = "delf_journal"
 _CONNECT_SECONDS: Final = 10
 _QUEUE_SECONDS: Final = 30.0
+_STOPPED_SECONDS: Final = 5
+"""A process that stops inside of a transaction holds up every other writer for so long."""
 
 
 class PostgresConnection:
@@ -145,7 +147,8 @@ class PostgresDatabase:
         self._options: dict[str, Any] = {
             "connect_timeout": _CONNECT_SECONDS,
             "application_name": "delf-journal",
-            "options": f"-c lock_timeout={seconds} -c client_min_messages=warning",
+            "options": f"-c lock_timeout={seconds} -c client_min_messages=warning "
+            f"-c idle_in_transaction_session_timeout={_STOPPED_SECONDS * 1000}",
         }
         self._url = url
         self._engine: sa.Engine | None = None
@@ -247,6 +250,7 @@ class PostgresDatabase:
         away = isinstance(cause, psycopg.OperationalError) and (
             state[:2] in ("", "08", "57") or lost
         )
+        away = away or isinstance(cause, psycopg.errors.IdleInTransactionSessionTimeout)
         if away and not lost and "connection failed" in said:
             return ConnectionLostError(
                 JournalSetupError(f"the journal {self.name} does not answer: {said}")
