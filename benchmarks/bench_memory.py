@@ -69,14 +69,17 @@ class Known:
         return np.stack([self._vectors[kind][text] for text in texts])
 
 
-async def vectors_of(texts: Sequence[str], kind: str, embedder: Any) -> dict[str, Any]:
-    """The vectors of texts, from the user's cache where they were made before.
+async def vectors_of(
+    texts: Sequence[str], kind: str, embedder: Any, known: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The vectors of texts that are not known, from the user's cache where they were made before.
 
     Texts of one length are embedded together: a batch takes as long as its longest.
     """
     folder = user_cache_path("delf") / "benchmarks"
     folder.mkdir(parents=True, exist_ok=True)
-    ordered = sorted(dict.fromkeys(texts), key=lambda text: (len(text), text))
+    missing = (text for text in dict.fromkeys(texts) if text not in (known or {}))
+    ordered = sorted(missing, key=lambda text: (len(text), text))
     vectors: dict[str, Any] = {}
     for start in range(0, len(ordered), KEPT):
         some = ordered[start : start + KEPT]
@@ -222,11 +225,14 @@ async def main() -> None:
     known = None
     if given.embedder:
         embedder = embedder_of(given.embedder)
-        passages = [*every, *(text for _, _, left in sets for text in left)]
-        passages += [fact for _, found, _ in sets for _, fact in found]
-        vectors = await vectors_of(passages, "passage", embedder)
         queries = [*asked, *(query for _, found, _ in sets for query, _ in found[:QUERIES])]
-        known = Known(vectors, await vectors_of(queries, "query", embedder))
+        of_queries = await vectors_of(queries, "query", embedder)
+        of_facts: dict[str, Any] = {}
+        for _, found, left in sets:
+            wanted = [*(fact for _, fact in found), *left]
+            of_facts |= await vectors_of(wanted, "passage", embedder)
+        of_facts |= await vectors_of(every, "passage", embedder, of_facts)
+        known = Known(of_facts, of_queries)
         if given.prepare:
             return
         started = time.perf_counter()

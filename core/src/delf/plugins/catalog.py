@@ -49,7 +49,22 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "journal": ("sql",),
     "strategy": ("stream",),
     "observer": (),
-    "command": ("chat", "demo", "init", "plugins new", "runs undo", "sandbox", "serve", "workers"),
+    "command": (
+        "audit",
+        "chat",
+        "demo",
+        "google",
+        "init",
+        "mcp",
+        "memory",
+        "plugins new",
+        "runs undo",
+        "sandbox",
+        "schedule",
+        "serve",
+        "worker",
+        "workers",
+    ),
     "format": ("excel",),
 }
 """Names whose package is known. No other name is ever turned into an advice to install."""
@@ -57,10 +72,14 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
 _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 _BROUGHT_BY: Final = {
+    ("command", "google"): "delf-plugin-google-login",
     ("command", "init"): "delf-plugin-workers",
+    ("command", "memory"): "delf-plugin-memory-semantic",
     ("command", "plugins new"): "delf-plugin-devkit",
     ("command", "runs undo"): "delf-plugin-filesystem",
     ("command", "sandbox"): "delf-plugin-sandbox-docker",
+    ("command", "schedule"): "delf-plugin-runner-dbos",
+    ("command", "worker"): "delf-plugin-runner-dbos",
     ("connection", "recall"): "delf-plugin-memory-semantic",
 }
 _EXPORTED: Final = {
