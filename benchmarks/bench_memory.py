@@ -200,7 +200,8 @@ async def speed(facts: Sequence[str], asked: Sequence[str], known: Known | None,
     print(
         f"{len(facts):6} facts  search {statistics.median(times):6.2f} ms (95 % within "
         f"{statistics.quantiles(times, n=20)[-1]:6.2f}, processor {used:6.2f})  "
-        f"ten at once {ten:6.1f} ms  open {opened:5.2f} s  {held:5.0f} MB more  saved in {saved:5.1f} s",
+        f"ten at once {ten:6.1f} ms  open {opened:5.2f} s  {held:5.0f} MB more  "
+        f"saved in {saved:5.1f} s",
         flush=True,
     )
 
