@@ -28,6 +28,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
         "calendar",
         "docs",
         "drive",
+        "files",
         "filesystem",
         "gmail",
         "mcp",
