@@ -80,8 +80,8 @@ def cli(ctx: click.Context) -> None:
 
     \b
     delf run "Which products sold best in March?" -c shop
-    delf inspect shop
-    delf doctor
+    delf runs list
+    delf plugins
     """  # noqa: D301 - click's mark for lines that stay as they are
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
