@@ -28,10 +28,11 @@ import contextlib
 import hashlib
 import json
 import random
+import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -51,8 +52,7 @@ from delf_memory_semantic.store import SemanticStore
 
 QUERIES = 500
 AT = (1, 5, 10)
-KEPT = 1024
-"""How many vectors are in a file of the cache."""
+BATCH = 64
 
 
 class Known:
@@ -70,31 +70,36 @@ class Known:
         return np.stack([self._vectors[kind][text] for text in texts])
 
 
-async def vectors_of(
-    texts: Sequence[str], kind: str, embedder: Any, known: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """The vectors of texts that are not known, from the user's cache where they were made before.
+async def vectors_of(texts: Iterable[str], kind: str, embedder: Any) -> dict[str, Any]:
+    """The vectors of texts, from the user's cache where they were made before.
 
     Texts of one length are embedded together: a batch takes as long as its longest.
     """
-    folder = user_cache_path("delf") / "benchmarks"
-    folder.mkdir(parents=True, exist_ok=True)
-    missing = (text for text in dict.fromkeys(texts) if text not in (known or {}))
-    ordered = sorted(missing, key=lambda text: (len(text), text))
-    vectors: dict[str, Any] = {}
-    for start in range(0, len(ordered), KEPT):
-        some = ordered[start : start + KEPT]
-        digest = hashlib.sha256("\0".join((embedder.model, kind, *some)).encode()).hexdigest()[:24]
-        path = folder / f"{digest}.npy"
-        if not path.exists():
-            rows = [await embedder.embed(some[n : n + 64], kind) for n in range(0, len(some), 64)]
-            partial = path.with_suffix(".part")
-            with partial.open("wb") as file:
-                np.save(file, np.concatenate(rows).astype("float32"))
-            partial.replace(path)
-            print(f"embedded {start + len(some)} of {len(ordered)}", flush=True)
-        vectors.update(zip(some, np.load(path), strict=True))
-    return vectors
+    path = user_cache_path("delf") / "benchmarks" / "vectors.db"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    keys = {text: digest_of(f"{embedder.model}\0{kind}\0{text}") for text in texts}
+    with contextlib.closing(sqlite3.connect(path)) as kept:
+        kept.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB)")
+        found = {
+            text: kept.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
+            for text, key in keys.items()
+        }
+        missing = sorted((text for text, row in found.items() if row is None), key=len)
+        for start in range(0, len(missing), BATCH):
+            batch = missing[start : start + BATCH]
+            rows = np.asarray(await embedder.embed(batch, kind), dtype="<f4")
+            made = {text: (row.tobytes(),) for text, row in zip(batch, rows, strict=True)}
+            found |= made
+            with kept:
+                pairs = [(keys[text], vector) for text, (vector,) in made.items()]
+                kept.executemany("INSERT INTO vectors VALUES (?, ?)", pairs)
+            if start // BATCH % 16 == 15:
+                print(f"embedded {start + len(batch)} of {len(missing)}", flush=True)
+    return {text: np.frombuffer(row[0], dtype="<f4") for text, row in found.items()}
+
+
+def digest_of(text: str) -> bytes:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()
 
 
 def by_places(words: Mapping[int, float], likeness: Mapping[int, float], share: float) -> list[int]:
@@ -156,7 +161,7 @@ async def quality(
         await store.aclose()
 
 
-def requests() -> Iterator[tuple[str, list[tuple[str, str]], list[str]]]:
+def requests(most: int) -> Iterator[tuple[str, list[tuple[str, str]], list[str]]]:
     """Sets of what people ask for one of many tools: title, requests with tools, other tools."""
     for path in sorted(DATA.glob("tools/*.json")):
         data = json.loads(path.read_text())
@@ -166,7 +171,9 @@ def requests() -> Iterator[tuple[str, list[tuple[str, str]], list[str]]]:
         }
         asked = [(q["text"], facts[q["ids"][0]]) for q in data["queries"] if len(q["ids"]) == 1]
         random.Random(7).shuffle(asked)
-        yield path.stem.partition("-")[0], asked[:QUERIES], list(facts.values())
+        chance = random.Random(7)
+        others = chance.sample(list(facts.values()), min(most, len(facts)))
+        yield path.stem.partition("-")[0], asked[:QUERIES], others
 
 
 async def speed(facts: Sequence[str], asked: Sequence[str], known: Known | None, url: str) -> None:
@@ -220,7 +227,7 @@ async def main() -> None:
     of_code, more = texts.pairs_of(texts.docstrings())
     of_manuals, others = texts.pairs_of(texts.manuals())
     sets = [("docstrings", of_code[: given.texts], [])]
-    sets += [("manuals", of_manuals[: given.texts], []), *requests()]
+    sets += [("manuals", of_manuals[: given.texts], []), *requests(given.texts)]
     mixed = [*of_code[: QUERIES // 2], *of_manuals[: QUERIES // 2]]
     every = [fact for _, found, _ in sets[:2] for _, fact in found]
     rest = (fact for _, fact in (*of_code[given.texts :], *of_manuals[given.texts :]))
@@ -235,7 +242,7 @@ async def main() -> None:
         for _, found, left in sets:
             wanted = [*(fact for _, fact in found), *left]
             of_facts |= await vectors_of(wanted, "passage", embedder)
-        of_facts |= await vectors_of(every, "passage", embedder, of_facts)
+        of_facts |= await vectors_of(every, "passage", embedder)
         known = Known(of_facts, of_queries)
         if given.prepare:
             return

@@ -28,6 +28,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
         "calendar",
         "docs",
         "drive",
+        "files",
         "filesystem",
         "gmail",
         "mcp",
@@ -50,14 +51,21 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "strategy": ("stream",),
     "observer": (),
     "command": (
+        "approvals",
         "audit",
         "chat",
+        "config",
         "demo",
+        "doctor",
         "google",
         "init",
+        "inspect",
         "mcp",
         "memory",
+        "plugins check",
+        "plugins install",
         "plugins new",
+        "plugins uninstall",
         "runs undo",
         "sandbox",
         "schedule",
@@ -72,6 +80,21 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
 _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 _BROUGHT_BY: Final = {
+    **dict.fromkeys(
+        [
+            ("command", name)
+            for name in (
+                "config",
+                "doctor",
+                "inspect",
+                "plugins check",
+                "plugins install",
+                "plugins uninstall",
+            )
+        ],
+        "delf-plugin-manage",
+    ),
+    ("command", "approvals"): "delf-plugin-approval-terminal",
     ("command", "google"): "delf-plugin-google-login",
     ("command", "init"): "delf-plugin-workers",
     ("command", "memory"): "delf-plugin-memory-semantic",
