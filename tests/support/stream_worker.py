@@ -95,7 +95,7 @@ async def work(config: LLMConfig, way: str, folder: Path, task: str | None) -> N
             (folder / "written").rename(folder / "task")
 
     # No script runs here, and a process for one would take most of the time.
-    LocalBackend.warm_up = _no_warm_up  # type: ignore[method-assign]
+    LocalBackend.warm_up = _no_warm_up
     environ = {"DELF_JOURNAL_SQL_URL": f"sqlite:///{folder / 'journal.db'}"}
     async with Agent(
         tools=[look, note],
