@@ -48,7 +48,7 @@ from delf.errors import AgentStateError, ConfigurationError, DelfError
 from delf.events import Event, TaskFinished
 from delf.libraries import allowed_modules, applying
 from delf.plugins.embedders import Embedders
-from delf.plugins.factories import make
+from delf.plugins.factories import check_made, make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import (
     ConnectionLike,
@@ -228,6 +228,8 @@ class Runtime:
     def _open_hooks(self) -> None:
         """Get embedders, prefilters and memory ready; the store is opened meanwhile."""
         parts, config = self._parts, self._config
+        check_made("strategy", parts.strategy, "strategy")
+        check_made("memory", parts.memory, "memory")
         from platformdirs import user_data_path
 
         context = PluginContext(

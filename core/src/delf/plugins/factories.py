@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-from delf.errors import ConfigurationError
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+
+from delf.errors import ConfigurationError, did_you_mean
 from delf.plugins.host import PluginHost
 from delf.specs import Spec
+
+_NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "strategy": ("solve",),
+    "memory": ("save", "search", "list", "delete", "clear", "aclose"),
+    "prefilter": ("select",),
+    "embedder": ("embed", "model", "dimension", "batch_size"),
+}
+"""What is asked of an object, by kind, where one that lacks it would fail late or in silence."""
 
 
 def make(
@@ -21,6 +32,8 @@ def make(
 ) -> Any:
     """What a spec's factory makes.
 
+    Options are converted to the types that the factory declares.
+
     Args:
         host: Whose spec it is.
         spec: The spec.
@@ -29,19 +42,86 @@ def make(
         more: Options from elsewhere, which win.
 
     Raises:
-        ConfigurationError: For an option that the factory does not take.
+        ConfigurationError: For an option that the factory does not take, a value that does not
+            fit its type, and an object that lacks what its kind must have.
         PluginError: When the factory cannot be imported.
     """
     plugin = host.plugin_of(spec) or spec.name
     factory = host.resolve(spec)
-    signature = inspect.signature(factory)
-    taken = {k: v for k, v in (offered or {}).items() if k in signature.parameters}
-    arguments = {**options.get(plugin, {}), **taken, **more}
+    what = f"the {spec.kind} {spec.name!r}"
+    parameters = inspect.signature(factory).parameters
+    taken = {k: v for k, v in (offered or {}).items() if k in parameters}
+    known = [name for name in parameters if name not in taken]
+    hint = f"its options: {', '.join(known) or 'none'}"
+    given = options.get(plugin, {})
+    if not any(item.kind is item.VAR_KEYWORD for item in parameters.values()):
+        for name in given:
+            if name not in parameters:
+                close = did_you_mean(name, known)
+                raise ConfigurationError(
+                    f"{what}: [plugins.{plugin}] has {name!r}, which it does not take{close}",
+                    hint=hint,
+                )
+    arguments = {**_fitting(factory, given, f"{what}: [plugins.{plugin}]"), **taken, **more}
     try:
-        signature.bind(**arguments)
+        inspect.signature(factory).bind(**arguments)
     except TypeError as error:
-        known = ", ".join(signature.parameters) or "none"
+        raise ConfigurationError(f"{what}: {error}", hint=hint) from None
+    made = factory(**arguments)
+    check_made(spec.kind, made, what)
+    return made
+
+
+def check_made(kind: str, made: object, what: str) -> None:
+    """Refuse an object that cannot be one of its kind.
+
+    Args:
+        kind: As in :attr:`delf.specs.Spec.kind`.
+        made: The object; None is left to whoever has no use for it.
+        what: What it is to be, for the message.
+
+    Raises:
+        ConfigurationError: For a class in place of an object, and for one that lacks a member.
+    """
+    needs = () if made is None else _NEEDS.get(kind, ())
+    if needs and isinstance(made, type):
         raise ConfigurationError(
-            f"the {spec.kind} {spec.name!r}: {error}", hint=f"its options: {known}"
+            f"{what} is the class {made.__name__}", hint=f"give an object: {made.__name__}(…)"
+        )
+    lacks = [name for name in needs if not hasattr(made, name)]
+    if lacks:
+        raise ConfigurationError(
+            f"{what}, a {type(made).__name__}, has no {', '.join(lacks)}",
+            hint=f"a {kind} has: {', '.join(needs)}",
+        )
+
+
+def _fitting(
+    factory: Callable[..., Any], given: Mapping[str, Any], where: str
+) -> Mapping[str, Any]:
+    """Options as the types that a factory declares; as they are where those are not known."""
+    if not given:
+        return given
+    try:
+        declares = factory.__init__ if isinstance(factory, type) else factory
+        hints = typing.get_type_hints(declares, include_extras=True)
+    except (AttributeError, NameError, TypeError):  # a name that only type checkers import
+        return given
+    return {
+        name: _fit(hints[name], value, f"{where} {name}") if name in hints else value
+        for name, value in given.items()
+    }
+
+
+def _fit(hint: Any, value: Any, place: str) -> Any:
+    try:
+        adapter = TypeAdapter[Any](hint, config=ConfigDict(coerce_numbers_to_str=True))
+    except PydanticUserError:  # not a type of plain data
+        return value
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_input=False)
+        raise ConfigurationError(
+            "; ".join(f"{place}: {item['msg'].removeprefix('Value error, ')}" for item in problems)
         ) from None
-    return factory(**arguments)

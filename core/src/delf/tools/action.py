@@ -13,6 +13,7 @@ from delf.types import Effect
 
 EFFECTS: Final = ("read", "write", "irreversible")
 _MARK = "__delf_action__"
+_NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -90,16 +91,27 @@ class _Mark:
     permission: str | None
     effect: Effect
     resumes: bool = False
+    tags: tuple[str, ...] = ()
 
 
 @overload
 def action(permission: F, /) -> F: ...
 @overload
 def action(
-    permission: str | None = None, /, *, effect: Effect = "irreversible", resumes: bool = False
+    permission: str | None = None,
+    /,
+    *,
+    effect: Effect = "irreversible",
+    resumes: bool = False,
+    tags: Sequence[str] = (),
 ) -> Callable[[F], F]: ...
 def action(
-    permission: Any = None, /, *, effect: Effect = "irreversible", resumes: bool = False
+    permission: Any = None,
+    /,
+    *,
+    effect: Effect = "irreversible",
+    resumes: bool = False,
+    tags: Sequence[str] = (),
 ) -> Any:
     """Mark a connection's method as an action.
 
@@ -109,19 +121,32 @@ def action(
         effect: ``read``, ``write`` or ``irreversible``; undeclared means irreversible.
         resumes: All that it does is done by child tasks (``CallContext.delegate``), so that a call
             that was interrupted may be made again as its task is resumed.
+        tags: Words that it is sorted under, for prefilters.
 
     Raises:
-        ToolDefinitionError: For an unknown effect.
+        ToolDefinitionError: For an unknown effect, and a parameter without a type hint.
     """
     if effect not in EFFECTS:
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
 
     def mark(function: F) -> F:
+        _check_hints(function)
         name = permission if isinstance(permission, str) else None
-        setattr(function, _MARK, _Mark(name, effect, resumes))
+        setattr(function, _MARK, _Mark(name, effect, resumes, tuple(tags)))
         return function
 
     return mark(permission) if callable(permission) else mark
+
+
+def _check_hints(method: Callable[..., Any]) -> None:
+    listed = list(inspect.signature(method).parameters.values())[1:]
+    bare = [i.name for i in listed if i.annotation is i.empty and i.kind in _NAMED]
+    if bare:
+        kind = "CallContext" if bare[0] in ("context", "ctx") else "str"
+        raise ToolDefinitionError(
+            f"{method.__qualname__} does not say what {', '.join(map(repr, bare))} must be",
+            hint=f"add a type hint, as {bare[0]}: {kind} (typing.Any where anything will do)",
+        )
 
 
 def actions_of(owner: type, instance: object | None = None, where: str = "") -> list[Action]:
@@ -154,6 +179,7 @@ def actions_of(owner: type, instance: object | None = None, where: str = "") -> 
                 permission=mark.permission,
                 effect=mark.effect,
                 resumes=mark.resumes,
+                tags=mark.tags,
                 where=f"{where}.{name}" if where else name,
                 # Static and class methods come without the parameter that is filled in.
                 skip_first=not isinstance(
@@ -176,6 +202,7 @@ def action_from_function(
     where: str | None = None,
     skip_first: bool = False,
     resumes: bool = False,
+    tags: tuple[str, ...] = (),
 ) -> Action:
     """An action from a function's signature and docstring.
 
@@ -190,6 +217,7 @@ def action_from_function(
         where: How messages call it.
         skip_first: The function is a method.
         resumes: As in :class:`Action`.
+        tags: As in :class:`Action`.
 
     Raises:
         ToolDefinitionError: When a script could not call it.
@@ -211,6 +239,7 @@ def action_from_function(
         defaults=signature.defaults,
         context=signature.context,
         resumes=resumes,
+        tags=tags,
     )
 
 

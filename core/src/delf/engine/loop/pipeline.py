@@ -22,6 +22,7 @@ from delf.engine.task import TaskOutcome, TaskRequest, TaskState
 from delf.engine.waiting import TaskClock, to_its_end
 from delf.errors import (
     DelfError,
+    PluginError,
     ReplayMismatch,
     TaskStoppedError,
     TaskTimeoutError,
@@ -138,7 +139,14 @@ class TaskPipeline:
             self._host.use(task.tools)
         self._host.scripts.open()
         await load_context(task)
-        return await self._strategy.solve(self._host)
+        answer: object = await self._strategy.solve(self._host)
+        if not isinstance(answer, str):
+            raise PluginError(
+                f"the strategy {type(self._strategy).__name__} answered with "
+                f"{type(answer).__name__} in place of text",
+                hint="solve() returns the answer's text",
+            )
+        return answer
 
     async def _result(self, work: asyncio.Future[str]) -> tuple[str, DelfError | None]:
         """The answer, or the error in its place."""
