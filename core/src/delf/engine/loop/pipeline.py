@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from dataclasses import replace
+from typing import Any
 
 from delf.engine.host import TaskHost
 from delf.engine.loop.learn import learn
@@ -139,7 +140,7 @@ class TaskPipeline:
             self._host.use(task.tools)
         self._host.scripts.open()
         await load_context(task)
-        answer: object = await self._strategy.solve(self._host)
+        answer: Any = await self._strategy.solve(self._host)
         if not isinstance(answer, str):
             raise PluginError(
                 f"the strategy {type(self._strategy).__name__} answered with "
