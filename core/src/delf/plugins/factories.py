@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
-from delf.errors import ConfigurationError, did_you_mean
+from delf.errors import ConfigurationError
 from delf.plugins.host import PluginHost
 from delf.specs import Spec
 
@@ -49,35 +49,28 @@ def make(
     plugin = host.plugin_of(spec) or spec.name
     factory = host.resolve(spec)
     what = f"the {spec.kind} {spec.name!r}"
-    parameters = inspect.signature(factory).parameters
-    taken = {k: v for k, v in (offered or {}).items() if k in parameters}
-    known = [name for name in parameters if name not in taken]
-    hint = f"its options: {', '.join(known) or 'none'}"
-    given = options.get(plugin, {})
-    if not any(item.kind is item.VAR_KEYWORD for item in parameters.values()):
-        for name in given:
-            if name not in parameters:
-                close = did_you_mean(name, known)
-                raise ConfigurationError(
-                    f"{what}: [plugins.{plugin}] has {name!r}, which it does not take{close}",
-                    hint=hint,
-                )
-    arguments = {**_fitting(factory, given, f"{what}: [plugins.{plugin}]"), **taken, **more}
+    signature = inspect.signature(factory)
+    taken = {k: v for k, v in (offered or {}).items() if k in signature.parameters}
+    fitting = _fitting(factory, options.get(plugin, {}), f"{what}: [plugins.{plugin}]")
+    arguments = {**fitting, **taken, **more}
     try:
-        inspect.signature(factory).bind(**arguments)
+        signature.bind(**arguments)
     except TypeError as error:
-        raise ConfigurationError(f"{what}: {error}", hint=hint) from None
+        known = ", ".join(name for name in signature.parameters if name not in taken) or "none"
+        raise ConfigurationError(
+            f"{what}: [plugins.{plugin}]: {error}", hint=f"its options: {known}"
+        ) from None
     made = factory(**arguments)
     check_made(spec.kind, made, what)
     return made
 
 
 def check_made(kind: str, made: object, what: str) -> None:
-    """Refuse an object that cannot be one of its kind.
+    """Refuse an object that cannot be one of its kind; None is left to whoever has no use for it.
 
     Args:
         kind: As in :attr:`delf.specs.Spec.kind`.
-        made: The object; None is left to whoever has no use for it.
+        made: The object.
         what: What it is to be, for the message.
 
     Raises:
@@ -85,23 +78,17 @@ def check_made(kind: str, made: object, what: str) -> None:
     """
     needs = () if made is None else _NEEDS.get(kind, ())
     if needs and isinstance(made, type):
-        raise ConfigurationError(
-            f"{what} is the class {made.__name__}", hint=f"give an object: {made.__name__}(…)"
-        )
-    lacks = [name for name in needs if not hasattr(made, name)]
-    if lacks:
-        raise ConfigurationError(
-            f"{what}, a {type(made).__name__}, has no {', '.join(lacks)}",
-            hint=f"a {kind} has: {', '.join(needs)}",
-        )
+        hint = f"give an object: {made.__name__}(…)"
+        raise ConfigurationError(f"{what} is the class {made.__name__}", hint=hint)
+    if lacks := [name for name in needs if not hasattr(made, name)]:
+        text = f"{what}, a {type(made).__name__}, has no {', '.join(lacks)}"
+        raise ConfigurationError(text, hint=f"a {kind} has: {', '.join(needs)}")
 
 
 def _fitting(
     factory: Callable[..., Any], given: Mapping[str, Any], where: str
 ) -> Mapping[str, Any]:
     """Options as the types that a factory declares; as they are where those are not known."""
-    if not given:
-        return given
     try:
         declares = factory.__init__ if isinstance(factory, type) else factory
         hints = typing.get_type_hints(declares, include_extras=True)
