@@ -95,10 +95,9 @@ class _Kept:
 
 
 class Half:
-    """A memory that cannot do everything."""
+    """A memory that cannot even search."""
 
-    async def search(self, query, top_k=5, threshold=0.3):
-        return ()
+    async def save(self, facts): ...
 
     async def aclose(self): ...
 
@@ -114,7 +113,7 @@ class Silent:
         ({"strategy": Silent}, "strategy is the class Silent", "give an object: Silent(…)"),
         ({"strategy": Half()}, "strategy, a Half, has no solve", "a strategy has: solve"),
         ({"memory": Half}, "memory is the class Half", "give an object: Half(…)"),
-        ({"memory": Half()}, "memory, a Half, has no save, list, delete, clear", "a memory has: "),
+        ({"memory": Half()}, "memory, a Half, has no search", "a memory has: search, aclose"),
     ],
 )
 def test_an_object_that_cannot_be_one_is_refused_at_the_start(

@@ -92,7 +92,7 @@ def test_check_tells_what_cannot_be_imported(site):
 def test_a_plugin_that_brings_nothing_is_not_sound(site):
     misspelt = "from delf.hookspecs import hookimpl\n\n@hookimpl\ndef delf_prefilter(): ...\n"
     site.add("delf-plugin-misspelt", misspelt)
-    done = CliRunner().invoke(cli, ["plugins", "check", "misspelt"])
+    done = CliRunner().invoke(packages.check, ["misspelt"])
     assert done.exit_code == 1
     assert done.stdout.splitlines() == [
         "✗ misspelt 1.0",

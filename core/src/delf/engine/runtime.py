@@ -221,7 +221,8 @@ class Runtime:
         self._open_hooks()
         unasked = [spec.name for spec in parts.host.specs(ObserverSpec) if not spec.opt_in]
         for name in dict.fromkeys((*unasked, *config.observers)):
-            self._feeds.append(self._feed(name))
+            observer = self._make(ObserverSpec, name)
+            self._feeds.append(ObserverFeed(name, observer, self._redactor))
         self._spec = SessionSpec(
             tools=self._set_up.tools.names_for_sandbox(),
             modules=allowed_modules(libraries),
@@ -238,13 +239,8 @@ class Runtime:
         parts, config = self._parts, self._config
         check_made("strategy", parts.strategy, "strategy")
         check_made("memory", parts.memory, "memory")
-        from platformdirs import user_data_path
-
         context = PluginContext(
-            data_dir=user_data_path("delf", appauthor=False),
-            namespace=config.memory_namespace,
-            environ=parts.environ,
-            providers=config.providers,
+            namespace=config.memory_namespace, environ=parts.environ, providers=config.providers
         )
         options = parts.plugin_options
         self._embedders = Embedders(parts.host, options, context, config.embedder)
@@ -293,13 +289,11 @@ class Runtime:
         with using_environ(self._parts.environ):
             return make(self._host, self._host.spec(kind, name), self._parts.plugin_options)
 
-    def _feed(self, name: str) -> ObserverFeed:
-        return ObserverFeed(name, self._make(ObserverSpec, name), self._redactor)
-
     def _channels(self) -> list[NamedChannel]:
         channels: list[NamedChannel] = []
         if self._parts.on_confirm is not None:
-            channels.append(_callback_channel(self._parts.on_confirm))
+            asked = CallbackChannel(self._parts.on_confirm)
+            channels.append(NamedChannel("on_confirm", asked, needs_presence=False))
         installed = {spec.name for spec in self._host.specs(ApprovalSpec)}
         chosen = "approvals" in self._config.model_fields_set
         for name in self._config.approvals:
@@ -604,7 +598,3 @@ class Runtime:
         sandbox: ChosenSandbox | None = getattr(self, "_sandbox", None)
         if sandbox is not None:
             await sandbox.backend.aclose()
-
-
-def _callback_channel(on_confirm: Callable[[Any], Any]) -> NamedChannel:
-    return NamedChannel("on_confirm", CallbackChannel(on_confirm), needs_presence=False)

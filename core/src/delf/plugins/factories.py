@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
@@ -13,13 +13,14 @@ from delf.errors import ConfigurationError
 from delf.plugins.host import PluginHost
 from delf.specs import Spec
 
+_GIVEN: Final = ("context", "mode")
 _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "strategy": ("solve",),
-    "memory": ("save", "search", "list", "delete", "clear", "aclose"),
+    "memory": ("search", "aclose"),
     "prefilter": ("select",),
     "embedder": ("embed", "model", "dimension", "batch_size"),
 }
-"""What is asked of an object, by kind, where one that lacks it would fail late or in silence."""
+"""What every task asks of an object, by kind: one that lacks it would fail late or in silence."""
 
 
 def make(
@@ -47,22 +48,50 @@ def make(
         PluginError: When the factory cannot be imported.
     """
     plugin = host.plugin_of(spec) or spec.name
-    factory = host.resolve(spec)
-    what = f"the {spec.kind} {spec.name!r}"
+    factory, what = host.resolve(spec), f"the {spec.kind} {spec.name!r}"
     signature = inspect.signature(factory)
     taken = {k: v for k, v in (offered or {}).items() if k in signature.parameters}
-    fitting = _fitting(factory, options.get(plugin, {}), f"{what}: [plugins.{plugin}]")
-    arguments = {**fitting, **taken, **more}
+    arguments = {**fitting_options(host, spec, options.get(plugin, {})), **taken, **more}
     try:
         signature.bind(**arguments)
     except TypeError as error:
-        known = ", ".join(name for name in signature.parameters if name not in taken) or "none"
         raise ConfigurationError(
-            f"{what}: [plugins.{plugin}]: {error}", hint=f"its options: {known}"
+            f"{what}: {error}", hint=f"give it in [plugins.{plugin}]"
         ) from None
     made = factory(**arguments)
     check_made(spec.kind, made, what)
     return made
+
+
+def fitting_options(host: PluginHost, spec: Spec, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A plugin's options as the factory of a spec of it takes them.
+
+    Args:
+        host: Whose spec it is.
+        spec: The spec.
+        given: The options.
+
+    Raises:
+        ConfigurationError: For one that the factory does not take, or that does not fit its type.
+        PluginError: When the factory cannot be imported.
+    """
+    factory = host.resolve(spec)
+    signature = inspect.signature(factory)
+    where = f"the {spec.kind} {spec.name!r}: [plugins.{host.plugin_of(spec) or spec.name}]"
+    try:
+        signature.bind_partial(**given)
+    except TypeError as error:
+        known = ", ".join(n for n in signature.parameters if n not in _GIVEN) or "none"
+        raise ConfigurationError(f"{where}: {error}", hint=f"its options: {known}") from None
+    try:
+        declares = factory.__init__ if isinstance(factory, type) else factory
+        hints = typing.get_type_hints(declares, include_extras=True)
+    except (AttributeError, NameError, TypeError):  # a name that only type checkers import
+        return given
+    return {
+        name: _fit(hints[name], value, f"{where} {name}") if name in hints else value
+        for name, value in given.items()
+    }
 
 
 def check_made(kind: str, made: object, what: str) -> None:
@@ -83,21 +112,6 @@ def check_made(kind: str, made: object, what: str) -> None:
     if lacks := [name for name in needs if not hasattr(made, name)]:
         text = f"{what}, a {type(made).__name__}, has no {', '.join(lacks)}"
         raise ConfigurationError(text, hint=f"a {kind} has: {', '.join(needs)}")
-
-
-def _fitting(
-    factory: Callable[..., Any], given: Mapping[str, Any], where: str
-) -> Mapping[str, Any]:
-    """Options as the types that a factory declares; as they are where those are not known."""
-    try:
-        declares = factory.__init__ if isinstance(factory, type) else factory
-        hints = typing.get_type_hints(declares, include_extras=True)
-    except (AttributeError, NameError, TypeError):  # a name that only type checkers import
-        return given
-    return {
-        name: _fit(hints[name], value, f"{where} {name}") if name in hints else value
-        for name, value in given.items()
-    }
 
 
 def _fit(hint: Any, value: Any, place: str) -> Any:
