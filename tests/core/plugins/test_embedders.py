@@ -131,14 +131,3 @@ async def test_what_was_made_is_closed_once(host, tmp_path):
     await embedders.aclose()
     await embedders.aclose()
     assert [item.closed for item in made] == [1]
-
-
-async def test_a_vector_for_each_text(host, tmp_path):
-    class Short(Counting):
-        async def embed(self, texts, kind="passage"):
-            return [[1.0]]
-
-    add(host, "mini", factory=Short)
-    embedder = embedders_of(host, tmp_path).get()
-    with pytest.raises(PluginError, match="'counting' gave 1 vectors for 2 texts"):
-        await embedder.embed(["a", "b", "c"])

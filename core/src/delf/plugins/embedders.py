@@ -108,16 +108,8 @@ class _Batched:
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
         size = max(1, self.inner.batch_size)
         if 0 < len(texts) <= size:
-            return await self._embed(texts, kind)
+            return await self.inner.embed(texts, kind)
         rows: list[Iterable[float]] = []
         for start in range(0, len(texts), size):
-            rows += await self._embed(texts[start : start + size], kind)
-        return rows
-
-    async def _embed(self, texts: Sequence[str], kind: EmbeddingKind) -> Vectors:
-        rows = await self.inner.embed(texts, kind)
-        if len(rows) != len(texts):  # a fact would get another's vector
-            raise PluginError(
-                f"the embedder {self.inner.model!r} gave {len(rows)} vectors for {len(texts)} texts"
-            )
+            rows += await self.inner.embed(texts[start : start + size], kind)
         return rows

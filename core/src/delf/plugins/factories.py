@@ -13,7 +13,6 @@ from delf.errors import ConfigurationError
 from delf.plugins.host import PluginHost
 from delf.specs import Spec
 
-_GIVEN: Final = ("context", "mode")
 _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "strategy": ("solve",),
     "memory": ("search", "aclose"),
@@ -33,8 +32,6 @@ def make(
 ) -> Any:
     """What a spec's factory makes.
 
-    Options are converted to the types that the factory declares.
-
     Args:
         host: Whose spec it is.
         spec: The spec.
@@ -43,28 +40,26 @@ def make(
         more: Options from elsewhere, which win.
 
     Raises:
-        ConfigurationError: For an option that the factory does not take, a value that does not
-            fit its type, and an object that lacks what its kind must have.
+        ConfigurationError: For an option that the factory does not take or that does not fit its
+            type, and for an object that lacks what its kind must have.
         PluginError: When the factory cannot be imported.
     """
-    plugin = host.plugin_of(spec) or spec.name
-    factory, what = host.resolve(spec), f"the {spec.kind} {spec.name!r}"
+    factory = host.resolve(spec)
+    given = fitting_options(host, spec, options.get(host.plugin_of(spec) or spec.name, {}))
     signature = inspect.signature(factory)
     taken = {k: v for k, v in (offered or {}).items() if k in signature.parameters}
-    arguments = {**fitting_options(host, spec, options.get(plugin, {})), **taken, **more}
+    arguments = {**given, **taken, **more}
     try:
         signature.bind(**arguments)
     except TypeError as error:
-        raise ConfigurationError(
-            f"{what}: {error}", hint=f"give it in [plugins.{plugin}]"
-        ) from None
+        raise ConfigurationError(f"{_place(host, spec)}: {error}") from None
     made = factory(**arguments)
-    check_made(spec.kind, made, what)
+    check_made(spec.kind, made, f"the {spec.kind} {spec.name!r}")
     return made
 
 
 def fitting_options(host: PluginHost, spec: Spec, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A plugin's options as the factory of a spec of it takes them.
+    """Options as the types that a factory declares.
 
     Args:
         host: Whose spec it is.
@@ -75,23 +70,35 @@ def fitting_options(host: PluginHost, spec: Spec, given: Mapping[str, Any]) -> M
         ConfigurationError: For one that the factory does not take, or that does not fit its type.
         PluginError: When the factory cannot be imported.
     """
-    factory = host.resolve(spec)
+    factory, place = host.resolve(spec), _place(host, spec)
     signature = inspect.signature(factory)
-    where = f"the {spec.kind} {spec.name!r}: [plugins.{host.plugin_of(spec) or spec.name}]"
     try:
         signature.bind_partial(**given)
     except TypeError as error:
-        known = ", ".join(n for n in signature.parameters if n not in _GIVEN) or "none"
-        raise ConfigurationError(f"{where}: {error}", hint=f"its options: {known}") from None
+        hint = f"it takes: {', '.join(signature.parameters) or 'none'}"
+        raise ConfigurationError(f"{place}: {error}", hint=hint) from None
     try:
         declares = factory.__init__ if isinstance(factory, type) else factory
         hints = typing.get_type_hints(declares, include_extras=True)
     except (AttributeError, NameError, TypeError):  # a name that only type checkers import
-        return given
-    return {
-        name: _fit(hints[name], value, f"{where} {name}") if name in hints else value
-        for name, value in given.items()
-    }
+        hints = {}
+    return {name: _fit(hints.get(name, Any), given[name], f"{place} {name}") for name in given}
+
+
+def _place(host: PluginHost, spec: Spec) -> str:
+    return f"the {spec.kind} {spec.name!r}: [plugins.{host.plugin_of(spec) or spec.name}]"
+
+
+def _fit(hint: Any, value: Any, place: str) -> Any:
+    try:
+        adapter = TypeAdapter[Any](hint, config=ConfigDict(coerce_numbers_to_str=True))
+    except PydanticUserError:  # not a type of plain data
+        return value
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        problems = {item["msg"].removeprefix("Value error, ") for item in error.errors()}
+        raise ConfigurationError(f"{place}: {'; '.join(sorted(problems))}") from None
 
 
 def check_made(kind: str, made: object, what: str) -> None:
@@ -107,22 +114,6 @@ def check_made(kind: str, made: object, what: str) -> None:
     """
     needs = () if made is None else _NEEDS.get(kind, ())
     if needs and isinstance(made, type):
-        hint = f"give an object: {made.__name__}(…)"
-        raise ConfigurationError(f"{what} is the class {made.__name__}", hint=hint)
+        raise ConfigurationError(f"{what} is the class {made.__name__}: give an object of it")
     if lacks := [name for name in needs if not hasattr(made, name)]:
-        text = f"{what}, a {type(made).__name__}, has no {', '.join(lacks)}"
-        raise ConfigurationError(text, hint=f"a {kind} has: {', '.join(needs)}")
-
-
-def _fit(hint: Any, value: Any, place: str) -> Any:
-    try:
-        adapter = TypeAdapter[Any](hint, config=ConfigDict(coerce_numbers_to_str=True))
-    except PydanticUserError:  # not a type of plain data
-        return value
-    try:
-        return adapter.validate_python(value)
-    except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False)
-        raise ConfigurationError(
-            "; ".join(f"{place}: {item['msg'].removeprefix('Value error, ')}" for item in problems)
-        ) from None
+        raise ConfigurationError(f"{what}, a {type(made).__name__}, has no {', '.join(lacks)}")

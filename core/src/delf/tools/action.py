@@ -8,12 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, overload
 
 from delf.errors import ToolDefinitionError
-from delf.tools.signature import ArgumentValidator, Parameter, check_name, read_signature
+from delf.tools.signature import (
+    ArgumentValidator,
+    Parameter,
+    check_hints,
+    check_name,
+    read_signature,
+)
 from delf.types import Effect
 
 EFFECTS: Final = ("read", "write", "irreversible")
 _MARK = "__delf_action__"
-_NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -130,23 +135,14 @@ def action(
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
 
     def mark(function: F) -> F:
-        _check_hints(function)
+        check_hints(
+            function.__qualname__, list(inspect.signature(function).parameters.values())[1:]
+        )
         name = permission if isinstance(permission, str) else None
         setattr(function, _MARK, _Mark(name, effect, resumes, tuple(tags)))
         return function
 
     return mark(permission) if callable(permission) else mark
-
-
-def _check_hints(method: Callable[..., Any]) -> None:
-    listed = list(inspect.signature(method).parameters.values())[1:]
-    bare = [i.name for i in listed if i.annotation is i.empty and i.kind in _NAMED]
-    if bare:
-        kind = "CallContext" if bare[0] in ("context", "ctx") else "str"
-        raise ToolDefinitionError(
-            f"{method.__qualname__} does not say what {', '.join(map(repr, bare))} must be",
-            hint=f"add a type hint, as {bare[0]}: {kind} (typing.Any where anything will do)",
-        )
 
 
 def actions_of(owner: type, instance: object | None = None, where: str = "") -> list[Action]:

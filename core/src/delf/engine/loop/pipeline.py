@@ -142,11 +142,8 @@ class TaskPipeline:
         await load_context(task)
         answer: Any = await self._strategy.solve(self._host)
         if not isinstance(answer, str):
-            raise PluginError(
-                f"the strategy {type(self._strategy).__name__} answered with "
-                f"{type(answer).__name__} in place of text",
-                hint="solve() returns the answer's text",
-            )
+            given = f"{type(answer).__name__} in place of text"
+            raise PluginError(f"the strategy {type(self._strategy).__name__} answered with {given}")
         return answer
 
     async def _result(self, work: asyncio.Future[str]) -> tuple[str, DelfError | None]:
