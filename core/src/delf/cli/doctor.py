@@ -8,7 +8,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -16,6 +16,7 @@ import click
 
 import delf
 from delf.cli.state import State, state_of
+from delf.records import dataclass
 
 if TYPE_CHECKING:
     from delf.config.project import Project

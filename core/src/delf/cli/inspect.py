@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from delf.cli import complete
 from delf.cli.state import State, state_of
+from delf.records import dataclass
 
 if TYPE_CHECKING:
     from delf.engine.secrets.redaction import Redactor

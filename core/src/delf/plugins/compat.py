@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from delf.plugins.discovery import Candidate, normalise
+from delf.records import dataclass
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

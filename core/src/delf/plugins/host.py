@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you_mean
@@ -16,6 +16,7 @@ from delf.plugins.catalog import Catalog, Offer, disputed, package_exporting
 from delf.plugins.discovery import CORE, Candidate, normalise
 from delf.plugins.loader import Loaded
 from delf.plugins.report import PluginRecord, State
+from delf.records import dataclass
 from delf.specs import EmbedderSpec, ModelSpec, Spec
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import itertools
 import re
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import pluggy
@@ -21,6 +20,7 @@ from delf import hookspecs
 from delf.errors import did_you_mean
 from delf.hookspecs import HOOKS
 from delf.plugins.discovery import Candidate
+from delf.records import dataclass
 from delf.specs import (
     CommandSpec,
     EmbedderSpec,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from delf.errors import ConfigurationError
+from delf.records import dataclass
 
 _TEXTS: Final = (
     ".txt .md .rst .log .xml .html .htm .css .js .ts .py .sql .sh .yaml .yml .toml .ini .cfg "
