@@ -8,10 +8,11 @@ the first one is made, and the other methods are closures.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import operator
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -34,10 +35,9 @@ else:
 
         def make(cls: type) -> type:
             cls.__doc__ = cls.__doc__ or cls.__name__  # else its signature is looked up for it
-            derived = any(map(dataclasses.is_dataclass, cls.__mro__[1:]))
-            options = {"init": False, "repr": False, "eq": False, "slots": slots}
-            options["frozen"] = frozen and derived  # as it is asked for where its base is
-            cls = dataclasses.dataclass(cls, kw_only=kw_only, **options)
+            with _thawed_bases(cls, frozen=frozen):
+                options = {"init": False, "repr": False, "eq": False}
+                cls = dataclasses.dataclass(cls, slots=slots, kw_only=kw_only, **options)
             cls.__dataclass_params__.frozen = frozen
             for name, method in _methods(cls, frozen=frozen, slots=slots).items():
                 if cls.__dict__.get(name) is None:  # as __hash__ is where __eq__ was written
@@ -46,6 +46,22 @@ else:
             return cls
 
         return make
+
+
+@contextlib.contextmanager
+def _thawed_bases(cls: type, *, frozen: bool) -> Generator[None]:
+    """Frozen is what is made so here, and the standard library wants bases like their class."""
+    bases = [vars(base).get("__dataclass_params__") for base in cls.__mro__[1:]]
+    params: list[Any] = [item for item in bases if item is not None]
+    if any(item.frozen != frozen for item in params):
+        raise TypeError(f"{cls.__name__}: a dataclass is frozen where its base is, and only there")
+    for item in params:
+        item.frozen = False
+    try:
+        yield
+    finally:
+        for item in params:
+            item.frozen = frozen
 
 
 class _Absent:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you_mean
@@ -356,6 +357,7 @@ def _names(name: str, candidate: Candidate) -> bool:
     return name in names or normalise(name) in names
 
 
+@cache
 def _installed_version() -> str:
     from importlib import metadata
 
