@@ -21,10 +21,8 @@ from delf.engine.builtins.llm import LLM, TaskLLM
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
-from delf.engine.files.connection import Files
-from delf.engine.files.formats import Formats
-from delf.engine.files.inputs import InputFile, find_inputs, input_files
 from delf.engine.host import TaskHost
+from delf.engine.inputs import find_inputs, input_files
 from delf.engine.journal.claims import Claims, is_over
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
@@ -49,6 +47,7 @@ from delf.events import Event, TaskFinished
 from delf.libraries import allowed_modules, applying
 from delf.plugins.embedders import Embedders
 from delf.plugins.factories import make
+from delf.plugins.formats import Formats
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import (
     ConnectionLike,
@@ -58,13 +57,21 @@ from delf.protocols.connection import (
 )
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import SupportsConversations
+from delf.protocols.formats import InputFile
 from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
 from delf.protocols.strategy import Strategy
-from delf.records import dataclass
-from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
+from delf.specs import (
+    ApprovalSpec,
+    ConnectionSpec,
+    JournalSpec,
+    MemorySpec,
+    ObserverSpec,
+    Spec,
+    StrategySpec,
+)
 from delf.tools.context import ChildResult
 
 if TYPE_CHECKING:
@@ -548,7 +555,9 @@ class Runtime:
         connections: Sequence[ConnectionLike],
     ) -> SetUp:
         """Tools with those that are built in, and what gets their connections ready."""
-        files = [Files(inputs, self._formats)] if inputs else []
+        host = self._parts.host
+        specs = [spec for spec in host.specs(ConnectionSpec) if spec.input_files and inputs]
+        files = [host.resolve(spec)(inputs, self._formats) for spec in specs]
         return SetUp(await tools.with_builtins([*files, LLM()]), connections)
 
     @property

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, cast
 
 from delf.errors import DelfError
-from delf.records import dataclass
-from delf.tools.names import snake
+from delf_schemas.names import snake
 
 Mode = Literal["in", "out"]
 
