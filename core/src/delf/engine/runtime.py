@@ -63,6 +63,7 @@ from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
 from delf.protocols.strategy import Strategy
+from delf.records import dataclass
 from delf.specs import (
     ApprovalSpec,
     ConnectionSpec,
