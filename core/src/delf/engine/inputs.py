@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from delf.errors import ConfigurationError
-from delf.protocols.formats import InputFile
+from delf.plugins.host import PluginHost
+from delf.protocols.connection import ConnectionLike
+from delf.protocols.formats import FileFormats, InputFile
+from delf.specs import ConnectionSpec
 
 
 def find_inputs(files: Sequence[str]) -> dict[str, str]:
@@ -73,6 +76,20 @@ def input_files(
         visible_path: The sandbox's names for paths of the host.
     """
     return [InputFile(name, path, visible_path(path)) for path, name in found.items()]
+
+
+def readers_of(
+    files: Sequence[InputFile], host: PluginHost, formats: FileFormats
+) -> list[ConnectionLike]:
+    """The connections of a task that has input files; none where it has none.
+
+    Args:
+        files: The task's.
+        host: Knows which plugins have such a connection.
+        formats: What reads files of some endings.
+    """
+    specs = [spec for spec in host.specs(ConnectionSpec) if spec.input_files and files]
+    return [host.resolve(spec)(files, formats) for spec in specs]
 
 
 def paths_by_name(files: Iterable[InputFile]) -> dict[str, str]:

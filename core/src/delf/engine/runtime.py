@@ -22,7 +22,7 @@ from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.host import TaskHost
-from delf.engine.inputs import find_inputs, input_files
+from delf.engine.inputs import find_inputs, input_files, readers_of
 from delf.engine.journal.claims import Claims, is_over
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
@@ -64,15 +64,7 @@ from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
 from delf.protocols.strategy import Strategy
 from delf.records import dataclass
-from delf.specs import (
-    ApprovalSpec,
-    ConnectionSpec,
-    JournalSpec,
-    MemorySpec,
-    ObserverSpec,
-    Spec,
-    StrategySpec,
-)
+from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult
 
 if TYPE_CHECKING:
@@ -298,7 +290,8 @@ class Runtime:
     def _channels(self) -> list[NamedChannel]:
         channels: list[NamedChannel] = []
         if self._parts.on_confirm is not None:
-            channels.append(_callback_channel(self._parts.on_confirm))
+            asks = CallbackChannel(self._parts.on_confirm)
+            channels.append(NamedChannel("on_confirm", asks, needs_presence=False))
         installed = {spec.name for spec in self._host.specs(ApprovalSpec)}
         chosen = "approvals" in self._config.model_fields_set
         for name in self._config.approvals:
@@ -556,9 +549,7 @@ class Runtime:
         connections: Sequence[ConnectionLike],
     ) -> SetUp:
         """Tools with those that are built in, and what gets their connections ready."""
-        host = self._parts.host
-        specs = [spec for spec in host.specs(ConnectionSpec) if spec.input_files and inputs]
-        files = [host.resolve(spec)(inputs, self._formats) for spec in specs]
+        files = readers_of(inputs, self._parts.host, self._formats)
         return SetUp(await tools.with_builtins([*files, LLM()]), connections)
 
     @property
@@ -603,7 +594,3 @@ class Runtime:
         sandbox: ChosenSandbox | None = getattr(self, "_sandbox", None)
         if sandbox is not None:
             await sandbox.backend.aclose()
-
-
-def _callback_channel(on_confirm: Callable[[Any], Any]) -> NamedChannel:
-    return NamedChannel("on_confirm", CallbackChannel(on_confirm), needs_presence=False)
