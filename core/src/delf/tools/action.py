@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeVar, overload
 
 from delf.errors import ToolDefinitionError
+from delf.records import dataclass
 from delf.tools.signature import (
     ArgumentValidator,
     Parameter,
@@ -135,9 +136,10 @@ def action(
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
 
     def mark(function: F) -> F:
-        check_hints(
-            function.__qualname__, list(inspect.signature(function).parameters.values())[1:]
-        )
+        if code := getattr(function, "__code__", None):
+            named = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+            bare = [item for item in named if item not in function.__annotations__]
+            check_hints(function.__qualname__, bare)
         name = permission if isinstance(permission, str) else None
         setattr(function, _MARK, _Mark(name, effect, resumes, tuple(tags)))
         return function

@@ -161,17 +161,22 @@ def _check_kind(target: Callable[..., Any]) -> None:
             f"{name} yields, and a script gets its result whole", hint="return a list"
         )
     try:
-        parameters = list(inspect.signature(target).parameters.values())
+        parameters = inspect.signature(target).parameters.values()
         hints = typing.get_type_hints(target)
     except (NameError, TypeError, ValueError, AttributeError):
         return  # said better where the whole signature is read
-    check_hints(name, parameters)
+    check_hints(name, [i.name for i in parameters if i.name not in hints and _is_named(i)])
     for item, hint in hints.items():
         if item != "return" and _has_callable(hint):
             raise ToolDefinitionError(
                 f"{name} takes a function as {item!r}, and a script cannot pass one",
                 hint="take its name or its data instead",
             )
+
+
+def _is_named(item: inspect.Parameter) -> bool:
+    """Others are refused for their kind."""
+    return item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)
 
 
 def _has_callable(hint: Any) -> bool:

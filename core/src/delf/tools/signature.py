@@ -11,10 +11,10 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from delf.errors import ToolDefinitionError, ToolRefusedError
+from delf.records import dataclass
 from delf.tools.context import CallContext
 
 if TYPE_CHECKING:
@@ -113,10 +113,8 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
     )
 
 
-def check_hints(where: str, parameters: Sequence[inspect.Parameter]) -> None:
-    """Refuse parameters that do not say what they must be; others are refused for their kind."""
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    bare = [i.name for i in parameters if i.annotation is i.empty and i.kind in named]
+def check_hints(where: str, bare: Sequence[str]) -> None:
+    """Refuse parameters that do not say what they must be."""
     if bare:
         kind = "CallContext" if bare[0] in ("context", "ctx") else "str"
         raise ToolDefinitionError(
