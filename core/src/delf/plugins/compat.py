@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from delf.plugins.discovery import Candidate, normalise
@@ -28,20 +30,22 @@ class Unfit:
     reason: str
 
 
-def check(candidate: Candidate, *, version: str, api: int) -> Unfit | None:
+def check(candidate: Candidate, *, version: str, api: int, installed: Hashable) -> Unfit | None:
     """Compare what a plugin asks for with what is here.
 
     Args:
         candidate: The plugin; one that is given in code asks for nothing.
         version: The version of delf.
         api: The number of its plugin API.
+        installed: As of :func:`delf.plugins.discovery.installed`: while it is the same, what a
+            plugin requires is not looked up again.
 
     Returns:
         Why it cannot be used, or None.
     """
     if candidate.problem is not None:
         return Unfit("failed", candidate.problem)
-    return _check_api(candidate, api) or _check_requirements(candidate, version)
+    return _check_api(candidate, api) or _check_requirements(candidate.requires, version, installed)
 
 
 def _check_api(candidate: Candidate, api: int) -> Unfit | None:
@@ -56,13 +60,16 @@ def _check_api(candidate: Candidate, api: int) -> Unfit | None:
     )
 
 
-def _check_requirements(candidate: Candidate, version: str) -> Unfit | None:
-    if not candidate.requires:
+@lru_cache(512)
+def _check_requirements(
+    requires: tuple[str, ...], version: str, _installed_now: Hashable
+) -> Unfit | None:
+    if not requires:
         return None
     from packaging.requirements import InvalidRequirement, Requirement
 
     missing: list[str] = []
-    for line in candidate.requires:
+    for line in requires:
         try:
             requirement = Requirement(line)
         except InvalidRequirement:

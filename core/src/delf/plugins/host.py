@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you_mean
@@ -84,7 +85,7 @@ class PluginHost:
             name=CORE,
             target="delf.plugins.builtin",
             distribution="delf",
-            version=_installed_version(),
+            version=_installed_version(discovery.installed()),
         )
         installed = discovery.discover()
         candidates = (core, *discovery.in_code(extra), *installed)
@@ -246,9 +247,9 @@ class PluginHost:
     def _loaded(self) -> Catalog:
         with self._lock:
             if self._catalog is None:
-                manager = loader.new_manager()
+                manager, installed = loader.new_manager(), discovery.installed()
                 outcomes = [
-                    _outcome(candidate, self._blocked.get(index), manager)
+                    _outcome(candidate, self._blocked.get(index), manager, installed)
                     for index, candidate in enumerate(self._candidates)
                 ]
                 catalog = Catalog(
@@ -281,10 +282,13 @@ class _Outcome:
     loaded: Loaded = field(default_factory=Loaded)
 
 
-def _outcome(candidate: Candidate, block: str | None, manager: PluginManager) -> _Outcome:
+def _outcome(
+    candidate: Candidate, block: str | None, manager: PluginManager, installed: Hashable
+) -> _Outcome:
     if block is not None:
         return _Outcome(plugin=candidate, state="disabled", reason=block)
-    unfit = compat.check(candidate, version=_installed_version(), api=PLUGIN_API)
+    version = _installed_version(installed)
+    unfit = compat.check(candidate, version=version, api=PLUGIN_API, installed=installed)
     if unfit is not None:
         return _Outcome(plugin=candidate, state=unfit.state, reason=unfit.reason)
     loaded = loader.load(candidate, manager)
@@ -355,7 +359,8 @@ def _names(name: str, candidate: Candidate) -> bool:
     return name in names or normalise(name) in names
 
 
-def _installed_version() -> str:
+@lru_cache(4)
+def _installed_version(_installed: Hashable) -> str:
     from importlib import metadata
 
     return metadata.version("delf")
