@@ -13,7 +13,6 @@ import contextlib
 import fcntl
 import gc
 import importlib
-import importlib.metadata
 import io
 import os
 import random
@@ -33,8 +32,7 @@ def preload() -> None:
     """Import what most runs of the program import."""
     for name in ("agent", "cli.run", "config.project", "engine.runtime", "engine.views.trace"):
         importlib.import_module(f"delf.{name}")
-    for plugin in importlib.metadata.entry_points(group="delf"):
-        plugin.load()
+    importlib.import_module("delf.plugins.host").PluginHost.discover(environ={}).records()
     for name in ("chat.repl", "journal_sql.journal", "sandbox_local.backend"):
         importlib.import_module(f"delf_{name}")
     for name in ("docker", "httpx", "prompt_toolkit", "pytest", "rich.markdown", "sqlite3"):
