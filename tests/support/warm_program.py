@@ -33,8 +33,14 @@ def preload() -> None:
     for name in ("agent", "cli.run", "config.project", "engine.runtime", "engine.views.trace"):
         importlib.import_module(f"delf.{name}")
     importlib.import_module("delf.plugins.host").PluginHost.discover(environ={}).records()
-    for name in ("chat.repl", "journal_sql.journal", "sandbox_local.backend"):
+    for name in (
+        "chat.repl",
+        "journal_sql.journal",
+        "model_recorded.model",
+        "sandbox_local.backend",
+    ):
         importlib.import_module(f"delf_{name}")
+    importlib.import_module("delf_sandbox.zipapp").guest_zipapp()
     for name in ("docker", "httpx", "prompt_toolkit", "pytest", "rich.markdown", "sqlite3"):
         importlib.import_module(name)
     assert threading.active_count() == 1, "a process with threads cannot be forked"

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import ssl
 
-_VARIABLES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
-
 
 def trusted() -> ssl.SSLContext:
-    """What httpx takes as ``verify`` by itself, shared by all clients of this process.
-
-    It trusts certifi's authorities, or those that ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` name.
-    Nobody may change it. Its caller has httpx.
-    """
-    return _trusted(*map(os.environ.get, _VARIABLES))
+    """What httpx takes as ``verify`` by itself, shared by all who have httpx; nobody may change it."""
+    return _trusted(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")))
 
 
 @lru_cache(4)

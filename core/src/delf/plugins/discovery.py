@@ -69,8 +69,7 @@ class Candidate:
 def installed() -> Hashable:
     """A value that is another one once something was installed or removed.
 
-    An installer adds and removes entries of the folders where Python looks, and so changes
-    their times, by which ``importlib.metadata`` judges, too. What has changed within the last
+    Installers change folders where Python looks, and so their times. What changed within the last
     second may change again without another time, and gives a value of its own.
     """
     times = tuple(map(_changed, sys.path))
