@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def trusted() -> ssl.SSLContext:
-    """What httpx takes as ``verify`` by itself, shared by all who have httpx; nobody may change it."""
+    """What httpx takes as ``verify`` by itself, shared by all its clients; nobody may change it."""
     return _trusted(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")))
 
 

@@ -11,11 +11,11 @@ import re
 import sys
 import time
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from delf.hookspecs import ENTRY_POINT_GROUP
+from delf.records import dataclass
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you_mean
@@ -17,6 +17,7 @@ from delf.plugins.catalog import Catalog, Offer, disputed, package_exporting
 from delf.plugins.discovery import CORE, Candidate, normalise
 from delf.plugins.loader import Loaded
 from delf.plugins.report import PluginRecord, State
+from delf.records import dataclass
 from delf.specs import EmbedderSpec, ModelSpec, Spec
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class PluginHost:
             name=CORE,
             target="delf.plugins.builtin",
             distribution="delf",
-            version=_installed_version(discovery.installed()),
+            version=_installed_version(),
         )
         installed = discovery.discover()
         candidates = (core, *discovery.in_code(extra), *installed)
@@ -287,7 +288,7 @@ def _outcome(
 ) -> _Outcome:
     if block is not None:
         return _Outcome(plugin=candidate, state="disabled", reason=block)
-    version = _installed_version(installed)
+    version = _installed_version()
     unfit = compat.check(candidate, version=version, api=PLUGIN_API, installed=installed)
     if unfit is not None:
         return _Outcome(plugin=candidate, state=unfit.state, reason=unfit.reason)
@@ -359,8 +360,8 @@ def _names(name: str, candidate: Candidate) -> bool:
     return name in names or normalise(name) in names
 
 
-@lru_cache(4)
-def _installed_version(_installed: Hashable) -> str:
+@cache
+def _installed_version() -> str:
     from importlib import metadata
 
     return metadata.version("delf")
