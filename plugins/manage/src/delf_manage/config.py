@@ -54,7 +54,8 @@ def config() -> None:
 def show(ctx: click.Context, as_json: bool) -> None:
     """Show every value that is set, with its origin; secrets are hidden."""
     from delf.cli.output import json_text
-    from delf.cli.runs_view import table, visible
+    from delf.cli.runs_view import table
+    from delf.terminal import one_line
 
     state = state_of(ctx)
     found = list(_given(state.load_project()))
@@ -66,7 +67,7 @@ def show(ctx: click.Context, as_json: bool) -> None:
     if not rows:
         click.echo("nothing is configured here: delf config set KEY VALUE begins", err=True)
         return
-    cells = [(key, visible(_text(value)), visible(origin)) for key, value, origin in rows]
+    cells = [(key, one_line(_text(value)), one_line(origin)) for key, value, origin in rows]
     for line in table(cells, ("key", "value", "from")):
         click.echo(line)
 
