@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from delf.events import ApprovalDecided, ApprovalRequested, Event
+from delf.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
