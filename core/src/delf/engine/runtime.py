@@ -333,7 +333,7 @@ class Runtime:
         ledger.begin(request.task_id, request.past)
         try:
             await self._turns.mine()
-            async with slot.taken():  # a task that waits for its place is no more than its order
+            async with slot.taken():  # a task that waits for its place is no more than its request
                 pipeline = await self._prepare(request, slot)
                 self._working += 1
                 try:

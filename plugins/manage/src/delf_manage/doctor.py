@@ -201,13 +201,13 @@ async def _try_sandbox(
 ) -> tuple[bool, str, str | None, dict[str, bool]]:
     """Whether a sandbox works, why or why not, what to do, and what confines scripts in it."""
     from delf.errors import DelfError
-    from delf.protocols.sandbox import Unavailable
+    from delf.protocols.sandbox import SandboxBackend, SupportsMeasures, Unavailable
 
     try:
-        backend = host.resolve(spec)(**options.get(f"sandbox-{spec.name}", {}))
+        backend: SandboxBackend = host.resolve(spec)(**options.get(f"sandbox-{spec.name}", {}))
         state = await backend.available()
         measures: dict[str, bool] = {}
-        if not isinstance(state, Unavailable) and hasattr(backend, "measures"):
+        if not isinstance(state, Unavailable) and isinstance(backend, SupportsMeasures):
             measures = {measure.name: measure.active for measure in await backend.measures()}
         await backend.aclose()
     except DelfError as error:

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import invalidate_caches, metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from delf.cli.complete import plugin_names
+from delf.cli.complete import completes
 from delf.cli.state import state_of
 from delf.errors import DelfError, PluginError, did_you_mean
 
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from delf.plugins.report import PluginRecord
 
 _PREFIX: Final = "delf-plugin-"
+
+
+@completes
+def _plugin_names(ctx: click.Context) -> Iterable[str]:
+    """The plugins that are installed."""
+    return state_of(ctx).discover().names
 
 
 @click.command("install")
@@ -57,7 +63,7 @@ def install(
 
 
 @click.command("uninstall")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=plugin_names)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=_plugin_names)
 @click.pass_context
 def uninstall(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Uninstall the packages of plugins, also of those that are broken."""
@@ -70,7 +76,7 @@ def uninstall(ctx: click.Context, names: tuple[str, ...]) -> None:
 
 
 @click.command("check")
-@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=plugin_names)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_plugin_names)
 @click.pass_context
 def check(ctx: click.Context, names: tuple[str, ...] = ()) -> None:
     """Check plugins: that each fits this delf, loads, and brings what it says.

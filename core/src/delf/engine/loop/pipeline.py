@@ -200,7 +200,7 @@ class TaskPipeline:
     async def _finish(self, text: str, error: DelfError | None) -> TaskOutcome:
         task, log = self._task, self._log
         try:
-            await self._host.settle(_GRACE_SECONDS)
+            await self._host.wait_for_rest(_GRACE_SECONDS)
         except UnrecordedCallError as lost:
             error = lost
         log.end_prints()
