@@ -126,7 +126,12 @@ def main(folder: Path) -> None:
     """Run all blocks, one after the other."""
     for name in ("agent", "engine.runtime", "engine.views.trace", "config.project"):
         importlib.import_module(f"delf.{name}")
-    for name in ("sql.connection", "openapi.connection", "gmail.connection", "sandbox_local.backend"):
+    for name in (
+        "sql.connection",
+        "openapi.connection",
+        "gmail.connection",
+        "sandbox_local.backend",
+    ):
         importlib.import_module(f"delf_{name}")
     importlib.import_module("delf.plugins.host").PluginHost.discover().records()
     assert threading.active_count() == 1, "a process with threads cannot be forked"
