@@ -23,6 +23,24 @@ from delf.specs import EmbedderSpec, ModelSpec, Spec
 ServingT = TypeVar("ServingT", ModelSpec, EmbedderSpec)
 SpecT = TypeVar("SpecT", bound=Spec)
 
+_DO: Final = ("check", "install", "uninstall")
+_COMMANDS: Final = {
+    "approval-terminal": ("approvals",),
+    "audit": ("audit",),
+    "chat": ("chat",),
+    "demo": ("demo",),
+    "devkit": ("plugins new",),
+    "filesystem": ("runs undo",),
+    "google-login": ("google",),
+    "manage": ("config", "doctor", "inspect", *(f"plugins {do}" for do in _DO)),
+    "mcp": ("mcp",),
+    "memory-semantic": ("memory",),
+    "runner-dbos": ("schedule", "worker"),
+    "sandbox-docker": ("sandbox",),
+    "serve": ("serve",),
+    "workers": ("init", "workers"),
+}
+"""The commands of each plugin."""
 FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "connection": (
         "calendar",
@@ -50,23 +68,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "journal": ("sql",),
     "strategy": ("stream",),
     "observer": (),
-    "command": (
-        "approvals",
-        "chat",
-        "config",
-        "demo",
-        "doctor",
-        "init",
-        "inspect",
-        "plugins check",
-        "plugins install",
-        "plugins new",
-        "plugins uninstall",
-        "runs undo",
-        "sandbox",
-        "serve",
-        "workers",
-    ),
+    "command": tuple(name for names in _COMMANDS.values() for name in names),
     "format": ("excel",),
 }
 """Names whose package is known. No other name is ever turned into an advice to install."""
@@ -74,25 +76,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
 _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 _BROUGHT_BY: Final = {
-    **dict.fromkeys(
-        [
-            ("command", name)
-            for name in (
-                "config",
-                "doctor",
-                "inspect",
-                "plugins check",
-                "plugins install",
-                "plugins uninstall",
-            )
-        ],
-        "delf-plugin-manage",
-    ),
-    ("command", "approvals"): "delf-plugin-approval-terminal",
-    ("command", "init"): "delf-plugin-workers",
-    ("command", "plugins new"): "delf-plugin-devkit",
-    ("command", "runs undo"): "delf-plugin-filesystem",
-    ("command", "sandbox"): "delf-plugin-sandbox-docker",
+    **{("command", name): f"delf-plugin-{of}" for of, names in _COMMANDS.items() for name in names},
     ("connection", "recall"): "delf-plugin-memory-semantic",
 }
 _EXPORTED: Final = {
