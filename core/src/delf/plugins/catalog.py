@@ -45,7 +45,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "model": ("http", "litellm", "recorded"),
     "memory": ("semantic",),
     "embedder": ("static",),
-    "prefilter": ("llm", "semantic"),
+    "prefilter": ("llm-filter", "llm-search", "semantic"),
     "approval": ("terminal",),
     "journal": ("sql",),
     "strategy": ("stream",),
@@ -94,6 +94,8 @@ _BROUGHT_BY: Final = {
     ("command", "runs undo"): "delf-plugin-filesystem",
     ("command", "sandbox"): "delf-plugin-sandbox-docker",
     ("connection", "recall"): "delf-plugin-memory-semantic",
+    ("prefilter", "llm-filter"): "delf-plugin-prefilter-llm",
+    ("prefilter", "llm-search"): "delf-plugin-prefilter-llm",
 }
 _EXPORTED: Final = {
     "Chat": ("command", "chat"),
