@@ -37,7 +37,7 @@ async def test_run_waits_if_it_is_asked_to(serve):
 
 async def test_an_idempotency_key_gives_the_same_task(serve):
     server = await serve()
-    order = {"task": doing("print(1)")}
+    order = {"task": doing("await hold()")}
     headers = {"idempotency-key": "once"}
     answers = await asyncio.gather(
         *(server.client.post("/run", json=order, headers=headers) for _ in range(5))
@@ -46,6 +46,9 @@ async def test_an_idempotency_key_gives_the_same_task(serve):
     assert len((await server.client.get("/tasks")).json()["tasks"]) == 1
     other = await server.client.post("/run", json={"task": doing("print(2)")}, headers=headers)
     assert other.status_code == 409
+    task_id = answers[0].json()["task_id"]  # those that came too late did not disown it
+    stopped = (await server.client.post(f"/tasks/{task_id}/cancel")).json()
+    assert stopped == {"task_id": task_id, "cancelled": True}
 
 
 async def test_unknown_ids_are_not_found(serve):

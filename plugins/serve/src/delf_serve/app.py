@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from delf import Agent
 
 _PAGE: Final = "page"
+_NOBODY: Final = Key("", frozenset(), b"")
 
 
 class Application:
@@ -129,15 +130,31 @@ class Application:
             raise _refused(error) from None
 
 
-def _route(operation: Operation, service: Service) -> Route:
-    async def answer(request: Request) -> Response:
-        key: Key | None = request.scope.get("delf.key")
-        if operation.right is not None and (key is None or operation.right not in key.rights):
-            raise ProblemError(403, f"this key has no right to {operation.right}")
-        return await operation.handler(Call(request, service, key or Key("", frozenset(), b"")))
+class _Endpoint:
+    """An operation as an ASGI application; the guard before it answers what it raises.
 
+    Args:
+        operation: What is done.
+        service: With what.
+    """
+
+    def __init__(self, operation: Operation, service: Service) -> None:
+        self._operation = operation
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Do it, and send what came of it."""
+        operation, key = self._operation, scope.get("delf.key") or _NOBODY
+        if operation.right is not None and operation.right not in key.rights:
+            raise ProblemError(403, f"this key has no right to {operation.right}")
+        response = await operation.handler(Call(Request(scope, receive, send), self._service, key))
+        await response(scope, receive, send)
+
+
+def _route(operation: Operation, service: Service) -> Route:
     path = operation.path.replace("{name}", "{name:path}")
-    return Route(path, answer, methods=[operation.method], name=operation.name)
+    endpoint = _Endpoint(operation, service)
+    return Route(path, endpoint, methods=[operation.method], name=operation.name)
 
 
 def _refused(error: HTTPException) -> ProblemError:

@@ -7,13 +7,14 @@ import hashlib
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delf.engine.views.snapshot import snapshot
-from delf.errors import DelfError
+from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
 from delf.protocols.journal import Note, SupportsHistory, SupportsInbox, TaskRecord
 from delf_serve.keys import Key
@@ -93,6 +94,7 @@ class _Open:
     """A task that this process works on."""
 
     key: str
+    taken_in: asyncio.Event = field(default_factory=asyncio.Event)
     over: asyncio.Event = field(default_factory=asyncio.Event)
     resumed: asyncio.Task[Any] | None = None
 
@@ -109,6 +111,7 @@ class Tasks:
         self._agent = agent
         self._settings = settings
         self._open: dict[str, _Open] = {}
+        self._open_of: Counter[str] = Counter()
         self._not_ours: set[str] = set()
         self._work: set[asyncio.Task[None]] = set()
         self._waiting: tuple[float, frozenset[str]] = (0.0, frozenset())
@@ -160,13 +163,13 @@ class Tasks:
         Returns:
             Its id, and its conversation if it has one.
         """
-        if sum(known.key == key.name for known in self._open.values()) >= self._settings.open_tasks:
+        if self._open_of[key.name] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         name, digest = f"task_{secrets.token_hex(8)}", _digest(order)
         if order.idempotency_key is not None:
             secret = f"{key.name}\n{order.idempotency_key}".encode("utf-8", "replace")
             name = f"task_{hashlib.sha256(secret).hexdigest()[:32]}"
-            earlier = await self._earlier(name, digest)
+            earlier = await self._known(name, digest)
             if earlier is not None:
                 return name, earlier.conversation
         conversation = order.conversation_id
@@ -174,31 +177,32 @@ class Tasks:
             raise ProblemError(409, "the agent keeps no conversations", "Agent(chat=True)")
         if self._agent.chat is not None and conversation is None:
             conversation = f"web-{secrets.token_hex(6)}"
-        known = self._open[name] = _Open(key.name)
+        known = self._begin(name, key.name)
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
                 self._ended(name)
 
-        mark = {"key": key.name, "order": digest}
-        submitting = asyncio.ensure_future(
-            self._agent.asubmit(
-                order.task,
-                order.timeout,
-                task_id=name,
-                conversation_id=conversation,
-                files=files,
-                setup={MARK: mark},
-                listeners=[listen],
-            )
-        )
+        async def hand_in() -> None:
+            try:
+                await self._agent.asubmit(
+                    order.task,
+                    order.timeout,
+                    task_id=name,
+                    conversation_id=conversation,
+                    files=files,
+                    setup={MARK: {"key": key.name, "order": digest}},
+                    listeners=[listen],
+                )
+            except BaseException:
+                self._ended(name)
+                raise
+            finally:
+                known.taken_in.set()
+
         try:
-            await asyncio.shield(submitting)
-        except asyncio.CancelledError:
-            raise
-        except BaseException:
-            self._open.pop(name, None)
-            known.over.set()
+            await asyncio.shield(hand_in())  # whoever asks may go in between
+        except DelfError:
             earlier = None
             if order.idempotency_key is not None:  # somebody was quicker with the same key
                 earlier = await self._earlier(name, digest)
@@ -207,10 +211,19 @@ class Tasks:
             return name, earlier.conversation
         return name, conversation
 
+    async def _known(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
+        """The task of an idempotency key; whoever is handing it in comes to an end first."""
+        while True:
+            earlier = await self._earlier(name, digest)
+            known = self._open.get(name)
+            if earlier is not None or known is None:
+                return earlier
+            await known.taken_in.wait()
+
     async def _earlier(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
         try:
             first = (await self.journal.read(name))[0]
-        except DelfError:
+        except UnknownTaskError:
             return None
         if not isinstance(first, (TaskQueued, TaskStarted)):
             return None
@@ -220,9 +233,15 @@ class Tasks:
             )
         return first
 
+    def _begin(self, name: str, key: str) -> _Open:
+        known = self._open[name] = _Open(key)
+        self._open_of[key] += 1
+        return known
+
     def _ended(self, name: str) -> None:
         known = self._open.pop(name, None)
         if known is not None:
+            self._open_of[known.key] -= 1
             known.over.set()
 
     async def wait(self, name: str, seconds: float) -> None:
@@ -342,7 +361,7 @@ class Tasks:
         events = await self.journal.read(name)
         first = events[0]
         timeout = first.timeout if isinstance(first, TaskQueued) else None
-        known = self._open[name] = _Open(key)
+        known = self._begin(name, key)
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def listen(event: Event) -> None:
