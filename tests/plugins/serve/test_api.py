@@ -163,6 +163,7 @@ async def test_cancel_stops_what_runs_and_what_waits_for_a_place(serve):
     assert again.json()["cancelled"] is False
 
 
+@pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
 async def test_two_servers_on_one_journal(serve):
     first, second = await serve(), await serve()
     accepted = await first.run("print(await send('bob'))")
@@ -176,6 +177,9 @@ async def test_two_servers_on_one_journal(serve):
     await second.until(held["task_id"], "running")
     answer = await second.client.post(f"/tasks/{held['task_id']}/cancel")
     assert answer.json()["cancelled"] is True
+    assert (await first.until(held["task_id"], "stopped"))["is_terminal"]
+    seen = [await server.events(held["task_id"]) for server in (first, second)]
+    assert seen[0] == seen[1]
 
 
 async def test_a_server_that_stops_leaves_its_tasks_to_the_next(serve, tmp_path):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from delf.engine.views.snapshot import snapshot
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
-from delf.protocols.journal import Note, SupportsHistory, SupportsInbox, TaskRecord
+from delf.protocols.journal import SupportsHistory, SupportsInbox, TaskRecord
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import OutputFile, RunRequest, State, Task, TaskDetail
@@ -34,7 +34,8 @@ CANCEL: Final = "cancel"
 _LOOK_SECONDS: Final = 5.0
 _CANCEL_SECONDS: Final = 10.0
 _MOST_LIVES: Final = 5
-"""How often a task is taken up whose processes keep dying."""
+_LIVES_SECONDS: Final = 600.0
+"""A task is left to people that was taken up so often in so many seconds: it may be the cause."""
 _MOST: Final = 100_000
 OVER: Final = frozenset({"done", "failed", "stopped"})
 """The states of a journal's tasks that have ended."""
@@ -242,6 +243,7 @@ class Tasks:
         known = self._open.pop(name, None)
         if known is not None:
             self._open_of[known.key] -= 1
+            known.taken_in.set()
             known.over.set()
 
     async def wait(self, name: str, seconds: float) -> None:
@@ -319,7 +321,7 @@ class Tasks:
         name = record.task_id
         if record.state in OVER:
             return name, False
-        if not self._cancel_here(name):
+        if not await self._cancel_here(name):
             if record.state == "interrupted":
                 raise ProblemError(409, "the task does not run: its process is gone", "resume it")
             await self.journal.post(name, CANCEL, {})
@@ -333,10 +335,11 @@ class Tasks:
             409, f"the process of the task ({record.owner}) has not stopped it", "stop it there"
         )
 
-    def _cancel_here(self, name: str) -> bool:
+    async def _cancel_here(self, name: str) -> bool:
         known = self._open.get(name)
         if known is None:
             return False
+        await known.taken_in.wait()
         if known.resumed is not None:
             known.resumed.cancel()
             return True
@@ -358,10 +361,13 @@ class Tasks:
     async def _take_up(self, name: str, key: str) -> None:
         if name in self._open:
             return
-        events = await self.journal.read(name)
-        first = events[0]
-        timeout = first.timeout if isinstance(first, TaskQueued) else None
         known = self._begin(name, key)
+        try:
+            first = (await self.journal.read(name))[0]
+        except BaseException:
+            self._ended(name)
+            raise
+        timeout = first.timeout if isinstance(first, TaskQueued) else None
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def listen(event: Event) -> None:
@@ -383,6 +389,7 @@ class Tasks:
                     begun.set_result(None)
 
         known.resumed = asyncio.create_task(work())
+        known.taken_in.set()
         await asyncio.wait({begun}, timeout=_LOOK_SECONDS)
         if begun.done() and begun.exception() is not None:
             begun.result()
@@ -402,8 +409,9 @@ class Tasks:
             return
         events = await self.journal.read(name)
         begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
-        lives = sum(isinstance(event, TaskResumed) for event in events)
-        if begun is None or MARK not in begun.setup or lives >= _MOST_LIVES:
+        lives = [event.at for event in events if isinstance(event, TaskResumed)][-_MOST_LIVES:]
+        is_deadly = len(lives) == _MOST_LIVES and lives[-1] - lives[0] < _LIVES_SECONDS
+        if begun is None or MARK not in begun.setup or is_deadly:
             self._not_ours.add(name)
             return
         try:
@@ -418,15 +426,12 @@ class Tasks:
             try:
                 async for note in self.journal.subscribe_notes(after=position):
                     position = note.position
-                    self._take(note)
+                    if note.kind == CANCEL:
+                        await self._cancel_here(note.task_id)
                 return
             except DelfError as error:
                 _log.warning("notes of other processes come late: %s", error.message)
             await asyncio.sleep(1)
-
-    def _take(self, note: Note) -> None:
-        if note.kind == CANCEL:
-            self._cancel_here(note.task_id)
 
 
 def shared(agent: Agent) -> SharedJournal:
