@@ -67,7 +67,9 @@ class WebChannel:
             except (OSError, ValueError, smtplib.SMTPException) as error:
                 if pause is None or not _may_pass(error):
                     name, what = request.request_id, _in_words(error)
-                    _log.warning("nobody was told by %s that %s waits: %s", way.__name__, name, what)
+                    _log.warning(
+                        "nobody was told by %s that %s waits: %s", way.__name__, name, what
+                    )
                     return
                 await asyncio.sleep(pause)
             else:
