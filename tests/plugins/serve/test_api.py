@@ -198,6 +198,21 @@ async def test_a_server_that_stops_leaves_its_tasks_to_the_next(serve, tmp_path)
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
 
 
+async def test_a_task_whose_servers_keep_dying_is_left_to_people(serve, tmp_path):
+    task_id = ""
+    for _ in range(6):
+        box = Outbox()
+        async with serving(make_agent(str(tmp_path), box), box) as one:
+            task_id = task_id or (await one.run("print(await send('bob'))"))["task_id"]
+            await one.until(task_id, "waiting")
+    last = await serve()
+    later = await serve()  # it has looked at what was left once it answers about a task of its own
+    await later.until((await later.run("print(1)"))["task_id"], "done")
+    assert (await last.until(task_id, "interrupted", "waiting"))["state"] == "interrupted"
+    assert (await last.client.post(f"/tasks/{task_id}/resume")).status_code == 202
+    await later.until(task_id, "waiting")
+
+
 async def test_files_go_up_and_come_down(serve):
     server = await serve()
     up = await server.client.post("/files", params={"name": "in.txt"}, content=b"from a file")
