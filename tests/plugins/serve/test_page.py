@@ -286,10 +286,10 @@ async def test_everybody_can_use_it(shop, open_page, scheme):
 
 async def test_no_word_of_a_value_is_broken_on_a_phone(shop, open_page):
     page = await open_page(shop.url, width=390, height=780)
-    order = {"product_id": 11, "quantity": 41, "day": "2026-06-30", "ordered_by": "a purchaser"}
+    order = {"product_id": 11, "quantity": 41, "day": "2026-06-30"}
     task = await shop.run(f"print(await note({[order, order]!r}))")
     await at(page, task)
-    await expect(page.locator(".ask .fields dd").first).to_contain_text("purchaser")
+    await expect(page.locator(".ask .fields dd").first).to_contain_text("2026-06-30")
     broken = await page.locator(".ask .fields dd").first.evaluate("""node => {
       const walk = document.createTreeWalker(node, NodeFilter.SHOW_TEXT), broken = [];
       for (let text = walk.nextNode(); text; text = walk.nextNode()) {
