@@ -320,5 +320,5 @@ def main(folder: Path, kills: int, seed: int, servers: int, journal: str) -> Non
 
 
 if __name__ == "__main__":
-    numbers = [int(text) for text in sys.argv[2:5]]
-    main(Path(sys.argv[1]), *numbers, sys.argv[5])
+    place, total, start, count, url = sys.argv[1:]
+    main(Path(place), int(total), int(start), int(count), url)

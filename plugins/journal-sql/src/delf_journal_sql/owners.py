@@ -127,7 +127,12 @@ def looking(now: float) -> Callable[[tuple[Any, ...]], bool]:
     Args:
         now: The time by which heartbeats are compared.
     """
-    return functools.cache(lambda values: is_alive(owner_of(values), now))
+
+    @functools.cache
+    def look(values: tuple[Any, ...]) -> bool:
+        return is_alive(owner_of(values), now)
+
+    return look
 
 
 def living(connection: Connection, now: float) -> list[str]:
