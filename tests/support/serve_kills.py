@@ -152,6 +152,13 @@ class Trial:
         self.resumed_by_hand = 0
         self.answers_lost = 0
         self.kills = 0
+        self._started: list[Any] = []
+
+    def end(self) -> None:
+        """Kill what still runs."""
+        for server in self._started:
+            server.kill()
+            server.join()
 
     async def run(self, kills: int) -> dict[str, Any]:
         """Kill so often, let everything end, and look."""
@@ -178,13 +185,14 @@ class Trial:
         for client, server in zip(self._clients, servers, strict=True):
             await client.aclose()
             server.terminate()
-            await asyncio.to_thread(server.join)
+            await asyncio.to_thread(server.join, 30)
         return await self._look()
 
     async def _start(self, client: httpx.AsyncClient) -> Any:
         order = (self._folder, self._journal, client.base_url.port)
         server = self._processes.Process(target=serve, args=order)
         server.start()
+        self._started.append(server)
         while server.is_alive():
             try:
                 if (await client.get("/ready")).is_success:
@@ -315,7 +323,10 @@ class Trial:
 def main(folder: Path, kills: int, seed: int, servers: int, journal: str) -> None:
     started = time.monotonic()
     trial = Trial(folder, journal, servers, seed)
-    found = asyncio.run(trial.run(kills))
+    try:
+        found = asyncio.run(trial.run(kills))
+    finally:
+        trial.end()
     print(json.dumps({**found, "seconds": round(time.monotonic() - started, 1)}))
 
 
