@@ -68,6 +68,13 @@ async def test_unknown_ids_are_not_found(serve):
         assert set(answer.json()) == {"code", "message", "hint"}
 
 
+async def test_a_method_that_does_not_fit_is_told_those_that_do(serve):
+    server = await serve()
+    for path, allowed in (("/approvals/req_nothing", "GET, HEAD, POST"), ("/run", "POST")):
+        answer = await server.client.delete(path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+
 async def test_events_go_on_exactly_where_they_broke_off(serve):
     server = await serve()
     accepted = await server.run("for n in range(5):\n    print(await look(n))")
