@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
@@ -14,6 +14,7 @@ from delf.plugins.host import PluginHost
 from delf.plugins.journals import make_journal, need_durable_journal
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import Conversation, SupportsConversations
+from delf.records import dataclass
 from delf.specs import JournalSpec
 
 if TYPE_CHECKING:
@@ -200,14 +201,9 @@ def plugin_context(project: Project | None = None, *, namespace: str = "default"
         project: Whose embedder, plugin options and environment; the working directory's when None.
         namespace: Which of the user's memories is meant.
     """
-    from platformdirs import user_data_path
-
     around = Surroundings.of(project)
     context = PluginContext(
-        data_dir=user_data_path("delf", appauthor=False),
-        namespace=namespace,
-        environ=around.environ,
-        conversations=around.open_conversations,
+        namespace=namespace, environ=around.environ, conversations=around.open_conversations
     )
     default = None if project is None else project.agent.embedder
     embedders = Embedders(around.host, around.plugin_options, context, default)

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from google import genai
-from google.genai import types
-from openai import AsyncOpenAI
-
 from support.certificates import tls
 from support.live_servers import GeminiServer, RealtimeServer
 
@@ -24,6 +20,8 @@ def answers(heard: str):
 
 
 async def test_openais_client_drives_the_realtime_server() -> None:
+    from openai import AsyncOpenAI  # here: one worker of three needs it
+
     async with (
         RealtimeServer(answers) as server,
         AsyncOpenAI(
@@ -65,6 +63,9 @@ async def test_openais_client_drives_the_realtime_server() -> None:
 
 
 async def test_googles_client_drives_the_live_server(tmp_path: Path) -> None:
+    from google import genai
+    from google.genai import types
+
     of_server, of_client = tls(tmp_path)
     async with GeminiServer(answers, tls=of_server) as server:
         address = f"https://127.0.0.1:{server.port}"

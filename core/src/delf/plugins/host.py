@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you_mean
@@ -16,6 +17,7 @@ from delf.plugins.catalog import Catalog, Offer, disputed, package_exporting
 from delf.plugins.discovery import CORE, Candidate, normalise
 from delf.plugins.loader import Loaded
 from delf.plugins.report import PluginRecord, State
+from delf.records import dataclass
 from delf.specs import EmbedderSpec, ModelSpec, Spec
 
 if TYPE_CHECKING:
@@ -246,9 +248,9 @@ class PluginHost:
     def _loaded(self) -> Catalog:
         with self._lock:
             if self._catalog is None:
-                manager = loader.new_manager()
+                manager, installed = loader.new_manager(), discovery.installed()
                 outcomes = [
-                    _outcome(candidate, self._blocked.get(index), manager)
+                    _outcome(candidate, self._blocked.get(index), manager, installed)
                     for index, candidate in enumerate(self._candidates)
                 ]
                 catalog = Catalog(
@@ -281,10 +283,13 @@ class _Outcome:
     loaded: Loaded = field(default_factory=Loaded)
 
 
-def _outcome(candidate: Candidate, block: str | None, manager: PluginManager) -> _Outcome:
+def _outcome(
+    candidate: Candidate, block: str | None, manager: PluginManager, installed: Hashable
+) -> _Outcome:
     if block is not None:
         return _Outcome(plugin=candidate, state="disabled", reason=block)
-    unfit = compat.check(candidate, version=_installed_version(), api=PLUGIN_API)
+    version = _installed_version()
+    unfit = compat.check(candidate, version=version, api=PLUGIN_API, installed=installed)
     if unfit is not None:
         return _Outcome(plugin=candidate, state=unfit.state, reason=unfit.reason)
     loaded = loader.load(candidate, manager)
@@ -355,6 +360,7 @@ def _names(name: str, candidate: Candidate) -> bool:
     return name in names or normalise(name) in names
 
 
+@cache
 def _installed_version() -> str:
     from importlib import metadata
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol, runtime_checkable
 
+from delf.records import dataclass
 from delf.types import Isolation
 
 
@@ -385,6 +386,7 @@ class Measure:
     active: bool
 
 
+@runtime_checkable
 class SupportsMeasures(Protocol):
     """A backend that can say what of its confinement works here, for ``delf doctor``."""
 

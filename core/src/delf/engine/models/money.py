@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -28,6 +28,7 @@ from delf.messages import (
     ToolCall,
     Usage,
 )
+from delf.records import dataclass
 
 _UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=True"
 
@@ -39,7 +40,7 @@ class Ledger:
 
     Under a budget each model call first reserves the most that it can cost. One that is expected
     to cost more than is left is refused. One that does not fit only because of what other calls
-    have reserved waits, in order, until they are settled; with nobody to wait for, it is made.
+    have reserved waits, in order, until these are made; with nobody to wait for, it is made.
 
     Args:
         budget_usd: The most to spend; None for no limit.
