@@ -63,7 +63,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "model": ("http", "litellm", "recorded"),
     "memory": ("semantic",),
     "embedder": ("static",),
-    "prefilter": ("llm", "semantic"),
+    "prefilter": ("llm-filter", "llm-search", "semantic"),
     "approval": ("terminal",),
     "journal": ("sql",),
     "strategy": ("stream",),
@@ -78,6 +78,8 @@ _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 _BROUGHT_BY: Final = {
     **{("command", name): f"delf-plugin-{of}" for of, names in _COMMANDS.items() for name in names},
     ("connection", "recall"): "delf-plugin-memory-semantic",
+    ("prefilter", "llm-filter"): "delf-plugin-prefilter-llm",
+    ("prefilter", "llm-search"): "delf-plugin-prefilter-llm",
 }
 _EXPORTED: Final = {
     "Chat": ("command", "chat"),
