@@ -180,6 +180,7 @@ def add(a: int, b: int) -> int:
 OF_TASKS = {
     *("delf run", "delf resume", "trace", "call", "event", "delf runs events", "delf runs list"),
     *("delf runs show", "delf runs code", "delf runs export", "delf runs prune"),
+    "delf runs stop",
 }
 OF_APPROVALS = {
     f"delf approvals {name}" for name in ("list", "show", "approve", "reject", "edit", "settle")
@@ -252,6 +253,7 @@ def test_json_of_tasks(here):
     checked("delf runs export", [exported])
     checked("delf runs list", [exported["task"]])
     checked("event", exported["events"])
+    checked("delf runs stop", [written(here, "runs", "stop", name, "--json")])
     pruned = written(here, "runs", "prune", "--keep", "1", "--json")
     checked("delf runs prune", [pruned])
     assert pruned["tasks"] == [name]

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from delf.config.connections import Connector
 from delf.config.project import ConnectionEntry
@@ -21,6 +21,7 @@ from delf.engine.builtins.llm import LLM, TaskLLM
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
+from delf.engine.elsewhere import Stops, outcome_of, stopped_end
 from delf.engine.files.connection import Files
 from delf.engine.files.formats import Formats
 from delf.engine.files.inputs import InputFile, find_inputs, input_files
@@ -30,7 +31,7 @@ from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
 from delf.engine.loop.memory import AgentMemory
-from delf.engine.loop.pipeline import LEFT, TaskPipeline, handed_in, never_begun
+from delf.engine.loop.pipeline import LEFT, TaskPipeline, handed_in
 from delf.engine.loop.prefilters import Prefilters
 from delf.engine.loop.setup import SetUp
 from delf.engine.models.client import ModelClient, ModelPool
@@ -66,12 +67,8 @@ from delf.protocols.strategy import Strategy
 from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult
 
-if TYPE_CHECKING:
-    from delf.engine.views.snapshot import StreamSnapshot
-
 _log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
-_MOST_LOOKED_THROUGH = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +150,7 @@ class Runtime:
         self._threads = ToolThreads(_TOOL_THREADS)
         self._running: set[asyncio.Task[TaskOutcome]] = set()
         self._claims = Claims()
+        self._stops = Stops()
         self._places = asyncio.Semaphore(parts.config.max_tasks)
         self._turns = Turns()
         self._background: set[asyncio.Future[None]] = set()
@@ -311,15 +309,20 @@ class Runtime:
         self._running.add(work)
         work.add_done_callback(self._running.discard)
         self._claims.in_hand.add(request.task_id)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            own = asyncio.current_task()
-            if self._stopped and (own is None or not own.cancelling()):
-                raise AgentStateError("the agent was stopped") from None
-            raise
-        finally:
-            await to_its_end(self._leave(work, request.task_id))
+        with self._stops.heeded(self._journal, request.task_id, work) as stop:
+            try:
+                return await work
+            except asyncio.CancelledError:
+                own = asyncio.current_task()
+                if own is not None and own.cancelling():
+                    raise
+                if self._stopped:
+                    raise AgentStateError("the agent was stopped") from None
+                if not stop.asked:
+                    raise
+                return outcome_of(await self._journal.read(request.task_id))
+            finally:
+                await to_its_end(self._leave(work, request.task_id))
 
     async def _leave(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:
         """Give a task back once its work is over."""
@@ -358,7 +361,7 @@ class Runtime:
     async def _never_begun(self, request: TaskRequest) -> None:
         """A task of the journal that was cancelled while it waited for a place is over."""
         if request.past and not is_over(request.past):
-            end = never_begun(request)
+            end = stopped_end(request.task_id, request.past)
             await self._journal.append(end)
             for listener in (*self._feeds, *request.listeners):
                 listener(end)
@@ -376,28 +379,6 @@ class Runtime:
         for listener in (*self._feeds, *request.listeners):
             listener(queued)
         return replace(request, past=(queued,))
-
-    async def snapshot(self, task_id: str) -> StreamSnapshot:
-        """How a task of the journal stands, whoever works on it; else ``UnknownTaskError``."""
-        from delf.engine.views.snapshot import snapshot
-
-        events = await self._journal.read(task_id)
-        records = await self._journal.find(_MOST_LOOKED_THROUGH)
-        state = next((r.state for r in records if r.task_id == task_id), "")
-        return snapshot(events, interrupted=state == "interrupted")
-
-    async def wait_for_end(self, task_id: str) -> Sequence[Event]:
-        """The events of a task of the journal, once it is over, whoever works on it.
-
-        Raises:
-            UnknownTaskError: When the journal does not have it.
-        """
-        coming = self._journal.subscribe(task_id)
-        events = await self._journal.read(task_id)
-        if not any(isinstance(event, TaskFinished) for event in events):
-            await anext(event async for event in coming if isinstance(event, TaskFinished))
-            events = await self._journal.read(task_id)
-        return events
 
     async def run_child(self, request: TaskRequest) -> ChildResult:
         """Work a child task to its end. Implements :class:`delf.engine.calls.children.RunsTasks`.

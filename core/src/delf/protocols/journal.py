@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -305,4 +305,13 @@ class SupportsNotes(Protocol):
             task_id: Only this task's.
             after: Only those after this position.
         """
+        ...
+
+
+@runtime_checkable
+class SupportsLatestNotes(Protocol):
+    """A journal that is asked again and again what others want of some tasks."""
+
+    async def latest_notes(self, kind: str, task_ids: Collection[str]) -> Mapping[str, Note]:
+        """The newest note of a kind of each of these tasks that has one, by the task's id."""
         ...

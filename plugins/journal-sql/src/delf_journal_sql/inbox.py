@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.journal import Note, RequestRecord
 from delf.values import from_jsonable
 from delf_journal_sql.codec import unpack
-from delf_journal_sql.database import Connection
+from delf_journal_sql.database import Connection, SqlRow
 from delf_journal_sql.owners import COLUMNS
 from delf_journal_sql.store import EVENT, TASK, blob_data, key_of, like_text, stored_task
+
+_AT_ONCE: Final = 500
+"""Tasks of one query: databases limit its parameters."""
 
 # In words that the partial index has, too.
 _KINDS: Final = "e.type IN ('ApprovalRequested', 'ApprovalDecided')"
@@ -51,10 +55,33 @@ def notes_from(
         "LIMIT :limit",
         {"pos": position, "limit": limit, **({"task_id": task_id} if only else {})},
     )
-    return [
-        Note(position=pos, task_id=name, at=at, kind=kind, data=from_jsonable(json.loads(data)))
-        for pos, name, at, kind, data in rows
-    ]
+    return [_note(row) for row in rows]
+
+
+def _note(row: SqlRow) -> Note:
+    pos, name, at, kind, data = row
+    return Note(position=pos, task_id=name, at=at, kind=kind, data=from_jsonable(json.loads(data)))
+
+
+def latest_notes(connection: Connection, kind: str, task_ids: Sequence[str]) -> dict[str, Note]:
+    """The newest note of a kind of each of these tasks that has one, by the task's id.
+
+    Args:
+        connection: For reading.
+        kind: What the notes are about.
+        task_ids: The tasks; any number.
+    """
+    found: dict[str, Note] = {}
+    for start in range(0, len(task_ids), _AT_ONCE):
+        some = {f"id{n}": name for n, name in enumerate(task_ids[start : start + _AT_ONCE])}
+        rows = connection.execute(
+            "SELECT n.pos, t.task_id, n.at, n.kind, n.data FROM delf_tasks AS t "  # noqa: S608 - own names
+            "JOIN delf_notes AS n ON n.task = t.id WHERE n.kind = :kind "
+            f"AND t.task_id IN ({', '.join(f':{name}' for name in some)}) ORDER BY n.pos",
+            {"kind": kind, **some},
+        )
+        found.update((row[1], _note(row)) for row in rows)
+    return found
 
 
 def find_requests(

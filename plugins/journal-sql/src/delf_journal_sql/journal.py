@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
@@ -252,6 +252,11 @@ class SqlJournal:
     async def notes(self, task_id: str | None = None, after: int = 0) -> Sequence[Note]:
         """The notes of a task or of all, in order, after a position."""
         return await self._read(lambda c: inbox.notes_from(c, after, task_id))
+
+    async def latest_notes(self, kind: str, task_ids: Collection[str]) -> Mapping[str, Note]:
+        """The newest note of a kind of each of these tasks that has one, by the task's id."""
+        names = tuple(task_ids)
+        return await self._read(lambda c: inbox.latest_notes(c, kind, names))
 
     def subscribe_notes(
         self, task_id: str | None = None, after: int | None = None
