@@ -50,7 +50,7 @@ def make_agent(
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", journal_url)
 
     def make(*tools: Any, **options: Any) -> Agent:
-        given = {"llm": "scripted", "sandbox": "local", "host": delf_host, "journal": "sql"}
+        given: Any = {"llm": "scripted", "sandbox": "local", "host": delf_host, "journal": "sql"}
         return Agent(tools=list(tools), **given, **options)
 
     return make

@@ -199,11 +199,11 @@ class Stops:
         self._next = asyncio.get_running_loop().call_later(_LOOK_SECONDS, look)
 
     async def _look(self, journal: SupportsLatestNotes) -> None:
+        asked: Sequence[str] = ()
         try:
-            asked = await journal.latest_notes(STOP, tuple(self._tasks))
+            asked = tuple(await journal.latest_notes(STOP, tuple(self._tasks)))
         except DelfError as error:
             _log.warning("whether tasks are to stop is not known now: %s", error.message)
-            asked = {}
         for task_id in asked:
             stop = self._tasks.get(task_id)
             if stop is not None and not stop.asked:

@@ -504,6 +504,7 @@ class Runtime:
         child = request.child
         config = self._config if child is None else child.config
         if request.files is None and (child is None or child.tools is None):
+            await self._set_up.renew()
             return config, self._set_up, self._inputs
         inputs: Sequence[InputFile] = self._inputs
         if request.files is not None:
