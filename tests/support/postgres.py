@@ -135,20 +135,27 @@ class OwnPostgres:
     Args:
         server: Where it is.
         recipe: How it runs.
+        clock: Whether its clock can be set.
     """
 
-    def __init__(self, server: PostgresServer, recipe: Recipe) -> None:
+    def __init__(self, server: PostgresServer, recipe: Recipe, *, clock: bool) -> None:
         self._server = server
         self._recipe = recipe
         self._process = self._start()
         self._name = f"t{uuid.uuid4().hex[:12]}"
         server.run(f"CREATE DATABASE {self._name}")
-        server.run(_CLOCK.format(name=self._name), self._name)
+        if clock:
+            server.run(_CLOCK.format(name=self._name), self._name)
 
     @property
     def url(self) -> str:
         """Its one database."""
         return self._server.url(self._name)
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
 
     def restart(self) -> None:
         """Let it crash, and start it again."""
@@ -187,19 +194,28 @@ ALTER DATABASE {name} SET search_path = public, clock, pg_catalog;
 
 
 @contextlib.contextmanager
-def own_postgres() -> Iterator[OwnPostgres]:
-    """A server for one test alone; skips where PostgreSQL is not installed."""
+def own_postgres(*, clock: bool = True) -> Iterator[OwnPostgres]:
+    """A server for one test alone; skips where PostgreSQL is not installed.
+
+    Args:
+        clock: Whether its clock can be set.
+    """
     programs = _programs()
     recipe = _recipe(*programs[:2], synchronous_commit="on")
     user = recipe.user
     who = {} if user is None else {"user": user, "group": user, "extra_groups": []}
     for command in recipe.setup:
         subprocess.run(command, check=True, capture_output=True, cwd=recipe.folder, **who)
-    one = OwnPostgres(PostgresServer(psql=programs[2], **recipe.facts), recipe)
+    one = OwnPostgres(PostgresServer(psql=programs[2], **recipe.facts), recipe, clock=clock)
     try:
         yield one
     finally:
         one.end()
+
+
+def postgres_is_installed() -> bool:
+    """Whether a server can be started."""
+    return bool(shutil.which("postgres") or glob.glob("/usr/lib/postgresql/*/bin/postgres"))
 
 
 def _programs() -> list[str]:
