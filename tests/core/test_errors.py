@@ -1,12 +1,19 @@
 import inspect
 import pickle
 import re
+import sys
 
 import pytest
 
 import delf
 from delf import errors
-from delf.errors import DelfError, EnvironmentKeyError, LLMExecutionError, did_you_mean
+from delf.errors import (
+    DelfError,
+    EnvironmentKeyError,
+    LLMExecutionError,
+    did_you_mean,
+    how_to_install,
+)
 
 TREE = {
     name: cls
@@ -90,3 +97,11 @@ def test_errors_survive_pickling():
 )
 def test_did_you_mean(name, known, said):
     assert did_you_mean(name, known) == said
+
+
+def test_a_missing_package_is_installed_by_what_is_there(monkeypatch):
+    assert how_to_install("delf-plugin-sql") == "delf plugins install sql"
+    assert how_to_install("pandas") == "pip install pandas"
+    monkeypatch.setitem(sys.modules, "delf_manage", None)  # as where it is not installed
+    assert how_to_install("delf-plugin-sql") == "pip install delf-plugin-sql"
+    assert how_to_install("delf[standard]") == "pip install 'delf[standard]'"

@@ -20,7 +20,9 @@ from support.workspace import CORE, ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 BIN = Path(sys.executable).parent
-STANDARD = ("approval-terminal", "chat", "journal-sql", "model-http", "sandbox-local")
+STANDARD = (
+    "approval-terminal", "chat", "files", "journal-sql", "manage", "model-http", "sandbox-local",
+)  # fmt: skip
 BUILT = (*STANDARD, "devkit", "model-recorded")
 SCRIPT = """
 if await stock("desk"):

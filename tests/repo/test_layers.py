@@ -36,6 +36,10 @@ CONTRACTS = frozenset(
 COMMANDS = frozenset({"delf.cli", "delf.plugins", "delf.surroundings", "delf.sync"})
 VIEWS = "delf.engine.views"
 RUN_TASKS = ("chat", "serve")
+LOOK_AT_TASKS = (*RUN_TASKS, "approval-terminal")
+# What a command uses that answers other processes, or looks after plugins and configuration.
+ASK = frozenset({"delf.cli", "delf.plugins", "delf.terminal"})
+LOOK_AFTER = ASK | {"delf.config"}
 # What the author's kit is there for: it runs plugins and tasks of tests.
 KIT = frozenset({"delf.cli", "delf.plugins", "delf.response"})
 
@@ -87,6 +91,8 @@ def test_a_plugin_imports_contracts_only(plugin: Library) -> None:
     allowed = CONTRACTS
     allowed |= COMMANDS | {"delf.terminal"} if plugin.name in RUN_TASKS else frozenset()
     allowed |= frozenset({"delf.cli"}) if plugin.name in ("filesystem", "workers") else frozenset()
+    allowed |= ASK if plugin.name == "approval-terminal" else frozenset()
+    allowed |= LOOK_AFTER if plugin.name == "manage" else frozenset()
     allowed |= COMMANDS | {"delf.config"} if plugin.name == "runner-dbos" else frozenset()
     allowed |= KIT if plugin.name == "devkit" else frozenset()
     found = [
@@ -105,7 +111,7 @@ def _may_import(plugin: Library, name: str, allowed: frozenset[str]) -> bool:
     if root != "delf" or rest in _public_names():
         return True
     return ".".join(name.split(".")[:2]) in allowed or (
-        plugin.name in RUN_TASKS and name.startswith(VIEWS)
+        plugin.name in LOOK_AT_TASKS and name.startswith(VIEWS)
     )
 
 

@@ -1,11 +1,23 @@
-"""Modules of at most 600 lines, functions of at most 60, so that each fits in a head."""
+"""Modules of at most 600 lines, functions of at most 60, so that each fits in a head.
+
+The core as a whole has limits, too. They only ever go down: what a task can be done without is
+a package of its own.
+"""
 
 import ast
+import json
+import subprocess
+import sys
+from collections import Counter
 
-from support.workspace import modules, place, tree_of
+import pytest
+
+from support.workspace import CORE, ROOT, modules, place, tree_of
 
 MODULE_LINES = 600
 FUNCTION_LINES = 60
+CORE_LINES = 26_400
+HOP_FILES, HOPS = 34, 210
 
 
 def test_modules_are_short() -> None:
@@ -23,6 +35,35 @@ def test_functions_are_short() -> None:
         and _lines(node) > FUNCTION_LINES
     ]
     assert not long, "\n".join(long)
+
+
+def test_the_core_is_small() -> None:
+    rooms: Counter[str] = Counter()
+    source = CORE / "src/delf"
+    for path in source.rglob("*.py"):
+        parts = path.relative_to(source).parts
+        room = "/".join(parts[:-1]) or "top level"
+        rooms[room] += len(path.read_text(encoding="utf-8").splitlines())
+    assert rooms.total() <= CORE_LINES, f"the core has {rooms.total()} lines: {rooms}"
+
+
+@pytest.mark.timeout(120)
+def test_a_task_comes_through_few_files() -> None:
+    """The least of three: what happens beside the task may come between two of its steps."""
+    ways = [_way() for _ in range(3)]
+    way = min(ways, key=len)
+    told = f"{len(set(way))} files, {len(way) - 1} changes of file: {Counter(way).most_common(12)}"
+    assert len(set(way)) <= HOP_FILES, told
+    assert len(way) - 1 <= HOPS, told
+
+
+def _way() -> list[str]:
+    command = [sys.executable, "-m", "support.hops"]
+    done = subprocess.run(
+        command, cwd=ROOT / "tests", capture_output=True, text=True, check=True, timeout=60
+    )
+    way: list[str] = json.loads(done.stdout)
+    return way
 
 
 def _lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

@@ -135,9 +135,13 @@ class ToolDefinitionError(ConfigurationError):
 
 
 def how_to_install(package: str) -> str:
-    """The command that installs a package; a plugin's works from a clone, too."""
+    """The command that installs a package; where delf has one, it works from a clone, too."""
+    from importlib.util import find_spec
+
     name = package.removeprefix("delf-plugin-")
-    return f"{'pip' if name == package else 'delf plugins'} install {shlex.quote(name)}"
+    if name == package or find_spec("delf_manage") is None:
+        return f"pip install {shlex.quote(package)}"
+    return f"delf plugins install {shlex.quote(name)}"
 
 
 class OptionalDependencyError(ConfigurationError, ImportError):

@@ -33,14 +33,22 @@ class Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionSpec(Spec):
-    """A type of connection; the factory is a :class:`delf.tools.connection.Connection` subclass."""
+    """A type of connection; the factory is a :class:`delf.tools.connection.Connection` subclass.
+
+    Args:
+        input_files: Every task that has input files gets one, made with two arguments: the
+            files (:class:`delf.protocols.formats.InputFile`), and the formats that are
+            installed (:class:`delf.protocols.formats.FileFormats`).
+    """
 
     kind: ClassVar[str] = "connection"
+
+    input_files: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class FormatSpec(Spec):
-    """A file format of the built-in connection ``files``.
+    """A file format, for input and output files.
 
     The factory is called without arguments and makes a
     :class:`delf.protocols.formats.FileFormat`.

@@ -71,9 +71,9 @@ def test_the_path_that_is_told_works_in_the_sandbox(run, sandbox, inputs, script
     assert names == "['sales.csv', 'sales-2.csv', 'notes é.txt']"
     told = scripted_model.prompts[0].partition("Input files:\n")[2].splitlines()[:3]
     assert [line.partition(": ")[0] for line in told] == [
-        "- sales.csv (csv, 8 bytes)",
-        "- sales-2.csv (csv, 8 bytes)",
-        "- notes é.txt (text, 7 bytes)",
+        "- sales.csv (8 bytes)",
+        "- sales-2.csv (8 bytes)",
+        "- notes é.txt (7 bytes)",
     ]
     where = [line.partition(": ")[2] for line in told]
     expected = inputs

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from delf.engine.files.formats import Formats
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.memory import MemoryJournal
 from delf.engine.output import OutputFiles, OutputFolder, check_output_folder
 from delf.errors import ConfigurationError, ToolExecutionError
 from delf.events import FileWritten
+from delf.plugins.formats import Formats
 from delf.specs import FormatSpec
 from delf.values import dumps
 from delf_devkit.testing.hosts import TestHost

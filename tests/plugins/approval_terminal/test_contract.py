@@ -79,4 +79,4 @@ class TestTerminal(ApprovalContract):
 
 class TestPackage(PluginContract):
     name = "approval-terminal"
-    offers = {"approval": ["terminal"]}
+    offers = {"approval": ["terminal"], "command": ["approvals"]}

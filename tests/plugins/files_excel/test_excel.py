@@ -11,8 +11,8 @@ from openpyxl import Workbook, load_workbook
 from openpyxl.styles import PatternFill
 from openpyxl.worksheet.formula import DataTableFormula
 
-from delf.engine.files.formats import Formats
 from delf.errors import ToolExecutionError
+from delf.plugins.formats import Formats
 from delf.plugins.host import PluginHost
 from delf.protocols.formats import SupportsWrite
 from delf_files_excel import ExcelFormat, reading, scan

@@ -1,6 +1,6 @@
 """Input and output files of a task whose scripts run in containers."""
 
-from delf.engine.files.inputs import find_inputs, input_files
+from delf.engine.inputs import find_inputs, input_files
 from delf_devkit.testing.contracts.bench import Bench, done, failed
 
 

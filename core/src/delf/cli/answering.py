@@ -1,4 +1,4 @@
-"""Sends an answer to the process in which a request waits, and sees what became of it."""
+"""Requests for approval as data; an answer, sent to the process in which one waits."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from delf.events import (
 )
 from delf.protocols.approval import Decision, Edited
 from delf.protocols.journal import Journal, RequestRecord, SupportsInbox
+from delf.values import to_jsonable_or_repr
 
 _SECONDS: Final = 15.0
 """How long the other process has to take an answer; it takes it at once unless it is stopped."""
@@ -29,6 +30,53 @@ _SHOWN: Final = 5
 
 class InboxJournal(Journal, SupportsInbox, Protocol):
     """A journal that other processes can speak through."""
+
+
+def state_of_request(record: RequestRecord) -> str:
+    """``waiting``, a decision, ``interrupted``, or ``over``."""
+    if record.decided is not None:
+        return record.decided.decision
+    return {"running": "waiting", "interrupted": "interrupted"}.get(record.task.state, "over")
+
+
+def request_data(record: RequestRecord) -> dict[str, Any]:
+    """A request as JSON-ready data."""
+    asked, decided = record.requested, record.decided
+    return {
+        "request_id": asked.request_id,
+        "state": state_of_request(record),
+        "task_id": asked.task_id,
+        "task": record.task.task,
+        "worker": asked.worker,
+        "action": asked.action,
+        "effect": asked.effect,
+        "arguments": to_jsonable_or_repr(dict(asked.arguments)),
+        "description": asked.description,
+        "reason": asked.reason,
+        "preview": asked.preview,
+        "unsettled": asked.unsettled,
+        "code": asked.code,
+        "actions": list(asked.actions),
+        "digest": asked.digest,
+        "since": asked.at,
+        "decided": None if decided is None else _decision(decided),
+    }
+
+
+def decided_data(record: RequestRecord, decided: ApprovalDecided) -> dict[str, Any]:
+    """A decision as JSON-ready data."""
+    return {"request_id": record.requested.request_id, **_decision(decided)}
+
+
+def _decision(decided: ApprovalDecided) -> dict[str, Any]:
+    arguments = None if decided.arguments is None else dict(decided.arguments)
+    return {
+        "decision": decided.decision,
+        "by": decided.by,
+        "reason": decided.reason,
+        "arguments": to_jsonable_or_repr(arguments),
+        "at": decided.at,
+    }
 
 
 async def find_request(journal: InboxJournal, text: str) -> RequestRecord:

@@ -15,10 +15,6 @@ from delf.cli.state import State, take_everywhere
 from delf.errors import DelfError
 
 COMMANDS: Final = {
-    "approvals": ("delf.cli.approvals:approvals", "Decide about calls that wait for approval."),
-    "config": ("delf.cli.config:config", "Look at the configuration, and change it."),
-    "doctor": ("delf.cli.doctor:doctor", "Check whether tasks can run on this machine."),
-    "inspect": ("delf.cli.inspect:inspect", "Show what a connection can do."),
     "plugins": ("delf.cli.plugins:plugins", "List the plugins and their state."),
     "resume": ("delf.cli.resume:resume", "Go on with a task whose process was killed."),
     "runs": ("delf.cli.runs:runs", "Look at the tasks in the journal."),
@@ -84,8 +80,8 @@ def cli(ctx: click.Context) -> None:
 
     \b
     delf run "Which products sold best in March?" -c shop
-    delf inspect shop
-    delf doctor
+    delf runs list
+    delf plugins
     """  # noqa: D301 - click's mark for lines that stay as they are
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -21,16 +21,7 @@ _COLOURS: Final = {
 }
 
 
-_COMMANDS: Final = {
-    "check": ("delf.cli.packages:check", "Check that plugins are sound."),
-    "install": ("delf.cli.packages:install", "Install plugins."),
-    "uninstall": ("delf.cli.packages:uninstall", "Uninstall plugins."),
-}
-
-
-@click.group(
-    "plugins", cls=LazyGroup, lazy=_COMMANDS, group="plugins ", invoke_without_command=True
-)
+@click.group("plugins", cls=LazyGroup, group="plugins ", invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
 @click.pass_context
 def plugins(ctx: click.Context, as_json: bool) -> None:

@@ -82,6 +82,16 @@ class State:
         """Plain data without them."""
         return self._known().value(data)
 
+    def hide_secrets_of(self, settings: object) -> None:
+        """Clean without a connection's secrets, too, which may come from the command line.
+
+        Args:
+            settings: The connection's.
+        """
+        from delf.engine.secrets.known import secrets_of_settings
+
+        self._known().learn("settings", [*secrets_of_settings(settings)])
+
     def _known(self) -> Redactor:
         if self.redactor is None:
             from delf.cli.secrets import redactor_of

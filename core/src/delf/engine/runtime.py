@@ -22,10 +22,8 @@ from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
 from delf.engine.elsewhere import Stops, outcome_of, stopped_end
-from delf.engine.files.connection import Files
-from delf.engine.files.formats import Formats
-from delf.engine.files.inputs import InputFile, find_inputs, input_files
 from delf.engine.host import TaskHost
+from delf.engine.inputs import find_inputs, input_files, readers_of
 from delf.engine.journal.claims import Claims, is_over
 from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
@@ -50,6 +48,7 @@ from delf.events import Event, TaskFinished
 from delf.libraries import allowed_modules, applying
 from delf.plugins.embedders import Embedders
 from delf.plugins.factories import make
+from delf.plugins.formats import Formats
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import (
     ConnectionLike,
@@ -59,6 +58,7 @@ from delf.protocols.connection import (
 )
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import SupportsConversations
+from delf.protocols.formats import InputFile
 from delf.protocols.journal import Journal
 from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
@@ -287,7 +287,8 @@ class Runtime:
     def _channels(self) -> list[NamedChannel]:
         channels: list[NamedChannel] = []
         if self._parts.on_confirm is not None:
-            channels.append(_callback_channel(self._parts.on_confirm))
+            asks = CallbackChannel(self._parts.on_confirm)
+            channels.append(NamedChannel("on_confirm", asks, needs_presence=False))
         installed = {spec.name for spec in self._host.specs(ApprovalSpec)}
         chosen = "approvals" in self._config.model_fields_set
         for name in self._config.approvals:
@@ -529,7 +530,7 @@ class Runtime:
         connections: Sequence[ConnectionLike],
     ) -> SetUp:
         """Tools with those that are built in, and what gets their connections ready."""
-        files = [Files(inputs, self._formats)] if inputs else []
+        files = readers_of(inputs, self._parts.host, self._formats)
         return SetUp(await tools.with_builtins([*files, LLM()]), connections)
 
     @property
@@ -574,7 +575,3 @@ class Runtime:
         sandbox: ChosenSandbox | None = getattr(self, "_sandbox", None)
         if sandbox is not None:
             await sandbox.backend.aclose()
-
-
-def _callback_channel(on_confirm: Callable[[Any], Any]) -> NamedChannel:
-    return NamedChannel("on_confirm", CallbackChannel(on_confirm), needs_presence=False)

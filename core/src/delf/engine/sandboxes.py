@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from delf.config.schema import AgentConfig
-from delf.errors import ConfigurationError, SandboxUnavailableError
+from delf.errors import ConfigurationError, SandboxUnavailableError, how_to_install
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.sandbox import Limits, SandboxBackend, Unavailable
@@ -99,7 +99,7 @@ async def _choose_strongest(
         return ChosenSandbox(spec, backend, _warning(spec, passed), bool(passed))
     if not specs:
         raise SandboxUnavailableError(
-            "no sandbox is installed", hint="delf plugins install sandbox-local"
+            "no sandbox is installed", hint=how_to_install("delf-plugin-sandbox-local")
         )
     raise SandboxUnavailableError(
         f"no sandbox with isolation {config.min_isolation!r} or stronger works here: "

@@ -28,6 +28,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
         "calendar",
         "docs",
         "drive",
+        "files",
         "filesystem",
         "gmail",
         "mcp",
@@ -49,7 +50,23 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "journal": ("sql",),
     "strategy": ("stream",),
     "observer": (),
-    "command": ("chat", "demo", "init", "plugins new", "runs undo", "sandbox", "serve", "workers"),
+    "command": (
+        "approvals",
+        "chat",
+        "config",
+        "demo",
+        "doctor",
+        "init",
+        "inspect",
+        "plugins check",
+        "plugins install",
+        "plugins new",
+        "plugins uninstall",
+        "runs undo",
+        "sandbox",
+        "serve",
+        "workers",
+    ),
     "format": ("excel",),
 }
 """Names whose package is known. No other name is ever turned into an advice to install."""
@@ -57,6 +74,21 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
 _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 _BROUGHT_BY: Final = {
+    **dict.fromkeys(
+        [
+            ("command", name)
+            for name in (
+                "config",
+                "doctor",
+                "inspect",
+                "plugins check",
+                "plugins install",
+                "plugins uninstall",
+            )
+        ],
+        "delf-plugin-manage",
+    ),
+    ("command", "approvals"): "delf-plugin-approval-terminal",
     ("command", "init"): "delf-plugin-workers",
     ("command", "plugins new"): "delf-plugin-devkit",
     ("command", "runs undo"): "delf-plugin-filesystem",

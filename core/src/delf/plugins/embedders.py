@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from delf.environment import using_environ
-from delf.errors import PluginError
+from delf.errors import PluginError, how_to_install
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import SupportsClose
@@ -67,7 +67,8 @@ class Embedders:
         if len(names) == 1:
             return names[0]
         if not names:
-            raise PluginError("no embedder is installed", hint="delf plugins install embed-static")
+            hint = how_to_install("delf-plugin-embed-static")
+            raise PluginError("no embedder is installed", hint=hint)
         raise PluginError(
             f"several embedders are installed: {', '.join(names)}",
             hint='name one: [agent] embedder = "…" in delf.toml, or DELF_EMBEDDER',

@@ -1,9 +1,50 @@
-"""A file format: how the host reads input files of a kind, and makes output files from rows."""
+"""Input files, and file formats: how the host reads some, and makes output files from rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file that scripts may read.
+
+    Args:
+        name: What scripts and the user call it.
+        path: Where it is on the host.
+        visible: Where scripts find it.
+    """
+
+    name: str
+    path: str
+    visible: str
+
+    @property
+    def ending(self) -> str:
+        """The end of its name, as ``.csv``."""
+        return Path(self.name).suffix.lower()
+
+    @property
+    def line(self) -> str:
+        """What the prompt says about it."""
+        try:
+            size = f"{self.size:,} bytes"
+        except OSError:
+            size = "gone"
+        name = self.name if self.name.isprintable() else repr(self.name)
+        return f"{name} ({size}): open({self.visible!r})"
+
+    @property
+    def size(self) -> int:
+        """Bytes, as it is now.
+
+        Raises:
+            OSError: When it is gone.
+        """
+        return Path(self.path).stat().st_size
 
 
 class FileFormat(Protocol):
@@ -50,5 +91,20 @@ class SupportsWrite(Protocol):
 
         Raises:
             ToolExecutionError: When the rows cannot be put into such a file.
+        """
+        ...
+
+
+class FileFormats(Protocol):
+    """The formats that are installed."""
+
+    def reader(self, ending: str) -> FileFormat | None:
+        """What reads files of an ending, or None where no plugin does.
+
+        Args:
+            ending: As ``.xlsx``.
+
+        Raises:
+            PluginError: When two do, or the one that does is broken.
         """
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from delf.hookspecs import hookimpl
-from delf.specs import ApprovalSpec
+from delf.specs import ApprovalSpec, CommandSpec
 
 
 @hookimpl
@@ -15,4 +15,14 @@ def delf_approval_channels() -> Iterable[ApprovalSpec]:
         name="terminal",
         summary="Asks on the terminal that delf runs on.",
         factory="delf_approval_terminal.channel:TerminalChannel",
+    )
+
+
+@hookimpl
+def delf_commands() -> Iterable[CommandSpec]:
+    """The command ``approvals``."""
+    yield CommandSpec(
+        name="approvals",
+        summary="Decide about calls that wait for approval.",
+        factory="delf_approval_terminal.command:approvals",
     )

@@ -10,7 +10,7 @@ from delf.specs import FormatSpec
 
 @hookimpl
 def delf_file_formats() -> Iterable[FormatSpec]:
-    """Workbooks, for the built-in connection ``files``."""
+    """Workbooks, for the connection ``files`` and for output files."""
     yield FormatSpec(
         name="excel",
         summary="Excel workbooks: rows of input files, output files from rows.",

@@ -14,10 +14,10 @@ from delf import CallContext, Connection
 from delf.errors import ConnectionConfigurationError, ToolExecutionError
 from delf.settings import current_environ
 from delf.tools.action import Action, action_from_function
-from delf.tools.jsonschema import action_from_schema
 from delf.types import Effect
 from delf_mcp.config import server_settings, servers_in
 from delf_mcp.settings import MCPSettings
+from delf_schemas.actions import action_from_schema
 
 if TYPE_CHECKING:
     import mcp_types as types

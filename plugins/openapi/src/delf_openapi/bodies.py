@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, cast
 
-from delf.tools.names import argument_name, unique
-from delf.tools.shapes import is_binary, merge_object
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
+from delf_schemas.names import argument_name, unique
+from delf_schemas.shapes import is_binary, merge_object
 
 BodyKind = Literal["json", "form", "multipart", "xml", "text", "binary"]
 

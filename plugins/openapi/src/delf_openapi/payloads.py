@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 from urllib.parse import quote
 
-from delf.tools.shapes import is_binary, merge_object
 from delf_openapi.bodies import Body, kind_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_openapi.plain import Misfit, without_bytes
 from delf_openapi.sources import dumps
 from delf_openapi.styles import Pairs, safe_header, styled_pairs, text_of
+from delf_schemas.shapes import is_binary, merge_object
 
 _UNRESERVED = "-._~"
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")

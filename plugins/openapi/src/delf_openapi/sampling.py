@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
-from delf.tools.shapes import Shapes, safe_text
 from delf_openapi.cache import Cache
 from delf_openapi.compiler import Entry
 from delf_openapi.document import Document, LoadedTrees
+from delf_schemas.shapes import Shapes, safe_text
 
 _MAX_DEPTH: Final = 4
 _MAX_KEYS: Final = 40

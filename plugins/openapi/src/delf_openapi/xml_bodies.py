@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 from xml.etree import ElementTree as ET
 
-from delf.tools.shapes import merge_object
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_openapi.plain import Misfit, without_bytes
 from delf_openapi.styles import text_of
+from delf_schemas.shapes import merge_object
 
 _NAME: Final = re.compile(r"[^\W\d][\w.-]*(:[^\W\d][\w.-]*)?")
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from delf.cli import approvals_view
-from delf.cli.answering import find_request, send
+from delf.cli.answering import decided_data, find_request, request_data, send
 from delf.engine.views.changes import situation
 from delf.errors import ToolRefusedError, UnknownRequestError
 from delf.protocols.approval import Approved, Decision, Edited, Rejected, Settled
@@ -84,7 +83,7 @@ class Approvals:
                 raise ProblemError(422, fits.message or "the arguments do not fit")
         name = record.requested.request_id
         _, decided = await send(self._tasks.journal, name, lambda _: decision, key.name)
-        return DecidedView(**approvals_view.decided_data(record, decided))
+        return DecidedView(**decided_data(record, decided))
 
     async def _find(self, text: str) -> RequestRecord:
         """A question by its id or the beginning of it."""
@@ -105,7 +104,7 @@ class Approvals:
 
 
 def _data(record: RequestRecord) -> dict[str, Any]:
-    return {**approvals_view.request_data(record), "call_id": record.requested.call_id}
+    return {**request_data(record), "call_id": record.requested.call_id}
 
 
 def _decision(given: DecisionRequest) -> Decision:

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from delf.config.schema import AgentConfig
 from delf.engine.builtins.attachments import Attachments
-from delf.engine.files.inputs import InputFile, paths_by_name
+from delf.engine.inputs import paths_by_name
 from delf.engine.models.client import ModelClient
 from delf.errors import ToolException
 from delf.messages import ModelRequest, Part, user
+from delf.protocols.formats import InputFile
 from delf.tools.action import Action, action_from_function
 from delf.tools.connection import Connection
 from delf.tools.signature import Parameter

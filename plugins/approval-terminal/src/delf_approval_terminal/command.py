@@ -10,10 +10,11 @@ from typing import Any, Final, TypeVar, cast
 
 import click
 
-from delf.cli import approvals_view as view
-from delf.cli import complete
+from delf.cli import answering, complete
 from delf.cli.output import json_text
 from delf.cli.state import state_of
+from delf.protocols.approval import Approved, Edited, Rejected, Settled
+from delf_approval_terminal import listing
 
 T = TypeVar("T")
 
@@ -50,12 +51,12 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
     """List what waits, the oldest first."""
     found = _with(ctx, lambda journal: journal.find_requests(waiting=True))
     if as_json:
-        click.echo(json_text([view.request_data(record) for record in found], indent=2))
+        click.echo(json_text([answering.request_data(record) for record in found], indent=2))
         return
     if not found:
         click.echo("Nothing waits for approval", err=True)
         return
-    for line in view.table(found):
+    for line in listing.table(found):
         click.echo(line)
 
 
@@ -65,14 +66,12 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 def show(ctx: click.Context, request_id: str, as_json: bool) -> None:
     """Show a request in full: the call with its arguments, or the script, and why it is asked."""
-    from delf.cli.answering import find_with_situation
-
-    record, stands = _with(ctx, lambda journal: find_with_situation(journal, request_id))
+    record, stands = _with(ctx, lambda journal: answering.find_with_situation(journal, request_id))
     if as_json:
-        data = {**view.request_data(record), **dataclasses.asdict(stands)}
+        data = {**answering.request_data(record), **dataclasses.asdict(stands)}
         click.echo(json_text(data, indent=2))
         return
-    view.show(record, stands)
+    listing.show(record, stands)
 
 
 @approvals.command("approve")
@@ -90,8 +89,6 @@ def approve(
     ctx: click.Context, request_id: str, remember: Any, note: str | None, as_json: bool
 ) -> None:
     """Let a call be made, or a script run."""
-    from delf.protocols.approval import Approved
-
     decision = Approved(remember=remember or "no", reason=note)
     _answer(ctx, request_id, lambda _: decision, as_json=as_json)
 
@@ -108,8 +105,6 @@ def approve(
 @click.pass_context
 def reject(ctx: click.Context, request_id: str, reason: str, as_json: bool) -> None:
     """Refuse a call, or a script."""
-    from delf.protocols.approval import Rejected
-
     _answer(ctx, request_id, lambda _: Rejected(reason=reason), as_json=as_json)
 
 
@@ -126,8 +121,6 @@ def settle(
 
     Only of calls that were begun when their process died; approving one makes it again.
     """
-    from delf.protocols.approval import Settled
-
     try:
         value = None if result is None else json.loads(result)
     except ValueError:
@@ -162,8 +155,6 @@ def edit(
     pairs = [_pair(ctx, text) for text in changes]
 
     def decide(old: Mapping[str, Any]) -> Any:
-        from delf.protocols.approval import Edited
-
         new = {name: _value(ctx, name, text, old, exact=exact) for name, text, exact in pairs}
         return Edited(arguments={**given, **new})
 
@@ -177,13 +168,11 @@ def _answer(
     ctx: click.Context, text: str, decide: Callable[[Mapping[str, Any]], Any], *, as_json: bool
 ) -> None:
     """Send a decision and say what became of it."""
-    from delf.cli.answering import send
-
-    record, decided = _with(ctx, lambda journal: send(journal, text, decide, _BY))
+    record, decided = _with(ctx, lambda journal: answering.send(journal, text, decide, _BY))
     if as_json:
-        click.echo(json_text(view.decided_data(record, decided), indent=2))
+        click.echo(json_text(answering.decided_data(record, decided), indent=2))
         return
-    click.echo(f"{decided.decision}: {view.line(record, decided.arguments)}")
+    click.echo(f"{decided.decision}: {listing.line(record, decided.arguments)}")
 
 
 def _with(ctx: click.Context, work: Callable[[Any], Awaitable[T]]) -> T:

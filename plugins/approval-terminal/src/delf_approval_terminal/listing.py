@@ -9,65 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.cli.errors import visible
+from delf.cli.answering import state_of_request
 from delf.cli.runs_view import short_ids
 from delf.cli.runs_view import table as runs_table
-from delf.events import ApprovalDecided
 from delf.protocols.journal import RequestRecord
-from delf.values import to_jsonable_or_repr
+from delf.terminal import visible
 
 if TYPE_CHECKING:
     from delf.engine.views.changes import Situation
 
 _LONGEST: Final = 60
 _COLOURS: Final = {"waiting": "yellow", "approved": "green", "edited": "green", "rejected": "red"}
-
-
-def state(record: RequestRecord) -> str:
-    """``waiting``, a decision, ``interrupted``, or ``over``."""
-    if record.decided is not None:
-        return record.decided.decision
-    return {"running": "waiting", "interrupted": "interrupted"}.get(record.task.state, "over")
-
-
-def request_data(record: RequestRecord) -> dict[str, Any]:
-    """A request as JSON-ready data."""
-    asked, decided = record.requested, record.decided
-    return {
-        "request_id": asked.request_id,
-        "state": state(record),
-        "task_id": asked.task_id,
-        "task": record.task.task,
-        "worker": asked.worker,
-        "action": asked.action,
-        "effect": asked.effect,
-        "arguments": to_jsonable_or_repr(dict(asked.arguments)),
-        "description": asked.description,
-        "reason": asked.reason,
-        "preview": asked.preview,
-        "unsettled": asked.unsettled,
-        "code": asked.code,
-        "actions": list(asked.actions),
-        "digest": asked.digest,
-        "since": asked.at,
-        "decided": None if decided is None else _decision(decided),
-    }
-
-
-def decided_data(record: RequestRecord, decided: ApprovalDecided) -> dict[str, Any]:
-    """A decision as JSON-ready data."""
-    return {"request_id": record.requested.request_id, **_decision(decided)}
-
-
-def _decision(decided: ApprovalDecided) -> dict[str, Any]:
-    arguments = None if decided.arguments is None else dict(decided.arguments)
-    return {
-        "decision": decided.decision,
-        "by": decided.by,
-        "reason": decided.reason,
-        "arguments": to_jsonable_or_repr(arguments),
-        "at": decided.at,
-    }
 
 
 def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
@@ -106,7 +58,7 @@ def show(record: RequestRecord, stands: Situation) -> None:
         stands: Where its task stood when it asked.
     """
     asked, decided = record.requested, record.decided
-    name = state(record)
+    name = state_of_request(record)
     click.echo(
         f"{asked.request_id}: {click.style(name, fg=_COLOURS.get(name))}, asked "
         f"{_age(asked.at)} ago"

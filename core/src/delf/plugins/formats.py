@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from delf.errors import OptionalDependencyError, PluginError
-from delf.plugins.catalog import package_of
+from delf.errors import PluginError
 from delf.plugins.host import PluginHost
 from delf.protocols.formats import FileFormat, SupportsWrite
 from delf.specs import FormatSpec
@@ -27,31 +26,9 @@ class Formats:
         return tuple(sorted({ending for spec in specs for ending in spec.writes}))
 
     def reader(self, ending: str) -> FileFormat | None:
-        """What reads files of an ending, or None where no plugin does.
-
-        Raises:
-            PluginError: When two do, or the one that does is broken.
-        """
+        """Implements :class:`delf.protocols.formats.FileFormats`."""
         found = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
         return self._make(found, ending) if found else None
-
-    def require(self, kind: str, ending: str) -> FileFormat:
-        """The same for a kind of file that delf knows and leaves to a package.
-
-        Args:
-            kind: The format's name, as ``excel``.
-            ending: As ``.xlsx``.
-
-        Raises:
-            OptionalDependencyError: When the package is not installed.
-        """
-        found = self.reader(ending)
-        if found is None:
-            package = package_of("format", kind) or f"delf-plugin-files-{kind}"
-            raise OptionalDependencyError(
-                f"reading {ending} files needs a plugin that is not installed", package=package
-            )
-        return found
 
     def writer(self, ending: str) -> SupportsWrite:
         """What makes files of an ending.

@@ -12,7 +12,7 @@ import pytest
 from delf.errors import ToolDefinitionError, ToolRefusedError
 from delf.testing import Call, ConnectionContract
 from delf.tools.connection import Connection
-from delf.tools.jsonschema import action_from_schema
+from delf_schemas.actions import action_from_schema
 
 TICKET = {
     "type": "object",

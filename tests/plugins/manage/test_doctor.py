@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from delf.plugins.host import PluginHost
 from support.program import write_recording
 
 
@@ -75,8 +76,10 @@ def test_no_sandbox_is_strong_enough(doctor, here):
     assert "weaker than min_isolation" in notes(data, "sandbox")
 
 
-def test_nothing_is_installed(doctor):
-    status, data = doctor("--no-plugins")
+def test_nothing_is_installed(doctor, monkeypatch):
+    others = [name for name in PluginHost.discover(environ={}).names if name != "manage"]
+    monkeypatch.setenv("DELF_DISABLE_PLUGINS", ",".join(others))
+    status, data = doctor()
     assert status == 1
     hints = [item["hint"] for item in data["findings"] if item["status"] == "problem"]
     assert hints == [

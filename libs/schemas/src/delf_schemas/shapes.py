@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, cast
 
 from delf.errors import DelfError
-from delf.tools.names import snake
+from delf_schemas.names import snake
 
 Mode = Literal["in", "out"]
 

@@ -13,7 +13,6 @@ from delf.cli import complete
 from delf.cli.state import State, state_of
 
 if TYPE_CHECKING:
-    from delf.engine.secrets.redaction import Redactor
     from delf.errors import DelfError
     from delf.plugins.host import PluginHost
     from delf.settings import PluginSettings
@@ -67,23 +66,15 @@ def inspect(
     """
     state = state_of(ctx)
     look = _look(state, connection, overrides)
-    own = _redactor_of(look)
+    state.hide_secrets_of(getattr(look.instance, "settings", None))
     if as_json:
         from delf.cli.output import json_text
 
         data = state.clean_data(_as_data(look, verbose=verbose))
-        click.echo(json_text(own.value(data), indent=2))
+        click.echo(json_text(data, indent=2))
         return
     for line in _as_text(look, verbose=verbose):
-        click.echo(own.text(state.clean(line)))
-
-
-def _redactor_of(look: _Look) -> Redactor:
-    """Knows what the connection was given, on the command line perhaps."""
-    from delf.engine.secrets.known import secrets_of_settings
-    from delf.engine.secrets.redaction import Redactor
-
-    return Redactor(secrets_of_settings(getattr(look.instance, "settings", None)))
+        click.echo(state.clean(line))
 
 
 def _look(state: State, name: str, overrides: Sequence[str]) -> _Look:

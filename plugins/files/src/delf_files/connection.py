@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import json
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Final, NotRequired, TypedDict
 
-from delf.engine.files.formats import Formats
-from delf.engine.files.inputs import InputFile, composed
-from delf.engine.files.tables import TooWideError, read_table
-from delf.engine.files.text import decode, decode_if_text
-from delf.errors import ToolExecutionError, ToolRefusedError, did_you_mean
-from delf.tools.action import action
-from delf.tools.connection import Connection
+from delf import Connection, action
+from delf.errors import (
+    OptionalDependencyError,
+    ToolExecutionError,
+    ToolRefusedError,
+    did_you_mean,
+)
+from delf.protocols.formats import FileFormats, InputFile
+from delf_files.tables import TooWideError, read_table
+from delf_files.text import decode, decode_if_text
 
-MAX_READ_BYTES = 16 * 1024 * 1024
+MAX_READ_BYTES: Final = 16 * 1024 * 1024
+_TEXTS: Final = (
+    ".txt .md .rst .log .xml .html .htm .css .js .ts .py .sql .sh .yaml .yml .toml .ini .cfg "
+    ".conf .env .tex .svg .eml .ics .vcf .srt"
+)
+_KINDS: Final = {
+    **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
+    **dict.fromkeys((".json", ".geojson"), "json"),
+    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
+    **dict.fromkeys((".xlsx", ".xlsm"), "excel"),
+    **dict.fromkeys(_TEXTS.split(), "text"),
+}
 
 
 class FileFacts(TypedDict):
@@ -33,7 +48,7 @@ class Files(Connection):
     """The input files, which open(path) reads as well; nothing here writes."""
 
     def __init__(
-        self, files: Sequence[InputFile], formats: Formats, most_bytes: int = MAX_READ_BYTES
+        self, files: Sequence[InputFile], formats: FileFormats, most_bytes: int = MAX_READ_BYTES
     ) -> None:
         super().__init__(name="files")
         self._files = tuple(files)
@@ -49,15 +64,18 @@ class Files(Connection):
     async def read(self, name: str, sheet: str | None = None, encoding: str | None = None) -> Any:
         """Rows as list[dict] (.csv .tsv: text; .xlsx), parsed .json, .jsonl as list, str, bytes."""
         file = self._find(name)
-        if sheet is not None and file.kind != "excel" and self._formats.reader(file.ending) is None:
+        special, kind = self._formats.reader(file.ending), _kind(file)
+        if sheet is not None and special is None and kind != "excel":
             raise ToolRefusedError(f"{file.name} has no sheets; leave sheet out")
         self._check_size(file)
-        if file.kind == "excel":
-            return await self._formats.require("excel", file.ending).read(file.path, sheet)
-        special = self._formats.reader(file.ending)
         if special is not None:
             return await special.read(file.path, sheet)
-        return await asyncio.to_thread(self._parse, file, encoding)
+        if kind == "excel":
+            raise OptionalDependencyError(
+                f"reading {file.ending} files needs a plugin that is not installed",
+                package="delf-plugin-files-excel",
+            )
+        return await asyncio.to_thread(self._parse, file, kind, encoding)
 
     def _find(self, name: str) -> InputFile:
         for file in self._files:
@@ -65,7 +83,7 @@ class Files(Connection):
                 return file
         # A model writes one form of "é", and a file's name may have the other.
         for file in self._files:
-            if composed(name) in (composed(file.name), composed(file.visible)):
+            if _composed(name) in (_composed(file.name), _composed(file.visible)):
                 return file
         known = [file.name for file in self._files]
         raise ToolRefusedError(
@@ -88,7 +106,7 @@ class Files(Connection):
         facts = FileFacts(
             name=file.name,
             size=await asyncio.to_thread(_reading, file, lambda: file.size),
-            type=file.kind,
+            type=_kind(file),
             path=file.visible,
         )
         special = self._formats.reader(file.ending)
@@ -96,20 +114,20 @@ class Files(Connection):
             facts["sheets"] = [*await special.parts(file.path)]
         return facts
 
-    def _parse(self, file: InputFile, encoding: str | None) -> Any:
+    def _parse(self, file: InputFile, kind: str, encoding: str | None) -> Any:
         """The file's content; in a thread."""
         data: bytes = _reading(file, lambda: _read(file.path, self._most_bytes + 1))
         if len(data) > self._most_bytes:  # it grew, or does not know its size, as those of /proc
             raise self._too_large(file, f"has more than {self._most_bytes:,} bytes")
         try:
-            if file.kind == "csv":
+            if kind == "csv":
                 text = decode(data, encoding)
                 return read_table(text, ending=file.ending, most_bytes=3 * self._most_bytes)
-            if file.kind == "json":
+            if kind == "json":
                 return json.loads(decode(data, encoding))
-            if file.kind == "jsonl":
+            if kind == "jsonl":
                 return _json_lines(decode(data, encoding))
-            if file.kind == "text" or encoding is not None:
+            if kind == "text" or encoding is not None:
                 return decode(data, encoding)
         except TooWideError:
             raise self._too_large(file, "is too large as rows") from None
@@ -117,6 +135,16 @@ class Files(Connection):
             raise ToolExecutionError(f"{file.name}: {error}") from None
         text_or_none = decode_if_text(data)
         return data if text_or_none is None else text_or_none
+
+
+def _kind(file: InputFile) -> str:
+    """What is in a file, by its name: csv, json, jsonl, excel, text or other."""
+    return _KINDS.get(file.ending, "other")
+
+
+def _composed(name: str) -> str:
+    """What is equal for names that differ only in how their letters are encoded."""
+    return unicodedata.normalize("NFC", name)
 
 
 def _reading(file: InputFile, read: Callable[[], Any]) -> Any:

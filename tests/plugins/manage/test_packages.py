@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from delf.cli import packages
 from delf.cli.main import cli
 from delf.plugins.host import PluginHost
+from delf_manage import packages
 
 
 def clone(folder: Path, **needs: str) -> dict[str, Path]:
@@ -60,7 +60,7 @@ def test_check_of_what_is_sound():
 
 def test_check_tells_what_cannot_be_imported(site):
     site.add("delf-plugin-hollow")  # its factory is in a module that there is not
-    done = CliRunner().invoke(cli, ["plugins", "check", "hollow"])
+    done = CliRunner().invoke(packages.check, ["hollow"])
     assert done.exit_code == 1
     assert "✗ hollow 1.0  connection hollow" in done.stdout
     assert "connection 'hollow': " in done.stdout

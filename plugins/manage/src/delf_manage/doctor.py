@@ -9,12 +9,13 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-import delf
+from delf import __version__
 from delf.cli.state import State, state_of
 
 if TYPE_CHECKING:
@@ -117,9 +118,7 @@ def _examine(state: State) -> Iterator[Finding]:
 
     version = platform.python_version()
     yield Finding(area="python", status="ok", text=f"{version} at {sys.executable}")
-    yield Finding(
-        area="delf", status="ok", text=f"{delf.__version__} in {Path(delf.__file__).parent}"
-    )
+    yield Finding(area="delf", status="ok", text=f"{__version__} in {resources.files('delf')}")
     project: Project | None = None
     config: AgentConfig | None = None
     try:

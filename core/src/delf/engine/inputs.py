@@ -1,71 +1,17 @@
-"""Input files: which they are, what scripts call them, where scripts find them."""
+"""Input files: which they are, and what scripts call them."""
 
 from __future__ import annotations
 
 import os
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from delf.errors import ConfigurationError
-
-_TEXTS: Final = (
-    ".txt .md .rst .log .xml .html .htm .css .js .ts .py .sql .sh .yaml .yml .toml .ini .cfg "
-    ".conf .env .tex .svg .eml .ics .vcf .srt"
-)
-_KINDS: Final = {
-    **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
-    **dict.fromkeys((".json", ".geojson"), "json"),
-    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
-    **dict.fromkeys((".xlsx", ".xlsm"), "excel"),
-    **dict.fromkeys(_TEXTS.split(), "text"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class InputFile:
-    """A file that scripts may read.
-
-    Args:
-        name: What scripts and the user call it.
-        path: Where it is on the host.
-        visible: Where scripts find it.
-    """
-
-    name: str
-    path: str
-    visible: str
-
-    @property
-    def ending(self) -> str:
-        """The end of its name, as ``.csv``."""
-        return Path(self.name).suffix.lower()
-
-    @property
-    def kind(self) -> str:
-        """What is in it, by its name: csv, json, jsonl, excel, text or other."""
-        return _KINDS.get(self.ending, "other")
-
-    @property
-    def line(self) -> str:
-        """What the prompt says about it."""
-        try:
-            size = f"{self.size:,} bytes"
-        except OSError:
-            size = "gone"
-        name = self.name if self.name.isprintable() else repr(self.name)
-        return f"{name} ({self.kind}, {size}): open({self.visible!r})"
-
-    @property
-    def size(self) -> int:
-        """Bytes, as it is now.
-
-        Raises:
-            OSError: When it is gone.
-        """
-        return Path(self.path).stat().st_size
+from delf.plugins.host import PluginHost
+from delf.protocols.connection import ConnectionLike
+from delf.protocols.formats import FileFormats, InputFile
+from delf.specs import ConnectionSpec
 
 
 def find_inputs(files: Sequence[str]) -> dict[str, str]:
@@ -105,15 +51,15 @@ def _checked(given: Path) -> Path:
     return path
 
 
-def composed(name: str) -> str:
+def _composed(name: str) -> str:
     """What is equal for names that differ only in how their letters are encoded."""
     return unicodedata.normalize("NFC", name)
 
 
 def _free_name(name: str, taken: Iterable[str]) -> str:
-    used = {composed(item).casefold() for item in taken}
+    used = {_composed(item).casefold() for item in taken}
     own, number, free = Path(name), 1, name
-    while composed(free).casefold() in used:
+    while _composed(free).casefold() in used:
         number += 1
         free = f"{own.stem}-{number}{own.suffix}"
     return free
@@ -130,6 +76,20 @@ def input_files(
         visible_path: The sandbox's names for paths of the host.
     """
     return [InputFile(name, path, visible_path(path)) for path, name in found.items()]
+
+
+def readers_of(
+    files: Sequence[InputFile], host: PluginHost, formats: FileFormats
+) -> list[ConnectionLike]:
+    """The connections of a task that has input files; none where it has none.
+
+    Args:
+        files: The task's.
+        host: Knows which plugins have such a connection.
+        formats: What reads files of some endings.
+    """
+    specs = [spec for spec in host.specs(ConnectionSpec) if spec.input_files and files]
+    return [host.resolve(spec)(files, formats) for spec in specs]
 
 
 def paths_by_name(files: Iterable[InputFile]) -> dict[str, str]:

@@ -11,16 +11,15 @@ from urllib.parse import unquote
 
 from delf.errors import (
     DelfError,
-    OptionalDependencyError,
     ToolDefinitionError,
     ToolRefusedError,
     did_you_mean,
 )
 from delf.tools.action import EFFECTS, Action
-from delf.tools.names import argument_name, clean, method_name, sentence, unique
-from delf.tools.shapes import Shapes, merge_object, safe_text
 from delf.tools.signature import Parameter
 from delf.types import Effect
+from delf_schemas.names import argument_name, clean, method_name, sentence, unique
+from delf_schemas.shapes import Shapes, merge_object, safe_text
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
@@ -66,7 +65,6 @@ def action_from_schema(
 
     Raises:
         ToolDefinitionError: When the schema cannot be used.
-        OptionalDependencyError: When the package that checks arguments is not installed.
     """
     if effect not in EFFECTS:
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
@@ -250,13 +248,8 @@ def _default(schema: Mapping[str, Any]) -> str:
 
 
 def _validator(action: str, schema: dict[str, Any]) -> Validator:
-    try:
-        import jsonschema_rs
-    except ImportError as error:
-        raise OptionalDependencyError(
-            "actions from JSON schemas need a package that is not installed",
-            package="delf[jsonschema]",
-        ) from error
+    import jsonschema_rs
+
     try:
         return jsonschema_rs.validator_for(schema, retriever=_no_retrieval)
     except (ValueError, RecursionError) as error:

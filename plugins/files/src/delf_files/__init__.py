@@ -1,0 +1,1 @@
+"""The connection ``files``: what a task's input files hold, read on the host."""

@@ -1,0 +1,1 @@
+"""Commands for whoever looks after delf on a machine, and a project of it."""

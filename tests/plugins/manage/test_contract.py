@@ -1,0 +1,12 @@
+"""The package is what it says it is."""
+
+from delf.testing import PluginContract
+
+
+class TestPackage(PluginContract):
+    name = "manage"
+    offers = {
+        "command": [
+            "config", "doctor", "inspect", "plugins check", "plugins install", "plugins uninstall",
+        ]
+    }  # fmt: skip
