@@ -2,8 +2,8 @@
 
     python benchmarks/bench_otel.py [ROUNDS]
 
-Both agents work in one session and by turns; a collector of its own process takes what is sent. What
-is compared is processor time of delf's process, its exporter's thread included.
+Both agents work in one session and by turns; a collector of its own process takes what is sent.
+What is compared is processor time of delf's process, its exporter's thread included.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ async def block(agent: Any, run: Any, code: str) -> tuple[float, float]:
 
 async def compare(code: str, rounds: int) -> tuple[list[float], list[float], list[float]]:
     """Milliseconds of a processor without and with tracing, and the ratios of neighbours."""
-    async with script_agent(tools=[add]) as (plain, run):
-        async with script_agent(tools=[add], observers=["otel"]) as (traced, _):
-            both = (plain, traced)
-            for agent in both:
-                await block(agent, run, code)
-            off, on, ratios = [], [], []
-            for number in range(rounds):
-                order = both if number % 2 else both[::-1]
-                took = {id(agent): (await block(agent, run, code))[0] for agent in order}
-                off.append(took[id(plain)])
-                on.append(took[id(traced)])
-                ratios.append(on[-1] / off[-1])
+    plainly, traced_by = script_agent(tools=[add]), script_agent(tools=[add], observers=["otel"])
+    off, on, ratios = [], [], []
+    async with plainly as (plain, run), traced_by as (traced, _):
+        both = (plain, traced)
+        for agent in both:
+            await block(agent, run, code)
+        for number in range(rounds):
+            order = both if number % 2 else both[::-1]
+            took = {id(agent): (await block(agent, run, code))[0] for agent in order}
+            off.append(took[id(plain)])
+            on.append(took[id(traced)])
+            ratios.append(on[-1] / off[-1])
     return off, on, ratios
 
 

@@ -26,7 +26,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from delf import Agent
-from delf.engine.elsewhere import stop_task
 from delf.events import CallStarted, TaskFinished, TaskQueued, TaskResumed, TaskStarted
 from delf_journal_sql import SqlJournal
 
@@ -249,7 +248,7 @@ async def taking_over(place: Place) -> None:
                     event = await anext(coming)
                 waits.append(event.at - killed)
                 asked = time.time()
-                await stop_task(journal, name, "benchmark")
+                await journal.stop(name, "benchmark")
                 stops.append((await journal.read(name))[-1].at - asked)
     line(
         "from kill -9 until another goes on, lease 5 s",

@@ -180,7 +180,6 @@ def add(a: int, b: int) -> int:
 OF_TASKS = {
     *("delf run", "delf resume", "trace", "call", "event", "delf runs events", "delf runs list"),
     *("delf runs show", "delf runs code", "delf runs export", "delf runs prune"),
-    "delf runs stop",
 }
 OF_APPROVALS = {
     f"delf approvals {name}" for name in ("list", "show", "approve", "reject", "edit", "settle")
@@ -197,7 +196,7 @@ OF_PLUGINS = {
     *(f"delf memory {name}" for name in ("list", "search", "show", "stats")),
     *("delf google status", "delf audit show", "delf audit verify", "delf schedule list"),
     *(f"delf workers {name}" for name in ("list", "show", "run")),
-    "delf runs undo",
+    *("delf runs undo", "delf runs stop"),
 }
 
 

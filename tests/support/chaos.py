@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import signal
+import subprocess
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -75,7 +76,7 @@ class Chaos:
         assert self.server is not None
         await asyncio.to_thread(self.server.shift, -chance.uniform(2, 4000))
 
-    def _one_of_them(self, chance: random.Random):
+    def _one_of_them(self, chance: random.Random) -> subprocess.Popen[bytes]:
         return chance.choice([worker for worker in self.one.workers if worker.poll() is None])
 
     async def delays(self) -> list[float]:

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from delf.engine.approvals.inbox import KIND, answer_data
-from delf.engine.elsewhere import OVER
 from delf.protocols.approval import Approved, Settled
 from delf.protocols.journal import TaskRecord
 from delf_journal_sql import SqlJournal
 from support.openai_server import OpenAIServer, Reply
 from support.program import DELF
 
+OVER = frozenset({"done", "failed", "stopped"})
 SCRIPT = """```python
 name = {name!r}
 for step in range({steps}):

@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar, Unpack, cast
 
 from delf.background import BackgroundTasks, Granularity, HandingIn, handed_in, past_end, stream_of
-from delf.engine.elsewhere import snapshot_of, stop_task
+from delf.engine.elsewhere import snapshot_of
 from delf.engine.task import TaskRequest, check_task, new_task_id
 from delf.errors import AgentConfirmationError, AgentStateError, ConfigurationError
 from delf.llm import LLMConfig
 from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
 from delf.protocols.command import SupportsAgent, SupportsServing
+from delf.protocols.journal import Journal, SupportsStops
 from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
 from delf.terminal import visible
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from delf.events import Event
     from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
-    from delf.protocols.journal import Journal
     from delf.protocols.memory import MemoryStore, SupportsStore
     from delf.protocols.strategy import Strategy
     from delf.surroundings import AgentChat
@@ -465,9 +465,10 @@ class Agent:
 
     def cancel(self, task_id: str) -> bool:
         """Stop a submitted task, whoever works on it; False when it was over already."""
-        if self._tasks.find(task_id) is not None:
-            return self._tasks.cancel(task_id)
-        return self._home.call_anywhere(lambda r: stop_task(r.journal, task_id, self.agent_id))
+        journal = None if (runtime := self._home.runtime) is None else runtime.journal
+        if self._tasks.find(task_id) is None and isinstance(journal, SupportsStops):
+            return self._home.call_anywhere(lambda _: journal.stop(task_id, self.agent_id))
+        return self._tasks.cancel(task_id)
 
     # -- approvals -----------------------------------------------------------------------
 

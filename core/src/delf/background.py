@@ -8,13 +8,14 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypedDict, get_args
 
 from delf.engine.elsewhere import wait_for_end
 from delf.engine.task import TaskRequest
 from delf.errors import ConfigurationError, TaskStoppedError, UnknownTaskError
 from delf.messages import ModelDelta
+from delf.records import dataclass
 from delf.response import Response, past_response
 from delf.values import weight
 

@@ -6,10 +6,11 @@ import functools
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+from delf.records import dataclass
 
 if TYPE_CHECKING:
     _Type = click.ParamType[float]

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, get_args
 
 from delf.errors import DelfError, TaskStoppedError
 from delf.messages import Purpose, ToolCall, Usage
+from delf.records import dataclass
 from delf.types import Effect, Isolation
 from delf.values import from_jsonable, to_jsonable_or_repr
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from delf.records import dataclass
 
 Role = Literal["system", "user", "assistant"]
 Purpose = Literal["generate", "prefilter", "summarize", "call", "setup", "learn"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from delf.errors import BudgetExceededError, ConfigurationError, DelfError, TaskStoppedError
+from delf.records import dataclass
 
 if TYPE_CHECKING:
     from delf.engine.task import TaskOutcome

@@ -6,9 +6,9 @@ imports no vendor package. Growth is a new optional field, never a new required 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from delf.records import dataclass
 from delf.types import Isolation
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
@@ -14,6 +14,7 @@ from delf.plugins.host import PluginHost
 from delf.plugins.journals import make_journal, need_durable_journal
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import Conversation, SupportsConversations
+from delf.records import dataclass
 from delf.specs import JournalSpec
 
 if TYPE_CHECKING:

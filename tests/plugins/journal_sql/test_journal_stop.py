@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from delf import Agent, tool
-from delf.engine import elsewhere
-from delf.engine.elsewhere import stop_task
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import TaskFinished, TaskStarted
-from delf_journal_sql import SqlJournal
+from delf_journal_sql import SqlJournal, stopping
 
 Made = Callable[..., Agent]
 
@@ -65,12 +63,12 @@ async def test_a_task_that_another_agent_works_on(
         work = asyncio.create_task(agent.arun("wait"))
         await waiting.called.wait()
         (record,) = await journal.find()
-        assert await stop_task(journal, record.task_id, "a test")
+        assert await journal.stop(record.task_id, "a test")
         await waiting.cancelled.wait()
         response = await work
     assert (response.state, response.error) == ("stopped", "the task was stopped")
     assert (await journal.task(record.task_id)).state == "stopped"
-    assert not await stop_task(journal, record.task_id, "a test")
+    assert not await journal.stop(record.task_id, "a test")
 
 
 async def test_a_task_that_waits_for_its_place(
@@ -82,7 +80,7 @@ async def test_a_task_that_waits_for_its_place(
         first = asyncio.create_task(agent.arun("first"))
         await waiting.called.wait()
         second = await agent.asubmit("second")
-        assert await stop_task(journal, second, "a test")
+        assert await journal.stop(second, "a test")
         assert [type(event).__name__ for event in await journal.read(second)] == [
             "TaskQueued",
             "TaskFinished",
@@ -119,7 +117,7 @@ async def test_a_task_whose_process_is_gone_is_not_resumed(
     await asyncio.wait({work})
     assert isinstance(work.exception(), DelfError)
     assert (await journal.task(record.task_id)).state == "interrupted"
-    assert await stop_task(journal, record.task_id, "a test")
+    assert await journal.stop(record.task_id, "a test")
     async with make_agent(waiting.tool()) as other:
         assert (await other.aresume(record.task_id)).state == "stopped"
     events = await journal.read(record.task_id)
@@ -132,10 +130,10 @@ async def test_a_process_that_does_not_heed_is_named(
 ) -> None:
     owner, other = open_journal(journal_url), open_journal(journal_url)
     await owner.append(TaskStarted(task_id="t", seq=1, at=1.0, task="Do it."))
-    monkeypatch.setattr(elsewhere, "_STOP_SECONDS", 0.0)
+    monkeypatch.setattr(stopping, "_STOP_SECONDS", 0.0)
     with pytest.raises(DelfError, match=r"pid \d+ on .* has not stopped it yet"):
-        await stop_task(other, "t", "a test")
-    assert set(await other.latest_notes(elsewhere.STOP, ["t", "u"])) == {"t"}
+        await other.stop("t", "a test")
+    assert await other.asked_to_stop(["t", "u"]) == {"t"}
 
 
 async def test_notes_of_any_number_of_tasks(open_journal: Any, journal_url: str) -> None:
@@ -144,11 +142,7 @@ async def test_notes_of_any_number_of_tasks(open_journal: Any, journal_url: str)
     started = [TaskStarted(task_id=name, seq=1, at=1.0, task="Do it.") for name in names]
     await asyncio.gather(*map(journal.append, started))
     for name in ("t3", "t1199"):
-        await journal.post(name, "cancel", {"by": "first"})
-        await journal.post(name, "cancel", {"by": "second"})
+        await journal.post(name, stopping.STOP, {"by": "first"})
+        await journal.post(name, stopping.STOP, {"by": "second"})
     await journal.post("t4", "approval", {})
-    found = await journal.latest_notes("cancel", names)
-    assert {name: note.data["by"] for name, note in found.items()} == {
-        "t3": "second",
-        "t1199": "second",
-    }
+    assert await journal.asked_to_stop(names) == {"t3", "t1199"}

@@ -1,4 +1,4 @@
-"""``delf runs``: look at the tasks in the journal, and stop them."""
+"""``delf runs``: look at the tasks in the journal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it 
 
 @click.group("runs", cls=LazyGroup, group="runs ")
 def runs() -> None:
-    """Look at the tasks in the journal, or stop one; an ID may be shortened while it is unique.
+    """Look at the tasks in the journal; an ID may be shortened while it is unique.
 
     \b
     delf runs list --state failed
@@ -198,30 +198,6 @@ def export(ctx: click.Context, task_id: str, out: Path | None) -> None:
     except OSError as error:
         raise DelfError(f"{out} cannot be written: {error.strerror}") from error
     click.echo(f"{out}: task {task.task_id}, {task.events:,} events", err=True)
-
-
-@runs.command("stop")
-@task_argument
-@as_json_option
-@click.pass_context
-def stop(ctx: click.Context, task_id: str, as_json: bool) -> None:
-    """Stop a task, in whatever process or on whatever machine it runs.
-
-    One that waits for a worker, or whose process is gone, is over at once, and is not resumed.
-    """
-    from delf.engine.elsewhere import stop_task
-
-    async def ask(journal: SupportsHistory) -> tuple[str, bool, str]:
-        name = await journal.resolve(task_id)
-        stopped = await stop_task(journal, name, "cli")
-        return name, stopped, (await journal.task(name)).state
-
-    name, stopped, state = _with(_journal(ctx), ask)
-    if as_json:
-        click.echo(json_text({"task_id": name, "stopped": stopped, "state": state}, indent=2))
-        return
-    told = "stopped" if stopped else f"was over already: {state}"
-    click.echo(f"{render.visible(name)} {told}")
 
 
 @runs.command("prune")

@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +22,7 @@ from delf.config.connections import plugin_warnings
 from delf.engine.views.story import short_name
 from delf.errors import DelfError, JournalUnavailableError
 from delf.events import Event, TaskFinished
+from delf.records import dataclass
 from delf.response import Response, past_response
 from delf.surroundings import as_chat
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from delf.records import dataclass
 
 if TYPE_CHECKING:
     from delf.config.connections import Connector
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from delf.tools.connection import Connection
 
 
-@dataclass
+@dataclass()
 class State:
     """The flags that every command takes.
 

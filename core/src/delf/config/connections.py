@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from delf.errors import (
 )
 from delf.plugins.host import PluginHost
 from delf.plugins.loader import explain
+from delf.records import dataclass
 from delf.specs import ConnectionSpec
 from delf.tools.connection import Connection
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,7 @@ from delf.config.schema import LLM_FIELDS, AgentConfig, make_config
 from delf.config.values import Given, Values
 from delf.environment import ENV_FILE, FileText, beside, read_env_file
 from delf.errors import ConfigurationError, did_you_mean
+from delf.records import dataclass
 from delf.types import Permission
 
 _OWN_KEYS: Final = ("type", "allow", "confirm")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from delf.engine.builtins.llm import LLM, TaskLLM
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
-from delf.engine.elsewhere import Stops, outcome_of, stopped_end
+from delf.engine.elsewhere import outcome_of
 from delf.engine.host import TaskHost
 from delf.engine.inputs import find_inputs, input_files, readers_of
 from delf.engine.journal.claims import Claims, is_over
@@ -29,7 +29,7 @@ from delf.engine.journal.log import TaskLog
 from delf.engine.journal.observers import ObserverFeed
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
 from delf.engine.loop.memory import AgentMemory
-from delf.engine.loop.pipeline import LEFT, TaskPipeline, handed_in
+from delf.engine.loop.pipeline import LEFT, TaskPipeline, handed_in, never_begun
 from delf.engine.loop.prefilters import Prefilters
 from delf.engine.loop.setup import SetUp
 from delf.engine.models.client import ModelClient, ModelPool
@@ -41,7 +41,7 @@ from delf.engine.secrets.known import secrets_of_agent, secrets_of_settings
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.task import TaskContext, TaskOutcome, TaskRequest, TaskState
 from delf.engine.toolset import Toolset, load_toolset
-from delf.engine.waiting import Slot, TaskClock, Turns, to_its_end
+from delf.engine.waiting import Slot, Stops, TaskClock, Turns, to_its_end
 from delf.environment import using_environ
 from delf.errors import AgentStateError, ConfigurationError, DelfError
 from delf.events import Event, TaskFinished
@@ -64,6 +64,7 @@ from delf.protocols.memory import MemoryStore
 from delf.protocols.model import ModelContext
 from delf.protocols.sandbox import SessionSpec, SupportsWarmUp
 from delf.protocols.strategy import Strategy
+from delf.records import dataclass
 from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult
 
@@ -315,13 +316,11 @@ class Runtime:
                 return await work
             except asyncio.CancelledError:
                 own = asyncio.current_task()
-                if own is not None and own.cancelling():
+                if (own is not None and own.cancelling()) or not (self._stopped or stop.asked):
                     raise
                 if self._stopped:
                     raise AgentStateError("the agent was stopped") from None
-                if not stop.asked:
-                    raise
-                return outcome_of(await self._journal.read(request.task_id))
+                return await outcome_of(self._journal, request.task_id)
             finally:
                 await to_its_end(self._leave(work, request.task_id))
 
@@ -362,7 +361,7 @@ class Runtime:
     async def _never_begun(self, request: TaskRequest) -> None:
         """A task of the journal that was cancelled while it waited for a place is over."""
         if request.past and not is_over(request.past):
-            end = stopped_end(request.task_id, request.past)
+            end = never_begun(request)
             await self._journal.append(end)
             for listener in (*self._feeds, *request.listeners):
                 listener(end)
@@ -505,7 +504,8 @@ class Runtime:
         child = request.child
         config = self._config if child is None else child.config
         if request.files is None and (child is None or child.tools is None):
-            await self._set_up.renew()
+            if self._set_up.changing:
+                await self._set_up.renew()
             return config, self._set_up, self._inputs
         inputs: Sequence[InputFile] = self._inputs
         if request.files is not None:

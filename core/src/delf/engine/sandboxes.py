@@ -6,7 +6,6 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from delf.config.schema import AgentConfig
@@ -14,6 +13,7 @@ from delf.errors import ConfigurationError, SandboxUnavailableError, how_to_inst
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.sandbox import Limits, SandboxBackend, Unavailable
+from delf.records import dataclass
 from delf.specs import SandboxSpec
 from delf.types import isolation_rank
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from delf.errors import ConfigurationError, DelfError, ReplayMismatch, UnrecordedCallError
+from delf.records import dataclass
 
 if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf.config.schema import AgentConfig

@@ -11,13 +11,13 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from delf.errors import PluginError, did_you_mean, how_to_install
 from delf.llm import LLMConfig
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
+from delf.records import dataclass
 from delf.specs import EmbedderSpec, ModelSpec, Spec
 
 ServingT = TypeVar("ServingT", ModelSpec, EmbedderSpec)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from delf.plugins.discovery import Candidate, normalise
+from delf.records import dataclass
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 _API = re.compile(r"delf-plugin-api-(\d+)", re.IGNORECASE)
+
+# Requirements as nearly all are: what only an extra asks for, a name with versions, and versions
+# of digits. They are judged without packaging, whose import takes as long as ten plugins.
+_OF_AN_EXTRA = re.compile(r"[^;]+;\s*extra\s*==\s*(['\"])[\w.-]+\1\s*")
+_VERSIONS = r"(?:[<>]=?|[=!~]=)\s*[\w.*+!]+"
+_PLAIN = re.compile(
+    r"([A-Za-z0-9][\w.-]*)(?:\[[\w.,\s-]*\])?\s*"
+    rf"({_VERSIONS}(?:\s*,\s*{_VERSIONS})*)?\s*(;.*)?"
+)
+_RANGE = re.compile(r"(>=|<)\s*(\d+(?:\.\d+)*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +67,13 @@ def _check_api(candidate: Candidate, api: int) -> Unfit | None:
 
 
 def _check_requirements(candidate: Candidate, version: str) -> Unfit | None:
-    if not candidate.requires:
+    unclear = [line for line in candidate.requires if not _is_plainly_met(line, version)]
+    if not unclear:
         return None
     from packaging.requirements import InvalidRequirement, Requirement
 
     missing: list[str] = []
-    for line in candidate.requires:
+    for line in unclear:
         try:
             requirement = Requirement(line)
         except InvalidRequirement:
@@ -78,6 +89,34 @@ def _check_requirements(candidate: Candidate, version: str) -> Unfit | None:
         what = "package" if len(missing) == 1 else "packages"
         return Unfit("failed", f"the {what} {', '.join(missing)} that it needs is not installed")
     return None
+
+
+def _is_plainly_met(line: str, version: str) -> bool:
+    if _OF_AN_EXTRA.fullmatch(line):
+        return True
+    plain = _PLAIN.fullmatch(line)
+    if plain is None:
+        return False
+    if normalise(plain[1]) != "delf":
+        return _installed(plain[1])  # then it does not matter whether it is asked for here
+    return plain[3] is None and all(
+        _is_in_range(part.strip(), version) for part in (plain[2] or "").split(",") if part
+    )
+
+
+def _is_in_range(part: str, version: str) -> bool:
+    bound, this = _RANGE.fullmatch(part), _RANGE.fullmatch(f"<{version}")
+    if bound is None or this is None:
+        return False
+    reached = _numbers(this[2]) >= _numbers(bound[2])
+    return reached if bound[1] == ">=" else not reached
+
+
+def _numbers(version: str) -> list[int]:
+    numbers = [int(part) for part in version.split(".")]
+    while numbers and not numbers[-1]:
+        numbers.pop()  # 1.0 is 1
+    return numbers
 
 
 def _applies(requirement: Requirement) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from delf.hookspecs import ENTRY_POINT_GROUP
+from delf.records import dataclass
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution

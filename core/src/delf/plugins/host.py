@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from delf.errors import DelfError, OptionalDependencyError, PluginError, did_you_mean
@@ -16,6 +17,7 @@ from delf.plugins.catalog import Catalog, Offer, disputed, package_exporting
 from delf.plugins.discovery import CORE, Candidate, normalise
 from delf.plugins.loader import Loaded
 from delf.plugins.report import PluginRecord, State
+from delf.records import dataclass
 from delf.specs import EmbedderSpec, ModelSpec, Spec
 
 if TYPE_CHECKING:
@@ -355,6 +357,7 @@ def _names(name: str, candidate: Candidate) -> bool:
     return name in names or normalise(name) in names
 
 
+@cache
 def _installed_version() -> str:
     from importlib import metadata
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from delf.records import dataclass
 
 State = Literal["loaded", "failed", "skipped", "disabled", "conflict"]
 """``loaded``: all its names can be used. ``failed``: it is broken or incomplete. ``skipped``:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from delf.records import dataclass
 from delf.types import Effect
 
 Remember = Literal["no", "task", "session"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from delf.errors import PluginError
 from delf.protocols.conversation import SupportsConversations
 from delf.protocols.embedder import Embedder
+from delf.records import dataclass
 
 
 def _no_embedder(name: str | None) -> Embedder:

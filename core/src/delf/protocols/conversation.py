@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from delf.llm import LLMConfig
 from delf.messages import Message, Role
+from delf.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

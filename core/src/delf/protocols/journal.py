@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from delf.events import ApprovalDecided, ApprovalRequested, Event
+from delf.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,9 +309,25 @@ class SupportsNotes(Protocol):
 
 
 @runtime_checkable
-class SupportsLatestNotes(Protocol):
-    """A journal that is asked again and again what others want of some tasks."""
+class SupportsStops(Protocol):
+    """A journal through which a task is stopped, whoever works on it."""
 
-    async def latest_notes(self, kind: str, task_ids: Collection[str]) -> Mapping[str, Note]:
-        """The newest note of a kind of each of these tasks that has one, by the task's id."""
+    async def stop(self, task_id: str, by: str) -> bool:
+        """Ask whoever works on a task to stop it, and wait for that; end it where nobody does.
+
+        Args:
+            task_id: The task.
+            by: Who wants it.
+
+        Returns:
+            False when it was over already.
+
+        Raises:
+            UnknownTaskError: When no such task is known.
+            DelfError: When it is not stopped in time.
+        """
+        ...
+
+    async def asked_to_stop(self, task_ids: Collection[str]) -> Collection[str]:
+        """Those of these tasks that somebody has asked to stop."""
         ...

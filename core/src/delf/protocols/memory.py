@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
+
+from delf.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, runtime_checkable
 
 from delf.messages import ModelDelta, ModelReply, ModelRequest, Price
+from delf.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Protocol, overload
 
 from delf.ranking import Ranking
+from delf.records import dataclass
 
 Ask = Callable[[str], Awaitable[str]]
 """Asks the light model one question; its cost is counted."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeVar, overload
 
 from delf.errors import ToolDefinitionError
+from delf.records import dataclass
 from delf.tools.signature import ArgumentValidator, Parameter, check_name, read_signature
 from delf.types import Effect
 

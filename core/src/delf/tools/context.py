@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from delf.records import dataclass
 
 if TYPE_CHECKING:
     from delf.llm import LLMConfig

@@ -11,10 +11,10 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from delf.errors import ToolDefinitionError, ToolRefusedError
+from delf.records import dataclass
 from delf.tools.context import CallContext
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import hashlib
 import importlib.util
 import io
 import marshal
-import zipfile
 from functools import cache
 from pathlib import Path
 
@@ -40,6 +39,8 @@ def guest_zipapp() -> bytes:
     It holds every module twice: as source, and compiled for the running Python, which
     another Python passes over.
     """
+    import zipfile  # only needed where the archive is not there yet
+
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for name, source in _sources().items():

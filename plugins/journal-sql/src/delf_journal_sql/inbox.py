@@ -14,7 +14,7 @@ from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.journal import Note, RequestRecord
 from delf.values import from_jsonable
 from delf_journal_sql.codec import unpack
-from delf_journal_sql.database import Connection, SqlRow
+from delf_journal_sql.database import Connection
 from delf_journal_sql.owners import COLUMNS
 from delf_journal_sql.store import EVENT, TASK, blob_data, key_of, like_text, stored_task
 
@@ -55,32 +55,29 @@ def notes_from(
         "LIMIT :limit",
         {"pos": position, "limit": limit, **({"task_id": task_id} if only else {})},
     )
-    return [_note(row) for row in rows]
+    return [
+        Note(position=pos, task_id=name, at=at, kind=kind, data=from_jsonable(json.loads(data)))
+        for pos, name, at, kind, data in rows
+    ]
 
 
-def _note(row: SqlRow) -> Note:
-    pos, name, at, kind, data = row
-    return Note(position=pos, task_id=name, at=at, kind=kind, data=from_jsonable(json.loads(data)))
-
-
-def latest_notes(connection: Connection, kind: str, task_ids: Sequence[str]) -> dict[str, Note]:
-    """The newest note of a kind of each of these tasks that has one, by the task's id.
+def noted(connection: Connection, kind: str, task_ids: Sequence[str]) -> set[str]:
+    """Those of these tasks that have a note of a kind.
 
     Args:
         connection: For reading.
         kind: What the notes are about.
         task_ids: The tasks; any number.
     """
-    found: dict[str, Note] = {}
+    found: set[str] = set()
     for start in range(0, len(task_ids), _AT_ONCE):
         some = {f"id{n}": name for n, name in enumerate(task_ids[start : start + _AT_ONCE])}
         rows = connection.execute(
-            "SELECT n.pos, t.task_id, n.at, n.kind, n.data FROM delf_tasks AS t "  # noqa: S608 - own names
-            "JOIN delf_notes AS n ON n.task = t.id WHERE n.kind = :kind "
-            f"AND t.task_id IN ({', '.join(f':{name}' for name in some)}) ORDER BY n.pos",
+            "SELECT t.task_id FROM delf_tasks AS t JOIN delf_notes AS n ON n.task = t.id "  # noqa: S608 - own names
+            f"WHERE n.kind = :kind AND t.task_id IN ({', '.join(f':{name}' for name in some)})",
             {"kind": kind, **some},
         )
-        found.update((row[1], _note(row)) for row in rows)
+        found.update(str(row[0]) for row in rows)
     return found
 
 

@@ -75,6 +75,10 @@ class Worker:
             stop: Set when it is time.
         """
         options = self._options
+        while not await workflows.is_reachable():
+            await _wait(stop, 2.0)
+            if stop.is_set():
+                return
         await workflows.start(
             concurrency=options.concurrency,
             at_once=options.at_once,

@@ -252,29 +252,35 @@ class _Tracked(_Guest):
         await super().aclose()
 
 
-def _is_ours(folder: Path) -> bool:
-    """Whether nobody else can put a program into a folder, which the template would run."""
-    about = folder.lstat()
-    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o022
+def _is_ours(path: Path) -> bool:
+    """Whether nobody else can put a program there, which the template would run."""
+    about = path.lstat()
+    kind = stat.S_IFMT(about.st_mode)
+    ours = about.st_uid == os.getuid() and not about.st_mode & 0o022
+    return ours and kind in (stat.S_IFDIR, stat.S_IFREG)
 
 
 @cache
 def _zipapp_path() -> Path:
-    """The guest's archive on disk, written once for each version of it and of Python."""
+    """The guest's archive on disk, written once for each version of it and of Python.
+
+    One that is there is taken unread, as Python takes its compiled modules: it came there whole.
+    """
     from platformdirs import user_cache_path
 
     name = f"guest-{guest_digest()[:16]}-{sys.implementation.cache_tag}.pyz"
-    data = guest_zipapp()
     for folder in (user_cache_path("delf"), Path(tempfile.gettempdir()) / f"delf-{os.getuid()}"):
         path = folder / name
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not _is_ours(folder):
                 continue
-            if path.is_file() and path.stat().st_uid == os.getuid() and path.read_bytes() == data:
+            if path.exists() and _is_ours(path):
                 return path
             with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-                file.write(data)
+                file.write(guest_zipapp())
+                file.flush()
+                os.fsync(file.fileno())
             Path(file.name).replace(path)
         except OSError:
             continue

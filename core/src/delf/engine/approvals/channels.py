@@ -7,7 +7,7 @@ import copy
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from delf.engine.approvals.decision import Answer
@@ -22,6 +22,7 @@ from delf.protocols.approval import (
     Rejected,
     Settled,
 )
+from delf.records import dataclass
 from delf.threads import in_own_thread
 
 _log = logging.getLogger(__name__)

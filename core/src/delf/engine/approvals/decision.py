@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Final, cast
 
 from delf.engine.approvals.identity import check_patterns
@@ -22,6 +22,7 @@ from delf.protocols.approval import (
     Settled,
 )
 from delf.protocols.sandbox import GIVEN_UP
+from delf.records import dataclass
 
 SCRIPT_HINT: Final = "reject it, and say in the reason what to change: the model reads it"
 _KINDS: Final[Mapping[str, type[Decision]]] = {

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from delf.engine.approvals.channels import copy_of
 from delf.engine.approvals.decision import Answer, check_fits
 from delf.errors import DelfError, UnknownRequestError
 from delf.protocols.approval import ApprovalRequest, Decision
+from delf.records import dataclass
 
 _KEPT: Final = 1000
 """How many settled requests are remembered, to say what became of them."""

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ from delf.llm import LLMConfig, as_llm_config
 from delf.messages import Message, ModelReply, ModelRequest
 from delf.protocols.approval import Approved, Edited
 from delf.protocols.connection import Asks, ConnectionLike
+from delf.records import dataclass
 from delf.tools.action import Action
 from delf.tools.context import CallContext, ChildResult, ChildTask, Connect
 from delf.tools.function import as_connection

@@ -9,11 +9,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from delf.protocols.sandbox import GIVEN_UP
+from delf.records import dataclass
 
 _End = tuple[Any, BaseException | None]
 _STAYS: Final = 0.2

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from delf import events as ev
 from delf.engine.secrets.redaction import REDACTED
 from delf.messages import ModelReply
 from delf.protocols.sandbox import CallAnswer, Raised, Returned, Told
+from delf.records import dataclass
 
 CUT_OFF: Final = "SandboxDied"
 """What a call's end and a request's decision say that were none: their sandbox was gone."""

@@ -12,7 +12,6 @@ import logging
 import time
 from dataclasses import replace
 
-from delf.engine.elsewhere import cost_of
 from delf.engine.host import TaskHost
 from delf.engine.loop.learn import learn
 from delf.engine.loop.recall import keep_turn, recall
@@ -29,6 +28,8 @@ from delf.errors import (
     UnrecordedCallError,
 )
 from delf.events import (
+    ChildFinished,
+    ModelReplied,
     TaskFinished,
     TaskQueued,
     TaskResumed,
@@ -214,6 +215,8 @@ class TaskPipeline:
             return outcome
         if task.request.conversation is not None:
             await keep_turn(task, text, error)
+        paid = [e for e in log.events if isinstance(e, (ModelReplied, ChildFinished))]
+        costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
         await log.record(
             TaskFinished,
             status=error is None,
@@ -221,7 +224,7 @@ class TaskPipeline:
             duration_ms=outcome.duration_ms,
             error=None if error is None else error.message,
             code=None if error is None else error.code,
-            cost_usd=cost_of(log.events),
+            cost_usd=None if None in costs else sum(cost or 0.0 for cost in costs),
             files=dict(outcome.files),
         )
         return outcome
@@ -261,6 +264,20 @@ def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQu
         queue=request.queue,
         priority=request.priority,
         not_before=request.not_before,
+    )
+
+
+def never_begun(request: TaskRequest) -> TaskFinished:
+    """The end of a task that was cancelled before it had a place."""
+    return TaskFinished(
+        task_id=request.task_id,
+        seq=request.past[-1].seq + 1,
+        at=time.time(),
+        status=False,
+        text="",
+        duration_ms=0.0,
+        error="the task was stopped",
+        code=TaskStoppedError.code,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from delf.environment import using_environ
@@ -14,6 +13,7 @@ from delf.plugins.host import PluginHost
 from delf.protocols.connection import SupportsClose
 from delf.protocols.context import PluginContext
 from delf.protocols.prefilter import Prefilter
+from delf.records import dataclass
 from delf.specs import PrefilterSpec
 
 FILTER_FROM: Final = 10

@@ -37,17 +37,13 @@ class SetUp:
         self._left = [c for c in connections if isinstance(c, SupportsSetup) and c.needs_setup]
         self.needed = bool(self._left)
         """Whether tasks come here before they choose their tools."""
-        self._changing = [c for c in connections if isinstance(c, SupportsRenewal)]
+        self.changing = [c for c in connections if isinstance(c, SupportsRenewal)]
         self._turn = asyncio.Lock()
 
     async def renew(self) -> None:
         """List the actions of connections anew that have others now; to be done before a task."""
-        if not any(connection.is_stale() for connection in self._changing):
-            return
         async with self._turn:
-            for connection in self._changing:
-                if not connection.is_stale():
-                    continue
+            for connection in (c for c in self.changing if c.is_stale()):
                 try:
                     self.tools = await self.tools.with_reloaded(connection)
                 except DelfError as error:

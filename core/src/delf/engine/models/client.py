@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from delf.engine.journal.log import TaskLog
@@ -42,6 +42,7 @@ from delf.protocols.model import (
     SupportsTools,
 )
 from delf.protocols.strategy import OnDelta
+from delf.records import dataclass
 
 _NO_TEXT: Final = frozenset({"image", "audio", "video"})
 

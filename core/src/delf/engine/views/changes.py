@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from delf import events as ev
 from delf.engine.journal.recording import NEVER_MADE
+from delf.records import dataclass
 
 _MAX_LINE: Final = 200
 

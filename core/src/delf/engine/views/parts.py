@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from delf.messages import Usage
+from delf.records import dataclass
 
 
 @dataclass(slots=True, kw_only=True)

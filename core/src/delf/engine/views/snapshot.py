@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from delf import events as ev
 from delf.engine.views.parts import StreamEvent
 from delf.engine.views.trace import Trace
+from delf.records import dataclass
 from delf.values import to_jsonable
 
 

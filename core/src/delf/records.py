@@ -1,0 +1,174 @@
+"""Dataclasses that cost little to define.
+
+To the type checker, and to ``dataclasses.fields``, ``replace`` and ``asdict``, they are as any
+other. The standard library compiles up to six methods for each while it is defined, half a
+millisecond, and most of what a process defines it never makes. Here ``__init__`` is compiled when
+the first one is made, and the other methods are closures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import operator
+import reprlib
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import inspect
+    from dataclasses import dataclass
+
+    __all__ = ["dataclass"]
+else:
+
+    def dataclass(
+        *, frozen: bool = False, slots: bool = False, kw_only: bool = False
+    ) -> Callable[[type], type]:
+        """Make a class a dataclass, as ``dataclasses.dataclass`` does, but for ``InitVar``.
+
+        Args:
+            frozen: Fields cannot be assigned to.
+            slots: Instances have no ``__dict__``.
+            kw_only: Fields are given by name.
+        """
+
+        def make(cls: type) -> type:
+            cls.__doc__ = cls.__doc__ or cls.__name__  # else its signature is looked up for it
+            with _thawed_bases(cls, frozen=frozen):
+                options = {"init": False, "repr": False, "eq": False}
+                cls = dataclasses.dataclass(cls, slots=slots, kw_only=kw_only, **options)
+            cls.__dataclass_params__.frozen = frozen
+            for name, method in _methods(cls, frozen=frozen, slots=slots).items():
+                if cls.__dict__.get(name) is None:  # as __hash__ is where __eq__ was written
+                    setattr(cls, name, method)
+            cls.__signature__ = _Signature()
+            return cls
+
+        return make
+
+
+@contextlib.contextmanager
+def _thawed_bases(cls: type, *, frozen: bool) -> Generator[None]:
+    """Frozen is what is made so here, and the standard library wants bases like their class."""
+    bases = [vars(base).get("__dataclass_params__") for base in cls.__mro__[1:]]
+    params: list[Any] = [item for item in bases if item is not None]
+    if any(item.frozen != frozen for item in params):
+        raise TypeError(f"{cls.__name__}: a dataclass is frozen where its base is, and only there")
+    for item in params:
+        item.frozen = False
+    try:
+        yield
+    finally:
+        for item in params:
+            item.frozen = frozen
+
+
+class _Absent:
+    """In place of an argument that was not given and is made anew each time."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_ABSENT: Final = _Absent()
+
+
+def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[..., Any] | None]:
+    fields = dataclasses.fields(cls)
+    shown = [field.name for field in fields if field.repr]
+    values = _values([field.name for field in fields if field.compare])
+
+    def start(self: Any, *args: Any, **given: Any) -> None:
+        init = _initialiser(cls)
+        cls.__init__ = init
+        init(self, *args, **given)
+
+    @reprlib.recursive_repr()
+    def show(self: Any) -> str:
+        text = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{type(self).__qualname__}({text})"
+
+    def equal(self: Any, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return values(self) == values(other)
+
+    own = {"__init__": start, "__repr__": show, "__eq__": equal, "__hash__": None}
+    return {**own, **_frozen_methods(cls, slots=slots)} if frozen else own
+
+
+def _frozen_methods(cls: type, *, slots: bool) -> Mapping[str, Callable[..., Any]]:
+    fields = dataclasses.fields(cls)
+    names = [field.name for field in fields]
+    hashed = _values([f.name for f in fields if (f.compare if f.hash is None else f.hash)])
+
+    def digest(self: Any) -> int:
+        return hash(hashed(self))
+
+    def assign(self: Any, name: str, value: Any) -> None:
+        if type(self) is cls or name in names:
+            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        super(cls, self).__setattr__(name, value)
+
+    def delete(self: Any, name: str) -> None:
+        if type(self) is cls or name in names:
+            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+        super(cls, self).__delattr__(name)
+
+    def save(self: Any) -> list[Any]:
+        return [getattr(self, name) for name in names]
+
+    def load(self: Any, state: list[Any]) -> None:
+        for name, value in zip(names, state, strict=True):
+            object.__setattr__(self, name, value)
+
+    methods = {"__hash__": digest, "__setattr__": assign, "__delattr__": delete}
+    return methods | {"__getstate__": save, "__setstate__": load} if slots else methods
+
+
+def _values(names: list[str]) -> Callable[[Any], Any]:
+    return operator.attrgetter(*names) if names else lambda _: ()
+
+
+def _initialiser(cls: type) -> Callable[..., None]:
+    """Compile the ``__init__`` of a dataclass."""
+    scope: dict[str, Any] = {"_set": object.__setattr__, "_absent": _ABSENT}
+    by_place: list[str] = []
+    by_name: list[str] = []
+    body: list[str] = []
+    for field in dataclasses.fields(cls):
+        name, value = field.name, field.name
+        default = f"_default_{name}"
+        if field.default_factory is not dataclasses.MISSING:
+            scope[f"_make_{name}"] = field.default_factory
+            scope[default] = _ABSENT
+            value = f"_make_{name}() if {name} is _absent else {name}"
+        elif field.default is not dataclasses.MISSING:
+            scope[default] = field.default
+        if field.init:
+            parameter = f"{name}={default}" if default in scope else name
+            (by_name if field.kw_only else by_place).append(parameter)
+        elif default in scope:
+            value = default if value == name else f"_make_{name}()"
+        else:
+            continue
+        body.append(f"_set(self, {name!r}, {value})")
+    if hasattr(cls, "__post_init__"):
+        body.append("self.__post_init__()")
+    parameters = ", ".join(["self", *by_place, *(["*", *by_name] if by_name else [])])
+    exec("\n ".join([f"def __init__({parameters}):", *(body or ["pass"])]), scope)  # noqa: S102
+    init = scope["__init__"]
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    init.__annotations__ = {f.name: f.type for f in dataclasses.fields(cls) if f.init}
+    return init
+
+
+class _Signature:
+    """``inspect.signature`` of a class whose ``__init__`` may not be compiled yet."""
+
+    def __get__(self, instance: object, owner: type) -> inspect.Signature:
+        import inspect
+
+        signature = inspect.signature(_initialiser(owner))
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
