@@ -38,4 +38,10 @@ async def outcome_of(journal: Journal, task_id: str) -> TaskOutcome:
     events = await wait_for_end(journal, task_id)
     end = next(event for event in events if isinstance(event, TaskFinished))
     error = None if end.status else TaskStoppedError(end.error or "the task was stopped")
-    return TaskOutcome(end.text, error, end.duration_ms, events, dict(end.files))
+    return TaskOutcome(
+        text=end.text,
+        error=error,
+        duration_ms=end.duration_ms,
+        events=events,
+        files=dict(end.files),
+    )
