@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import tempfile
@@ -86,6 +87,15 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_configure() -> None:
     """Programs that tests start heed Ctrl-C, also where the shell runs tests in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # until all tests are collected: what is made until then stays
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What was collected is never looked through again, nor copied into forks by that."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,7 +21,7 @@ from support.commands import (
     options_of,
     with_help,
 )
-from support.program import DELF, delf, environment, write_recording
+from support.program import DELF, delf, environment, run, write_recording
 from support.waiting import FREE_TO_CLOSE, TOOLS, killed_in_a_call, resuming, running
 
 pytestmark = pytest.mark.timeout(120)
@@ -148,7 +148,7 @@ def complete(typed, offered, folder):
     env = environment(
         _DELF_COMPLETE="bash_complete", COMP_WORDS=typed, COMP_CWORD=str(len(words) - 1)
     )
-    done = subprocess.run([DELF], cwd=folder, env=env, capture_output=True, text=True)
+    done = run([DELF], cwd=folder, env=env, text=True)
     assert done.stderr == ""
     assert {line.partition(",")[2] for line in done.stdout.split()} == offered
 

@@ -27,6 +27,7 @@ CONTRACTS = frozenset(
         "delf.settings",
         "delf.specs",
         "delf.threads",
+        "delf.tls",
         "delf.tools",
         "delf.types",
         "delf.values",

@@ -96,8 +96,8 @@ async def gate_bench(
     if channels is None:
         channels = [NamedChannel("test", CallbackChannel(noting))]
     approvals = shared or Approvals(mode, channels, timeout, PendingRequests())
-    order = TaskRequest(task="a task", timeout=60)
+    request = TaskRequest(task="a task", timeout=60)
     slot = Slot(asyncio.Semaphore(10))
-    of_task = approvals.for_task(order, log, slot)
+    of_task = approvals.for_task(request, log, slot)
     gate = Gate(tools, of_task, log, ToolThreads(4), max_result_bytes, redactor, replay)
     return GateBench(tools, gate, log, of_task, asked)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import os
 import pathlib
 import shutil
 import signal
@@ -15,7 +14,10 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import psycopg
 import pytest
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
 
 from support.server import (
     Recipe,
@@ -60,7 +62,6 @@ GRANT USAGE ON SCHEMA public TO PUBLIC;
 class PostgresServer:
     """Where the server is; ``database`` gives an empty database."""
 
-    psql: str
     socket_folder: str
     port: int
     _emptied: list[str] = field(default_factory=list[str], repr=False, compare=False)
@@ -71,18 +72,31 @@ class PostgresServer:
         return f"postgresql://{USER}:{password}@127.0.0.1:{self.port}/{database}"
 
     def run(self, statement: str, database: str = "postgres") -> str:
-        """Run statements as the superuser, outside of what is tested; returns plain rows."""
-        command = [self.psql, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
-        command += ["-h", self.socket_folder, "-p", str(self.port), "-U", USER, "-d", database]
-        done = subprocess.run(
-            [*command, "-f", "-"],
-            check=True,
-            capture_output=True,
-            text=True,
-            input=statement,
-            env={**os.environ, "PGPASSWORD": PASSWORD},
+        """Run statements as the superuser, outside of what is tested.
+
+        Returns:
+            The last one's rows as text, values with ``|`` between them: as the client of
+            PostgreSQL prints them, which takes longer to start than most statements.
+
+        Raises:
+            psycopg.OperationalError: With what the server said.
+        """
+        where = make_conninfo(
+            host=self.socket_folder, port=self.port, user=USER, dbname=database, password=PASSWORD
         )
-        return done.stdout.strip()
+        connection = pq.PGconn.connect(where.encode())
+        try:
+            result = connection.exec_(statement.encode())
+            if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+                raise psycopg.OperationalError(connection.get_error_message())
+            columns = range(result.nfields)
+            rows = (
+                b"|".join(result.get_value(row, column) or b"" for column in columns)
+                for row in range(result.ntuples)
+            )
+            return b"\n".join(rows).decode().strip()
+        finally:
+            connection.finish()
 
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:
@@ -112,8 +126,16 @@ def _recipe(initdb: str, postgres: str, **more: str) -> Recipe:
     secret.chmod(0o644)
     port = free_port()
     data = f"{folder}/data"
-    init = [initdb, "-D", data, "-U", USER, "-A", "scram-sha-256", f"--pwfile={secret}"]
-    init += ["--no-sync", "--no-instructions", "-E", "UTF8", "--locale=C"]
+    init = [initdb, "-D", data, "-U", USER, f"--pwfile={secret}"]
+    init += [
+        "--auth-local=trust",
+        "--auth-host=scram-sha-256",
+        "--no-sync",
+        "--no-instructions",
+        "-E",
+        "UTF8",
+        "--locale=C",
+    ]
     settings = {**_SETTINGS, **more, "port": str(port), "unix_socket_directories": folder}
     serve = [postgres, "-D", data]
     for key, value in settings.items():
@@ -201,12 +223,12 @@ def own_postgres(*, clock: bool = True) -> Iterator[OwnPostgres]:
         clock: Whether its clock can be set.
     """
     programs = _programs()
-    recipe = _recipe(*programs[:2], synchronous_commit="on")
+    recipe = _recipe(*programs, synchronous_commit="on")
     user = recipe.user
     who = {} if user is None else {"user": user, "group": user, "extra_groups": []}
     for command in recipe.setup:
         subprocess.run(command, check=True, capture_output=True, cwd=recipe.folder, **who)
-    one = OwnPostgres(PostgresServer(psql=programs[2], **recipe.facts), recipe, clock=clock)
+    one = OwnPostgres(PostgresServer(**recipe.facts), recipe, clock=clock)
     try:
         yield one
     finally:
@@ -222,7 +244,7 @@ def _programs() -> list[str]:
     folders = sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
     return [
         find_program(*(f"{folder}/{name}" for folder in folders), name)
-        for name in ("initdb", "postgres", "psql")
+        for name in ("initdb", "postgres")
     ]
 
 
@@ -230,8 +252,8 @@ def _programs() -> list[str]:
 def postgres_session(factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
     """The session's server; skips where PostgreSQL is not installed."""
     programs = _programs()
-    with shared_server("postgres", factory, lambda: _recipe(*programs[:2])) as facts:
-        server = PostgresServer(psql=programs[2], **facts)
+    with shared_server("postgres", factory, lambda: _recipe(*programs)) as facts:
+        server = PostgresServer(**facts)
         _wait_until_started(server)
         yield server
 
@@ -242,7 +264,7 @@ def _wait_until_started(server: PostgresServer) -> None:
     while True:
         try:
             server.run("SELECT 1")
-        except subprocess.CalledProcessError:
+        except psycopg.OperationalError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)

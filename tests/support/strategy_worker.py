@@ -114,6 +114,7 @@ def fork(kind: str, folder: Path, task: str | None, most: int) -> int:
 
 def main(kind: str, root: Path) -> None:
     """Kill after 0 (never), 5, 10 … events, until the task is done before."""
+    TestHost.discover(environ={}).records()  # forks know them
     most = 0
     while True:
         folder = root / str(most)

@@ -133,6 +133,7 @@ def fork(
 
 
 def main(kind: str, root: Path, rounds: int, seed: int) -> None:
+    TestHost.discover(environ={}).records()  # forks know them
     server, http_url, live_url = serve()
     try:
         settings = {"live_model": live_url} if kind == "session" else {}

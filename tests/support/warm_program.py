@@ -13,7 +13,6 @@ import contextlib
 import fcntl
 import gc
 import importlib
-import importlib.metadata
 import io
 import os
 import random
@@ -33,10 +32,15 @@ def preload() -> None:
     """Import what most runs of the program import."""
     for name in ("agent", "cli.run", "config.project", "engine.runtime", "engine.views.trace"):
         importlib.import_module(f"delf.{name}")
-    for plugin in importlib.metadata.entry_points(group="delf"):
-        plugin.load()
-    for name in ("chat.repl", "journal_sql.journal", "sandbox_local.backend"):
+    importlib.import_module("delf.plugins.host").PluginHost.discover(environ={}).records()
+    for name in (
+        "chat.repl",
+        "journal_sql.journal",
+        "model_recorded.model",
+        "sandbox_local.backend",
+    ):
         importlib.import_module(f"delf_{name}")
+    importlib.import_module("delf_sandbox.zipapp").guest_zipapp()
     for name in ("docker", "httpx", "prompt_toolkit", "pytest", "rich.markdown", "sqlite3"):
         importlib.import_module(name)
     assert threading.active_count() == 1, "a process with threads cannot be forked"

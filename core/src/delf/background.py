@@ -45,11 +45,11 @@ class HandingIn(TypedDict, total=False):
     setup: Mapping[str, Any]
 
 
-def handed_in(order: TaskRequest, how: HandingIn) -> TaskRequest:
+def handed_in(request: TaskRequest, how: HandingIn) -> TaskRequest:
     """A request as workers get it."""
     delay = how.get("delay", 0.0)
     return replace(
-        order,
+        request,
         queue=how["queue"],
         priority=how.get("priority", 0),
         not_before=time.time() + delay if delay > 0 else None,
@@ -240,12 +240,12 @@ class EventStream:
 
 
 async def stream_of(
-    order: TaskRequest, run: Callable[[TaskRequest], Awaitable[object]], granularity: Granularity
+    request: TaskRequest, run: Callable[[TaskRequest], Awaitable[object]], granularity: Granularity
 ) -> AsyncGenerator[Event | ModelDelta]:
     """A task's events as they happen; whoever stops to read cancels it.
 
     Args:
-        order: What is asked.
+        request: What is asked.
         run: Does it.
         granularity: ``token`` adds the pieces of the model's answers.
 
@@ -259,8 +259,8 @@ async def stream_of(
     tokens = granularity == "token"
     flow = EventStream()
     on_delta = flow.put_text if tokens else None
-    order = replace(order, listeners=(flow.put,), on_delta=on_delta, stream=tokens or None)
-    work = asyncio.ensure_future(run(order))
+    request = replace(request, listeners=(flow.put,), on_delta=on_delta, stream=tokens or None)
+    work = asyncio.ensure_future(run(request))
     work.add_done_callback(lambda _: flow.put(None))
     try:
         async for item in flow.read():

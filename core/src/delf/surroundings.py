@@ -201,14 +201,9 @@ def plugin_context(project: Project | None = None, *, namespace: str = "default"
         project: Whose embedder, plugin options and environment; the working directory's when None.
         namespace: Which of the user's memories is meant.
     """
-    from platformdirs import user_data_path
-
     around = Surroundings.of(project)
     context = PluginContext(
-        data_dir=user_data_path("delf", appauthor=False),
-        namespace=namespace,
-        environ=around.environ,
-        conversations=around.open_conversations,
+        namespace=namespace, environ=around.environ, conversations=around.open_conversations
     )
     default = None if project is None else project.agent.embedder
     embedders = Embedders(around.host, around.plugin_options, context, default)

@@ -119,7 +119,7 @@ async def test_a_call_that_does_not_end_in_time_is_told_to_a_person(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The journal says that it may go on, and nothing of what becomes of it."""
-    monkeypatch.setattr("delf.engine.scripts._SETTLE_SECONDS", 0.1)
+    monkeypatch.setattr("delf.engine.scripts._LATE_SECONDS", 0.1)
     death = Death()
     go_on, ended = asyncio.Event(), asyncio.Event()
 

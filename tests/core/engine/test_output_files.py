@@ -58,7 +58,7 @@ async def test_a_writer_that_fails_in_a_way_of_its_own_is_a_problem(
     log = TaskLog("task_1", MemoryJournal(), ())
     files = OutputFiles(OutputFolder(str(tmp_path)), Formats(delf_host), log)
     files.take("a.brk", dumps({"sheet": [[1]]}), is_rows=True)
-    assert await files.settle() == ["'a.brk' cannot be made: RuntimeError: as ever"]
+    assert await files.all_written() == ["'a.brk' cannot be made: RuntimeError: as ever"]
 
 
 def test_names_that_differ_only_by_case_or_encoding_do_not_hide_each_other(tmp_path):
@@ -186,7 +186,7 @@ async def test_files_are_written_in_order_and_recorded(taking, tmp_path):
     files, log = taking
     for number in range(20):
         files.take("a.txt", b"x" * number)
-    assert await files.settle() == []
+    assert await files.all_written() == []
     assert (tmp_path / "a.txt").read_bytes() == b"x" * 19
     assert [event.size for event in log.events if isinstance(event, FileWritten)] == [*range(20)]
     assert files.files == {"a.txt": str(tmp_path / "a.txt")}
@@ -195,7 +195,7 @@ async def test_files_are_written_in_order_and_recorded(taking, tmp_path):
 async def test_rows_become_files_by_the_plugin_of_their_ending(taking, tmp_path):
     files, _ = taking
     files.take("a.n", dumps({"Sheet1": [["a"], [1]], "More": []}), is_rows=True)
-    assert await files.settle() == []
+    assert await files.all_written() == []
     assert (tmp_path / "a.n").read_bytes() == b"Sheet1:2,More:0"
 
 
@@ -217,7 +217,7 @@ async def test_rows_become_files_by_the_plugin_of_their_ending(taking, tmp_path)
 async def test_what_cannot_be_made_is_told_once(taking, tmp_path, name, data, problem):
     files, log = taking
     files.take(name, data, is_rows=True)
-    (told,) = await files.settle()
+    (told,) = await files.all_written()
     assert told.startswith(problem)
-    assert await files.settle() == []
+    assert await files.all_written() == []
     assert (log.events, files.files, os.listdir(tmp_path)) == ([], {}, [])

@@ -1,7 +1,7 @@
 import pytest
 
 from delf.plugins.compat import check
-from delf.plugins.discovery import Candidate
+from delf.plugins.discovery import Candidate, installed
 
 
 def candidate(*requires, keywords=()):
@@ -9,7 +9,12 @@ def candidate(*requires, keywords=()):
 
 
 def verdict(*requires, keywords=(), version="0.5.0", api=1):
-    found = check(candidate(*requires, keywords=keywords), version=version, api=api)
+    found = check(
+        candidate(*requires, keywords=keywords),
+        version=version,
+        api=api,
+        installed=installed(),
+    )
     return None if found is None else (found.state, found.reason)
 
 
@@ -91,4 +96,5 @@ def test_an_unreadable_requirement():
 
 
 def test_a_plugin_given_in_code_asks_for_nothing():
-    assert check(Candidate(name="x", plugin=object()), version="0.1", api=1) is None
+    given = Candidate(name="x", plugin=object())
+    assert check(given, version="0.1", api=1, installed=installed()) is None

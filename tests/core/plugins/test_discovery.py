@@ -1,5 +1,9 @@
+import os
+import shutil
 import subprocess
 import sys
+import time
+from importlib import metadata
 
 from delf.plugins import discovery
 
@@ -60,6 +64,40 @@ def test_metadata_that_is_no_text_is_a_problem_of_one_plugin(site):
     assert found.problem is not None
 
 
+def test_what_is_installed_or_removed_later_is_seen(site, record):
+    site.add("delf-plugin-tickets", requires=("later",))
+    _of_an_hour_ago(site)
+    assert discovery.installed() == discovery.installed()
+    assert record(site.host(), "tickets").state == "failed"
+    site.add("later", entry_points="")
+    _of_an_hour_ago(site, minutes=1)
+    assert record(site.host(), "tickets").state == "loaded"
+    shutil.rmtree(site.path / "delf_plugin_tickets-1.0.dist-info")
+    assert discovery.discover() == ()
+
+
+def _of_an_hour_ago(site, minutes=0):
+    then = time.time() - 3600 + 60 * minutes
+    os.utime(site.path, (then, then))
+
+
+def test_what_is_the_same_is_read_once(site, monkeypatch):
+    site.add("delf-plugin-tickets")
+    _of_an_hour_ago(site)
+    first = discovery.discover()
+    monkeypatch.setattr(metadata, "distributions", None)
+    assert discovery.discover() is first
+
+
+def test_what_is_still_being_installed_is_read_again(site):
+    site.add("tickets", entry_points="")
+    assert discovery.discover() == ()
+    (info,) = site.path.glob("*.dist-info")
+    os.utime(site.path)
+    (info / "entry_points.txt").write_text("[delf]\ntickets = made_tickets\n")
+    assert [item.name for item in discovery.discover()] == ["tickets"]
+
+
 def test_order_does_not_depend_on_the_file_system(site):
     for name in ("zebra", "apple", "mango"):
         site.add(name)
@@ -67,8 +105,6 @@ def test_order_does_not_depend_on_the_file_system(site):
 
 
 def test_an_older_copy_further_down_the_path_is_not_seen(site, tmp_path, monkeypatch):
-    from importlib import metadata
-
     site.add("delf-plugin-tickets", version="2.0")
     other = type(site)(tmp_path / "other")
     other.add("Delf_Plugin.Tickets", version="1.0", name="tickets")

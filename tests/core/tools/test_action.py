@@ -163,3 +163,23 @@ def test_an_action_made_by_hand():
     assert (made.name, made.permission, made.summary) == ("echo", "echo", "Says it again.")
     with pytest.raises(ToolDefinitionError, match="'<lambda>' cannot be called"):
         action_from_function(lambda x: x)
+
+
+def test_tags_are_those_of_the_mark():
+    class Desk:
+        @action(effect="read", tags=["support"])
+        def find(self) -> int: ...
+
+    assert actions_of(Desk)[0].tags == ("support",)
+
+
+def test_a_parameter_without_a_type_hint_is_refused_at_once():
+    with pytest.raises(ToolDefinitionError) as caught:
+
+        class Desk:
+            @action(effect="read")
+            def find(self, limit: int, context, **more) -> int: ...
+
+    assert "Desk.find does not say what 'context' must be" in caught.value.message
+    assert caught.value.hint is not None
+    assert "as context: CallContext" in caught.value.hint

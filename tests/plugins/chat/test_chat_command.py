@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from delf import Chat
-from support.program import DELF, environment, write_recording
+from support.program import DELF, environment, start, write_recording
 from support.program import delf as run_delf
 from support.terminal import TerminalProcess
 
@@ -354,7 +354,7 @@ class TestPipes:
     def test_json_that_nobody_reads_any_more_ends_it(self, here):
         llm = write_recording(here / "answers.jsonl", "print('first')", "print('second')")
         command = [DELF, "chat", "--llm", llm, "--json"]
-        with subprocess.Popen(
+        with start(
             command,
             cwd=here,
             env=surroundings(here),
@@ -375,7 +375,7 @@ class TestPipes:
     def test_lines_are_taken_one_at_a_time(self, here):
         llm = write_recording(here / "answers.jsonl", "print('first')")
         read_end, write_end = os.pipe()
-        with subprocess.Popen(
+        with start(
             [DELF, "chat", "--llm", llm],
             cwd=here,
             env=surroundings(here),

@@ -10,6 +10,7 @@ import sys
 import urllib.request
 from typing import Any
 
+import platformdirs
 import pytest
 
 from delf import Agent, Approved, Edited, tool
@@ -24,6 +25,7 @@ from delf.testing import (
     NetworkWatch,
     ScriptedApprovals,
     ScriptedModel,
+    ScriptedTask,
     TestHost,
     every_event,
     script,
@@ -322,3 +324,65 @@ def test_there_is_one_of_every_kind_of_event() -> None:
     made = every_event()
     assert {type(event) for event in made} == set(events._TYPES.values())
     assert [event.seq for event in made] == list(range(1, len(made) + 1))
+
+
+# -- what a test is told ----------------------------------------------------------------
+
+
+async def test_a_model_without_a_reply_says_what_it_was_asked(
+    scripted_model: ScriptedModel,
+) -> None:
+    with pytest.raises(LLMExecutionError) as caught:
+        await scripted_model.complete(ASK)
+    assert caught.value.message == (
+        "the scripted model has no reply number 1; it was asked last: hello"
+    )
+
+
+def test_other_arguments_are_a_decision(
+    scripted_model: ScriptedModel, scripted_approvals: ScriptedApprovals, delf_host: TestHost
+) -> None:
+    scripted_model.writes("print(await pay(20))")
+    scripted_approvals.says({"amount": 5})
+    with Agent(tools=[pay], llm="scripted", host=delf_host, approvals=["scripted"]) as agent:
+        assert agent.run("Pay.").text == "paid 5"
+
+
+def test_what_is_no_decision_is_refused_at_once(scripted_approvals: ScriptedApprovals) -> None:
+    with pytest.raises(TypeError, match="7 is no decision"):
+        scripted_approvals.says(7)  # pyright: ignore[reportArgumentType]
+
+
+def test_what_agents_keep_is_apart_from_the_users_data(
+    delf_host: TestHost, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    base = tmp_path_factory.getbasetemp()
+    assert platformdirs.user_data_path("delf", appauthor=False).is_relative_to(base)
+
+
+# -- the task behind a call -------------------------------------------------------------
+
+
+async def test_an_action_is_given_its_task() -> None:
+    task = ScriptedTask(answer="four", agrees={"amount": 5})
+    context = task.context("desk", task="Count the desks.")
+    context.say("counting")
+    child = await context.delegate("count", system_prompt="You count.")
+    reply = await context.ask(ASK.messages)
+    assert (context.connection, context.task) == ("desk", "Count the desks.")
+    assert (child.text, child.status, reply.text) == ("four", True, "four")
+    assert await context.consent("Pay?", {"amount": 20}) == {"amount": 5}
+    await asyncio.to_thread(context.keep_change, "desk", {"before": 3})
+    assert [item.system_prompt for item in task.children] == ["You count."]
+    assert (task.said, task.questions) == (["counting"], ["Pay?"])
+    assert task.kept == [("desk", {"before": 3})]
+
+
+async def test_a_child_may_fail_and_a_person_refuse() -> None:
+    task = ScriptedTask(answer=LLMExecutionError("it is down"), agrees=False)
+    context = task.context()
+    child = await context.delegate("count")
+    assert (child.status, child.error) == (False, "it is down")
+    with pytest.raises(LLMExecutionError):
+        await context.ask(ASK.messages)
+    assert await context.consent("Pay?", {"amount": 20}) is None

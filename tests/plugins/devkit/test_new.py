@@ -18,6 +18,7 @@ from delf.plugins.catalog import package_prefix
 from delf.testing import install_plugin
 from delf_devkit import new
 from delf_devkit.new import KINDS, fields_of, render, write_package
+from support import program
 from support.workspace import ROOT
 
 DEVKIT = ROOT / "plugins/devkit"
@@ -60,13 +61,27 @@ def test_there_is_one_for_every_hook() -> None:
     }
 
 
+PYTEST = ("-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider")
+
+
 @pytest.mark.timeout(120)
 @every_kind
 def test_its_own_tests_pass(kind: str, tmp_path: Path) -> None:
     package = write(tmp_path / "package", kind)
-    site = install(package)
-    command = ["-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    result = run(*command, site=site, cwd=package)
+    site = os.pathsep.join([install(package), str(ROOT / "tests")])
+    plugins = ("pytest_asyncio.plugin", "delf_devkit.testing.pytest_plugin")
+    options = [f"-p{name}" for name in (*plugins, "support.quick_templates")]
+    environ = {**os.environ, "PYTHONPATH": site}
+    command = [*PYTEST, "--disable-plugin-autoload", *options]
+    check_passed(program.run(command, cwd=package, env=environ, text=True, timeout=100))
+
+
+def test_its_own_tests_pass_as_an_author_runs_them(tmp_path: Path) -> None:
+    package = write(tmp_path / "package", "connection")
+    check_passed(run(*PYTEST, "-p", "no:xdist", site=install(package), cwd=package))
+
+
+def check_passed(result: subprocess.CompletedProcess[str]) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
     last = result.stdout.splitlines()[-1]
     assert " passed" in last

@@ -152,3 +152,12 @@ def test_check(here):
     assert found["ok"]
     assert "variable SHOP_URL is not set" in CliRunner().invoke(cli, ["config", "check"]).stdout
     assert CliRunner().invoke(cli, ["config", "check"]).exit_code == 2
+
+
+def test_check_looks_at_the_options_of_plugins(here):
+    done = CliRunner().invoke(
+        cli, ["config", "check"], env={"DELF_SANDBOX_LOCAL_POOL_SIZE": "many", "SHOP_URL": "x"}
+    )
+    assert done.exit_code == 2
+    told = " ".join(done.stdout.split())
+    assert "✗ plugins the sandbox 'local': [plugins.sandbox-local] pool_size: Input should" in told

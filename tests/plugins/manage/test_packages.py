@@ -18,7 +18,7 @@ def clone(folder: Path, **needs: str) -> dict[str, Path]:
         found[full] = folder / name
         found[full].mkdir()
         (found[full] / "pyproject.toml").write_text(
-            f'[project]\nname = "{full}"\ndependencies = ["click", "{need}"]\n'
+            f'[project]\nname = "{full}"\ndependencies = {["click", *filter(None, [need])]}\n'
         )
     return found
 
@@ -32,6 +32,29 @@ def test_what_a_clone_has_comes_from_it_with_what_it_needs(tmp_path):
         str(here["delf-gadgets"]),
         str(here["delf-plugin-gadget"]),
     ]
+
+
+def test_a_folder_is_used_where_it_is_with_what_its_extras_need_of_the_clone(tmp_path):
+    here = clone(tmp_path, delf_plugin_kit="click", delf_plugin_box="delf-boxes", delf_boxes="")
+    core = tmp_path / "delf"
+    core.mkdir()
+    (core / "pyproject.toml").write_text(
+        '[project]\nname = "delf"\n[project.optional-dependencies]\ntesting = ["delf-plugin-kit"]\n'
+    )
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "pyproject.toml").write_text(
+        '[project]\nname = "mine"\ndependencies = ["delf>=0.1"]\n'
+        '[project.optional-dependencies]\ntest = ["delf[testing]", "delf-plugin-box"]\n'
+    )
+    here["delf"] = core
+    assert list(packages._wanted([f"{mine}[test]"], here, editable=True)) == [
+        str(here["delf-plugin-kit"]),
+        str(here["delf-boxes"]),
+        str(here["delf-plugin-box"]),
+        f"--editable={mine}[test]",
+    ]
+    assert list(packages._wanted([str(mine)], here)) == [str(mine)]
 
 
 @pytest.mark.parametrize(
@@ -64,6 +87,18 @@ def test_check_tells_what_cannot_be_imported(site):
     assert done.exit_code == 1
     assert "✗ hollow 1.0  connection hollow" in done.stdout
     assert "connection 'hollow': " in done.stdout
+
+
+def test_a_plugin_that_brings_nothing_is_not_sound(site):
+    misspelt = "from delf.hookspecs import hookimpl\n\n@hookimpl\ndef delf_prefilter(): ...\n"
+    site.add("delf-plugin-misspelt", misspelt)
+    done = CliRunner().invoke(packages.check, ["misspelt"])
+    assert done.exit_code == 1
+    assert done.stdout.splitlines() == [
+        "✗ misspelt 1.0",
+        "    delf_prefilter is no hook of this delf; did you mean 'delf_prefilters'?",
+        "    it brings nothing",
+    ]
 
 
 def test_an_unknown_plugin():

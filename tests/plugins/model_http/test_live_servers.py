@@ -11,9 +11,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from google import genai
-from google.genai import types
-from openai import AsyncOpenAI
 
 from support.live_servers import GeminiServer, RealtimeServer
 
@@ -30,6 +27,8 @@ def answers(heard: str):
 
 
 async def test_openais_client_drives_the_realtime_server() -> None:
+    from openai import AsyncOpenAI  # here: one worker of three needs it
+
     async with (
         RealtimeServer(answers) as server,
         AsyncOpenAI(
@@ -87,6 +86,9 @@ def tls(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 
 async def test_googles_client_drives_the_live_server(tmp_path: Path) -> None:
+    from google import genai
+    from google.genai import types
+
     of_server, of_client = tls(tmp_path)
     async with GeminiServer(answers, tls=of_server) as server:
         address = f"https://127.0.0.1:{server.port}"

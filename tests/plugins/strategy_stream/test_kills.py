@@ -2,11 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support.program import run
 
 TESTS = Path(__file__).parents[2]
 
@@ -14,12 +14,9 @@ TESTS = Path(__file__).parents[2]
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("way", ["replay", "session"])
 def test_killed_at_random_moments(way: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "support.stream_worker", way, str(tmp_path), "5", "1"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
-    )
+    command = ["-m", "support.stream_worker", way, tmp_path, "5", "1"]
+    environ = {**os.environ, "PYTHONPATH": str(TESTS)}
+    done = run(command, cwd=TESTS, env=environ, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     rounds = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(rounds) == 5

@@ -5,10 +5,6 @@ import json
 
 import httpx
 import pytest
-from anthropic import AsyncAnthropic
-from google import genai
-from google.genai import types as gemini
-from openai import AsyncOpenAI
 
 from delf.environment import using_environ
 from delf.errors import (
@@ -54,6 +50,8 @@ def sent(server, number: int = -1) -> dict:
 
 
 async def test_openai_is_asked_as_its_sdk_asks(open_search, server) -> None:
+    from openai import AsyncOpenAI  # here: one worker of three needs it
+
     await open_search("openai", domains=["a.test"]).search("lakes")
     body = sent(server)
     async with AsyncOpenAI(api_key=KEY, base_url=f"{server.url}/v1", max_retries=0) as client:
@@ -69,6 +67,8 @@ async def test_openai_is_asked_as_its_sdk_asks(open_search, server) -> None:
 
 
 async def test_anthropic_is_asked_as_its_sdk_asks(open_search, server) -> None:
+    from anthropic import AsyncAnthropic
+
     await open_search("anthropic", domains=["a.test"]).search("lakes")
     body = sent(server)
     async with AsyncAnthropic(api_key=KEY, base_url=server.url, max_retries=0) as client:
@@ -83,6 +83,9 @@ async def test_anthropic_is_asked_as_its_sdk_asks(open_search, server) -> None:
 
 
 async def test_gemini_is_asked_as_its_sdk_asks(open_search, server) -> None:
+    from google import genai
+    from google.genai import types as gemini
+
     await open_search("google").search("lakes")
     body = sent(server)
     async with httpx.AsyncClient() as http:

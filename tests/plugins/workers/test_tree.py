@@ -2,14 +2,13 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
 
 from delf import Approved, tool
 from delf import events as ev
+from support.program import run
 
 
 @pytest.mark.timeout(200)
@@ -124,8 +123,8 @@ def test_a_killed_parent_with_ten_workers_goes_on_with_each(tmp_path, kill_at):
     environ = {**os.environ, "DELF_JOURNAL_SQL_URL": database}
 
     def work(kill, *more):
-        command = [sys.executable, program, done, str(kill), tmp_path / "workers", *more]
-        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=180)
+        command = [program, done, str(kill), tmp_path / "workers", *more]
+        return run(command, cwd=tmp_path, env=environ, text=True, timeout=180)
 
     killed = work(kill_at)
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr

@@ -23,7 +23,7 @@ _MODELS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
-def _completes(find: Callable[[click.Context], Iterable[str]]) -> Completer:
+def completes(find: Callable[[click.Context], Iterable[str]]) -> Completer:
     """What is found and begins as was typed; nothing where it cannot be read."""
 
     @functools.wraps(find)
@@ -36,16 +36,16 @@ def _completes(find: Callable[[click.Context], Iterable[str]]) -> Completer:
     return complete
 
 
-@_completes
+@completes
 def connections(ctx: click.Context) -> Iterable[str]:
     """Connections of ``delf.toml``, and types."""
     from delf.specs import ConnectionSpec
 
     types = (spec.name for spec in state_of(ctx).discover().specs(ConnectionSpec))
-    return [*_document(ctx).get("connections", {}), *types]
+    return [*document(ctx).get("connections", {}), *types]
 
 
-@_completes
+@completes
 def sandboxes(ctx: click.Context) -> Iterable[str]:
     """Sandboxes that are installed."""
     from delf.specs import SandboxSpec
@@ -53,49 +53,23 @@ def sandboxes(ctx: click.Context) -> Iterable[str]:
     return ["auto", *(spec.name for spec in state_of(ctx).discover().specs(SandboxSpec))]
 
 
-@_completes
+@completes
 def models(ctx: click.Context) -> Iterable[str]:
     """Models that this project names."""
-    agent = _document(ctx).get("agent", {})
+    agent = document(ctx).get("agent", {})
     named = [agent.get(key) for key in _MODELS]
     named += [os.environ.get(f"DELF_{key.upper()}") for key in _MODELS]
     return [text for text in (_model(item) for item in named) if text]
 
 
-@_completes
+@completes
 def task_ids(ctx: click.Context) -> Iterable[str]:
     """The newest tasks of the journal, as `delf runs list` shows them."""
-    return [_short(task.task_id) for task in _ask(ctx, lambda j: j.find(_MOST_IDS))]
+    return [short_id(task.task_id) for task in ask_journal(ctx, lambda j: j.find(_MOST_IDS))]
 
 
-@_completes
-def request_ids(ctx: click.Context) -> Iterable[str]:
-    """The requests that wait."""
-    found = _ask(ctx, lambda j: j.find_requests(waiting=True, limit=_MOST_IDS))
-    return [_short(record.requested.request_id) for record in found]
-
-
-@_completes
-def plugin_names(ctx: click.Context) -> Iterable[str]:
-    """The plugins that are installed."""
-    return state_of(ctx).discover().names
-
-
-@_completes
-def config_keys(ctx: click.Context) -> Iterable[str]:
-    """Keys of the agent, and those that are in ``delf.toml``."""
-    from delf.config.schema import AgentConfig
-
-    written = [
-        f"{section}.{name}.{key}"
-        for section in ("connections", "plugins")
-        for name, content in _document(ctx).get(section, {}).items()
-        for key in content
-    ]
-    return [*(f"agent.{name}" for name in AgentConfig.model_fields), *written]
-
-
-def _document(ctx: click.Context) -> dict[str, Any]:
+def document(ctx: click.Context) -> dict[str, Any]:
+    """What stands in the ``delf.toml`` that applies here."""
     import tomllib
 
     given = state_of(ctx).config
@@ -111,12 +85,13 @@ def _model(item: Any) -> str | None:
     return cast("dict[str, str]", item).get("model") if isinstance(item, dict) else item
 
 
-def _short(name: str) -> str:
+def short_id(name: str) -> str:
+    """An id as it is listed."""
     return name.partition("_")[2][:7]
 
 
-def _ask(ctx: click.Context, work: Callable[[Any], Any]) -> Iterable[Any]:
-    """Ask the journal of the project."""
+def ask_journal(ctx: click.Context, work: Callable[[Any], Any]) -> Iterable[Any]:
+    """What the journal of the project answers."""
     import asyncio
 
     from delf.plugins.journals import shared_journal

@@ -76,12 +76,12 @@ async def _find(
     """A task's id, and how it began."""
     from delf.events import TaskQueued, TaskStarted
     from delf.plugins.journals import project_journal
-    from delf.protocols.journal import SupportsShortIds
+    from delf.protocols.journal import SupportsHistory
 
     project = state.load_project(options.overrides, {"journal": options.flags["journal"]})
     journal = project_journal(project, state.discover(project.environ))
     try:
-        name = await journal.resolve(text) if isinstance(journal, SupportsShortIds) else text
+        name = await journal.resolve(text) if isinstance(journal, SupportsHistory) else text
         events = await journal.read(name)
     finally:
         await journal.aclose()

@@ -21,6 +21,7 @@ from delf.commands import DURATION, Pruning, prune_options
 from delf.errors import ConfigurationError, DelfError
 from delf.events import ChildStarted, Event, ScriptGenerated, TaskFinished, encode
 from delf.protocols.journal import SupportsHistory, SupportsInbox, TaskRecord
+from delf.terminal import one_line, visible
 
 T = TypeVar("T")
 
@@ -104,18 +105,18 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
         whole = {**data, "answer": answer, "files": files, "trace": trace.to_dict()}
         click.echo(json_text(whole, indent=2))
         return
-    click.echo(click.style(render.visible(task.task), bold=True))
+    click.echo(click.style(one_line(task.task), bold=True))
     where = f", by {task.owner}" if task.owner else ""
     click.echo(f"{render.coloured(task.state)}, started {render.moment(task.started_at)}{where}")
     click.echo("")
-    click.echo(_lines(trace.summary(calls=False)))
+    click.echo(visible(trace.summary(calls=False)))
     rows = [
         (
             str(call.call_id),
             call.status,
             render.span(call.duration_ms),
-            render.visible(call.name),
-            render.visible(call.error or call.description or ""),
+            one_line(call.name),
+            one_line(call.error or call.description or ""),
         )
         for call in trace.tool_calls[:_CALLS_SHOWN]
     ]
@@ -126,11 +127,11 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
         more = len(trace.tool_calls) - len(rows)
         click.echo(f"… and {more} more; delf runs events shows all") if more > 0 else None
     if task.error:
-        click.echo(f"\n{click.style('error:', fg='red', bold=True)} {render.visible(task.error)}")
+        click.echo(f"\n{click.style('error:', fg='red', bold=True)} {one_line(task.error)}")
     if ended is not None and ended.text.strip():
-        click.echo(f"\n{_lines(ended.text.strip())}")
+        click.echo(f"\n{visible(ended.text.strip())}")
     if task.state == "interrupted":
-        name = render.visible(task.task_id)
+        name = one_line(task.task_id)
         click.echo(f"\n{click.style('hint:', fg='cyan', bold=True)} delf resume {name}")
 
 
@@ -173,7 +174,7 @@ def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
     for number, item in enumerate(scripts, 1):
         if len(scripts) > 1:
             click.echo(f"{chr(10) if number > 1 else ''}# script {number} of {len(scripts)}")
-        click.echo(_lines(item.code.rstrip()))
+        click.echo(visible(item.code.rstrip()))
 
 
 @runs.command("export")
@@ -214,7 +215,7 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
         return
     if dry_run:
         for name in done.tasks:
-            click.echo(render.visible(name))
+            click.echo(one_line(name))
     verb = "would be removed" if dry_run else "removed"
     count = f"{len(done.tasks):,} task{'' if len(done.tasks) == 1 else 's'}"
     click.echo(f"{count} with {done.events:,} events {verb}", err=dry_run)
@@ -320,16 +321,3 @@ async def _events(journal: SupportsHistory, name: str, *, follow: bool) -> Async
             yield event
             seen = event.seq
             follow = not isinstance(event, TaskFinished)
-
-
-def _lines(text: str) -> str:
-    """A text of several lines without characters that steer a terminal."""
-    return "\n".join(
-        line if line.isprintable() else "".join(map(_shown, line)) for line in text.split("\n")
-    )
-
-
-def _shown(character: str) -> str:
-    if character.isprintable() or character == "\t":
-        return character
-    return character.encode("unicode_escape").decode("ascii")

@@ -15,6 +15,7 @@ import click
 
 from delf.events import Event
 from delf.protocols.journal import TaskRecord
+from delf.terminal import one_line
 
 _COLOURS: Final = {
     "queued": "blue",
@@ -30,14 +31,6 @@ _NARROW: Final = 30
 _NARROWEST: Final = 60
 _SHORTEST_ID: Final = 7
 _HEAD: Final = ("task_id", "seq", "at")
-
-
-def visible(text: str) -> str:
-    """A text in one line, without characters that steer a terminal."""
-    line = " ".join(text.split())
-    if line.isprintable():
-        return line
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def table(
@@ -121,12 +114,12 @@ def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
     head = ("id", "state", "started", "took", "cost", "task")
     rows = [
         (
-            visible(name),
+            one_line(name),
             coloured(task.state),
             ago(task.started_at),
             span(task.duration_ms),
             money(task),
-            visible(task.task),
+            one_line(task.task),
         )
         for name, task in zip(names, tasks, strict=True)
     ]
@@ -156,7 +149,7 @@ def event_line(event: Event, began: float) -> str:
     """An event as a line: number, time since the task began, kind, fields."""
     fields = (item.name for item in dataclasses.fields(event) if item.name not in _HEAD)
     data = {name: value for name in fields if (value := getattr(event, name)) is not None}
-    texts = [f"{name}={visible(_short(item))}" for name, item in data.items()]
+    texts = [f"{name}={one_line(_short(item))}" for name, item in data.items()]
     head = f"{event.seq:5d}  {event.at - began:9.3f} s  {type(event).__name__:<17} "
     line = head + " ".join(texts)
     width = terminal_width()

@@ -370,16 +370,16 @@ class TaskHost:
         """What a tool raised, where a script failed with what it was told of that."""
         return self._gate.failure_behind(error)
 
-    async def settle(self, seconds: float) -> None:
+    async def wait_for_rest(self, seconds: float) -> None:
         """Wait until no call and no file is under way.
 
         Raises:
             UnrecordedCallError: When the end of a call could not be recorded.
         """
         try:
-            await self._gate.settle(seconds)
+            await self._gate.wait_for_calls(seconds)
         finally:
-            await self.scripts.output.settle(seconds)
+            await self.scripts.output.all_written(seconds)
 
 
 _SESSIONS: Final = 2

@@ -176,7 +176,7 @@ class OutputFiles:
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 
-    async def settle(self, timeout: float | None = None) -> list[str]:
+    async def all_written(self, timeout: float | None = None) -> list[str]:
         """Wait until all files are there.
 
         Args:

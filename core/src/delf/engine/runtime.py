@@ -47,7 +47,7 @@ from delf.errors import AgentStateError, ConfigurationError, DelfError
 from delf.events import Event, TaskFinished
 from delf.libraries import allowed_modules, applying
 from delf.plugins.embedders import Embedders
-from delf.plugins.factories import make
+from delf.plugins.factories import check_made, make
 from delf.plugins.formats import Formats
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import (
@@ -212,7 +212,8 @@ class Runtime:
         self._open_hooks()
         unasked = [spec.name for spec in parts.host.specs(ObserverSpec) if not spec.opt_in]
         for name in dict.fromkeys((*unasked, *config.observers)):
-            self._feeds.append(self._feed(name))
+            observer = self._make(ObserverSpec, name)
+            self._feeds.append(ObserverFeed(name, observer, self._redactor))
         self._spec = SessionSpec(
             tools=self._set_up.tools.names_for_sandbox(),
             modules=allowed_modules(libraries),
@@ -227,13 +228,10 @@ class Runtime:
     def _open_hooks(self) -> None:
         """Get embedders, prefilters and memory ready; the store is opened meanwhile."""
         parts, config = self._parts, self._config
-        from platformdirs import user_data_path
-
+        check_made("strategy", parts.strategy, "strategy")
+        check_made("memory", parts.memory, "memory")
         context = PluginContext(
-            data_dir=user_data_path("delf", appauthor=False),
-            namespace=config.memory_namespace,
-            environ=parts.environ,
-            providers=config.providers,
+            namespace=config.memory_namespace, environ=parts.environ, providers=config.providers
         )
         options = parts.plugin_options
         self._embedders = Embedders(parts.host, options, context, config.embedder)
@@ -281,9 +279,6 @@ class Runtime:
     def _make(self, kind: type[Spec], name: str) -> Any:
         with using_environ(self._parts.environ):
             return make(self._host, self._host.spec(kind, name), self._parts.plugin_options)
-
-    def _feed(self, name: str) -> ObserverFeed:
-        return ObserverFeed(name, self._make(ObserverSpec, name), self._redactor)
 
     def _channels(self) -> list[NamedChannel]:
         channels: list[NamedChannel] = []
@@ -339,7 +334,7 @@ class Runtime:
         ledger.begin(request.task_id, request.past)
         try:
             await self._turns.mine()
-            async with slot.taken():  # a task that waits for its place is no more than its order
+            async with slot.taken():  # a task that waits for its place is no more than its request
                 pipeline = await self._prepare(request, slot)
                 self._working += 1
                 try:

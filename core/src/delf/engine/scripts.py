@@ -116,7 +116,7 @@ _CUT_SECONDS: Final = 1.0
 _MORE_LIVES: Final = 5
 """How often a script is run once more whose sandbox died, and that got no further: it may be the
 reason itself."""
-_SETTLE_SECONDS: Final = 10.0
+_LATE_SECONDS: Final = 10.0
 """How long the next script, or the same one once more, waits for calls of the last to end."""
 
 
@@ -247,7 +247,7 @@ class ScriptRunner:
             started = time.perf_counter()
             outcome = await self._run_or_recall(code, attempt)
             if not isinstance(outcome, Done):  # before another script, or an answer of a model
-                await self._gate.settle(_SETTLE_SECONDS)
+                await self._gate.wait_for_calls(_LATE_SECONDS)
             status, error = describe_outcome(outcome)
             if not self.alive:
                 self._in_session.clear()
@@ -294,7 +294,7 @@ class ScriptRunner:
             outcome = await self._run_once(code)
         lives = _MORE_LIVES
         while isinstance(outcome, Crashed) and not outcome.by_script and lives > 0:
-            await self._gate.settle(_SETTLE_SECONDS)
+            await self._gate.wait_for_calls(_LATE_SECONDS)
             made = self._calls_made()
             message = f"{outcome.message}; the script is run once more"
             await self._log.record(Warned, message=message)
@@ -352,7 +352,7 @@ class ScriptRunner:
             self._log.end_prints()
             raise
         self._log.end_prints(is_over=not isinstance(outcome, Crashed))
-        problems = await self.output.settle()
+        problems = await self.output.all_written()
         if problems and isinstance(outcome, (Done, Rerun)):
             message = "; ".join(problems)
             return Failed(kind="OutputFileError", message=message, variables=outcome.variables)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from delf.plugins.discovery import Candidate, normalise
@@ -38,20 +40,22 @@ class Unfit:
     reason: str
 
 
-def check(candidate: Candidate, *, version: str, api: int) -> Unfit | None:
+def check(candidate: Candidate, *, version: str, api: int, installed: Hashable) -> Unfit | None:
     """Compare what a plugin asks for with what is here.
 
     Args:
         candidate: The plugin; one that is given in code asks for nothing.
         version: The version of delf.
         api: The number of its plugin API.
+        installed: As of :func:`delf.plugins.discovery.installed`: while it is the same, what a
+            plugin requires is not looked up again.
 
     Returns:
         Why it cannot be used, or None.
     """
     if candidate.problem is not None:
         return Unfit("failed", candidate.problem)
-    return _check_api(candidate, api) or _check_requirements(candidate, version)
+    return _check_api(candidate, api) or _check_requirements(candidate.requires, version, installed)
 
 
 def _check_api(candidate: Candidate, api: int) -> Unfit | None:
@@ -66,8 +70,11 @@ def _check_api(candidate: Candidate, api: int) -> Unfit | None:
     )
 
 
-def _check_requirements(candidate: Candidate, version: str) -> Unfit | None:
-    unclear = [line for line in candidate.requires if not _is_plainly_met(line, version)]
+@lru_cache(512)
+def _check_requirements(
+    requires: tuple[str, ...], version: str, _installed_now: Hashable
+) -> Unfit | None:
+    unclear = [line for line in requires if not _is_plainly_met(line, version)]
     if not unclear:
         return None
     from packaging.requirements import InvalidRequirement, Requirement

@@ -6,8 +6,12 @@ in one go, so that a single malformed one, of any package, hides every plugin.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Iterator
+import sys
+import time
+from collections.abc import Hashable, Iterable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from delf.hookspecs import ENTRY_POINT_GROUP
@@ -21,6 +25,7 @@ CORE: Final = "core"
 
 _SECTION = re.compile(rf"^\s*\[\s*{re.escape(ENTRY_POINT_GROUP)}\s*\]", re.MULTILINE)
 _SEPARATORS = re.compile(r"[-_.]+")
+_RECENT_NS: Final = 10**9
 _UNKNOWN: Final = "a distribution without a name"
 
 
@@ -61,8 +66,31 @@ class Candidate:
         return self.target == "delf.plugins.builtin"
 
 
+def installed() -> Hashable:
+    """A value that is another one once something was installed or removed.
+
+    Installers change folders where Python looks, and so their times. What changed within the last
+    second may change again without another time, and gives a value of its own.
+    """
+    times = tuple(map(_changed, sys.path))
+    recent = time.time_ns() - max(times, default=0) < _RECENT_NS
+    return object() if recent else (tuple(sys.path), times, tuple(sys.meta_path))
+
+
+def _changed(folder: str) -> int:
+    try:
+        return os.stat(folder or ".").st_mtime_ns  # noqa: PTH116 - at each start, for each folder
+    except (OSError, ValueError):
+        return 0
+
+
 def discover() -> tuple[Candidate, ...]:
     """All installed plugins, ordered by name, then distribution."""
+    return _discover(installed())
+
+
+@lru_cache(4)
+def _discover(_installed: Hashable) -> tuple[Candidate, ...]:
     from importlib import metadata
 
     found: list[Candidate] = []

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
 from delf.errors import ConfigurationError
 from delf.plugins.host import PluginHost
 from delf.specs import Spec
+
+_NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "strategy": ("solve",),
+    "memory": ("search", "aclose"),
+    "prefilter": ("select",),
+    "embedder": ("embed", "model", "dimension", "batch_size"),
+}
+"""What every task asks of an object, by kind: one that lacks it would fail late or in silence."""
 
 
 def make(
@@ -29,19 +40,80 @@ def make(
         more: Options from elsewhere, which win.
 
     Raises:
-        ConfigurationError: For an option that the factory does not take.
+        ConfigurationError: For an option that the factory does not take or that does not fit its
+            type, and for an object that lacks what its kind must have.
         PluginError: When the factory cannot be imported.
     """
-    plugin = host.plugin_of(spec) or spec.name
     factory = host.resolve(spec)
+    given = fitting_options(host, spec, options.get(host.plugin_of(spec) or spec.name, {}))
     signature = inspect.signature(factory)
     taken = {k: v for k, v in (offered or {}).items() if k in signature.parameters}
-    arguments = {**options.get(plugin, {}), **taken, **more}
+    arguments = {**given, **taken, **more}
     try:
         signature.bind(**arguments)
     except TypeError as error:
-        known = ", ".join(signature.parameters) or "none"
-        raise ConfigurationError(
-            f"the {spec.kind} {spec.name!r}: {error}", hint=f"its options: {known}"
-        ) from None
-    return factory(**arguments)
+        raise ConfigurationError(f"{_place(host, spec)}: {error}") from None
+    made = factory(**arguments)
+    check_made(spec.kind, made, f"the {spec.kind} {spec.name!r}")
+    return made
+
+
+def fitting_options(host: PluginHost, spec: Spec, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Options as the types that a factory declares.
+
+    Args:
+        host: Whose spec it is.
+        spec: The spec.
+        given: The options.
+
+    Raises:
+        ConfigurationError: For one that the factory does not take, or that does not fit its type.
+        PluginError: When the factory cannot be imported.
+    """
+    factory, place = host.resolve(spec), _place(host, spec)
+    signature = inspect.signature(factory)
+    try:
+        signature.bind_partial(**given)
+    except TypeError as error:
+        hint = f"it takes: {', '.join(signature.parameters) or 'none'}"
+        raise ConfigurationError(f"{place}: {error}", hint=hint) from None
+    try:
+        declares = factory.__init__ if isinstance(factory, type) else factory
+        hints = typing.get_type_hints(declares, include_extras=True)
+    except (AttributeError, NameError, TypeError):  # a name that only type checkers import
+        hints = {}
+    return {name: _fit(hints.get(name, Any), given[name], f"{place} {name}") for name in given}
+
+
+def _place(host: PluginHost, spec: Spec) -> str:
+    return f"the {spec.kind} {spec.name!r}: [plugins.{host.plugin_of(spec) or spec.name}]"
+
+
+def _fit(hint: Any, value: Any, place: str) -> Any:
+    try:
+        adapter = TypeAdapter[Any](hint, config=ConfigDict(coerce_numbers_to_str=True))
+    except PydanticUserError:  # not a type of plain data
+        return value
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        problems = {item["msg"].removeprefix("Value error, ") for item in error.errors()}
+        raise ConfigurationError(f"{place}: {'; '.join(sorted(problems))}") from None
+
+
+def check_made(kind: str, made: object, what: str) -> None:
+    """Refuse an object that cannot be one of its kind; None is left to whoever has no use for it.
+
+    Args:
+        kind: As in :attr:`delf.specs.Spec.kind`.
+        made: The object.
+        what: What it is to be, for the message.
+
+    Raises:
+        ConfigurationError: For a class in place of an object, and for one that lacks a member.
+    """
+    needs = () if made is None else _NEEDS.get(kind, ())
+    if needs and isinstance(made, type):
+        raise ConfigurationError(f"{what} is the class {made.__name__}: give an object of it")
+    if lacks := [name for name in needs if not hasattr(made, name)]:
+        raise ConfigurationError(f"{what}, a {type(made).__name__}, has no {', '.join(lacks)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
@@ -248,9 +248,9 @@ class PluginHost:
     def _loaded(self) -> Catalog:
         with self._lock:
             if self._catalog is None:
-                manager = loader.new_manager()
+                manager, installed = loader.new_manager(), discovery.installed()
                 outcomes = [
-                    _outcome(candidate, self._blocked.get(index), manager)
+                    _outcome(candidate, self._blocked.get(index), manager, installed)
                     for index, candidate in enumerate(self._candidates)
                 ]
                 catalog = Catalog(
@@ -283,10 +283,13 @@ class _Outcome:
     loaded: Loaded = field(default_factory=Loaded)
 
 
-def _outcome(candidate: Candidate, block: str | None, manager: PluginManager) -> _Outcome:
+def _outcome(
+    candidate: Candidate, block: str | None, manager: PluginManager, installed: Hashable
+) -> _Outcome:
     if block is not None:
         return _Outcome(plugin=candidate, state="disabled", reason=block)
-    unfit = compat.check(candidate, version=_installed_version(), api=PLUGIN_API)
+    version = _installed_version()
+    unfit = compat.check(candidate, version=version, api=PLUGIN_API, installed=installed)
     if unfit is not None:
         return _Outcome(plugin=candidate, state=unfit.state, reason=unfit.reason)
     loaded = loader.load(candidate, manager)

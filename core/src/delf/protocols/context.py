@@ -12,6 +12,12 @@ from delf.protocols.embedder import Embedder
 from delf.records import dataclass
 
 
+def _data_dir() -> Path:
+    from platformdirs import user_data_path
+
+    return user_data_path("delf", appauthor=False)
+
+
 def _no_embedder(name: str | None) -> Embedder:
     raise PluginError(
         f"there is no embedder {name or ''!r}",
@@ -34,7 +40,8 @@ class PluginContext:
     method :meth:`~delf.protocols.connection.SupportsPluginContext.use_context`.
 
     Args:
-        data_dir: Where data that outlive the agent belong; the folder may have to be made.
+        data_dir: Where data that outlive the agent belong, the user's data folder unless it is
+            given; it may have to be made.
         namespace: Which of the user's memories is meant.
         environ: Where keys are looked up: the process's environment over ``.env``.
         providers: Keys given in code, by provider.
@@ -45,7 +52,7 @@ class PluginContext:
             there is none.
     """
 
-    data_dir: Path
+    data_dir: Path = field(default_factory=_data_dir)
     namespace: str = "default"
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     providers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)

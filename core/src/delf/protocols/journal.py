@@ -116,7 +116,11 @@ class SupportsHistory(Journal, Protocol):
         ...
 
     async def resolve(self, text: str) -> str:
-        """The id that a text abbreviates."""
+        """The id that a text abbreviates.
+
+        Raises:
+            UnknownTaskError: When no id or more than one begins so.
+        """
         ...
 
     async def task(self, task_id: str) -> TaskRecord:
@@ -141,19 +145,6 @@ class SupportsHistory(Journal, Protocol):
 
 
 @runtime_checkable
-class SupportsShortIds(Protocol):
-    """A journal whose users type the ids of tasks."""
-
-    async def resolve(self, text: str) -> str:
-        """The id that a text abbreviates.
-
-        Raises:
-            UnknownTaskError: When no id or more than one begins so.
-        """
-        ...
-
-
-@runtime_checkable
 class SupportsClaims(Protocol):
     """A journal that several processes or agents share: it knows who works on a task."""
 
@@ -165,11 +156,6 @@ class SupportsClaims(Protocol):
             DelfError: When a process that lives works on it, or another agent of this one.
         """
         ...
-
-
-@runtime_checkable
-class SupportsRelease(Protocol):
-    """A journal that is told when nobody works on a task any more that is not over."""
 
     async def release(self, task_id: str) -> None:
         """Let somebody claim a task, from the return on. One that is unknown is passed over."""
@@ -293,13 +279,8 @@ class SupportsInbox(Protocol):
         """
         ...
 
-
-@runtime_checkable
-class SupportsNotes(Protocol):
-    """A journal that has the notes of a task for whoever was not there when they were left."""
-
     async def notes(self, task_id: str | None = None, after: int = 0) -> Sequence[Note]:
-        """The notes that are there, in order.
+        """The notes that are there, in order, for whoever was not there when they were left.
 
         Args:
             task_id: Only this task's.

@@ -386,6 +386,7 @@ class Measure:
     active: bool
 
 
+@runtime_checkable
 class SupportsMeasures(Protocol):
     """A backend that can say what of its confinement works here, for ``delf doctor``."""
 

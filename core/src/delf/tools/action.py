@@ -9,7 +9,13 @@ from typing import Any, Final, TypeVar, overload
 
 from delf.errors import ToolDefinitionError
 from delf.records import dataclass
-from delf.tools.signature import ArgumentValidator, Parameter, check_name, read_signature
+from delf.tools.signature import (
+    ArgumentValidator,
+    Parameter,
+    check_hints,
+    check_name,
+    read_signature,
+)
 from delf.types import Effect
 
 EFFECTS: Final = ("read", "write", "irreversible")
@@ -91,16 +97,27 @@ class _Mark:
     permission: str | None
     effect: Effect
     resumes: bool = False
+    tags: tuple[str, ...] = ()
 
 
 @overload
 def action(permission: F, /) -> F: ...
 @overload
 def action(
-    permission: str | None = None, /, *, effect: Effect = "irreversible", resumes: bool = False
+    permission: str | None = None,
+    /,
+    *,
+    effect: Effect = "irreversible",
+    resumes: bool = False,
+    tags: Sequence[str] = (),
 ) -> Callable[[F], F]: ...
 def action(
-    permission: Any = None, /, *, effect: Effect = "irreversible", resumes: bool = False
+    permission: Any = None,
+    /,
+    *,
+    effect: Effect = "irreversible",
+    resumes: bool = False,
+    tags: Sequence[str] = (),
 ) -> Any:
     """Mark a connection's method as an action.
 
@@ -110,16 +127,21 @@ def action(
         effect: ``read``, ``write`` or ``irreversible``; undeclared means irreversible.
         resumes: All that it does is done by child tasks (``CallContext.delegate``), so that a call
             that was interrupted may be made again as its task is resumed.
+        tags: Words that it is sorted under, for prefilters.
 
     Raises:
-        ToolDefinitionError: For an unknown effect.
+        ToolDefinitionError: For an unknown effect, and a parameter without a type hint.
     """
     if effect not in EFFECTS:
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
 
     def mark(function: F) -> F:
+        if code := getattr(function, "__code__", None):
+            named = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+            bare = [item for item in named if item not in function.__annotations__]
+            check_hints(function.__qualname__, bare)
         name = permission if isinstance(permission, str) else None
-        setattr(function, _MARK, _Mark(name, effect, resumes))
+        setattr(function, _MARK, _Mark(name, effect, resumes, tuple(tags)))
         return function
 
     return mark(permission) if callable(permission) else mark
@@ -155,6 +177,7 @@ def actions_of(owner: type, instance: object | None = None, where: str = "") -> 
                 permission=mark.permission,
                 effect=mark.effect,
                 resumes=mark.resumes,
+                tags=mark.tags,
                 where=f"{where}.{name}" if where else name,
                 # Static and class methods come without the parameter that is filled in.
                 skip_first=not isinstance(
@@ -177,6 +200,7 @@ def action_from_function(
     where: str | None = None,
     skip_first: bool = False,
     resumes: bool = False,
+    tags: tuple[str, ...] = (),
 ) -> Action:
     """An action from a function's signature and docstring.
 
@@ -191,6 +215,7 @@ def action_from_function(
         where: How messages call it.
         skip_first: The function is a method.
         resumes: As in :class:`Action`.
+        tags: As in :class:`Action`.
 
     Raises:
         ToolDefinitionError: When a script could not call it.
@@ -212,6 +237,7 @@ def action_from_function(
         defaults=signature.defaults,
         context=signature.context,
         resumes=resumes,
+        tags=tags,
     )
 
 

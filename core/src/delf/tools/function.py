@@ -12,7 +12,7 @@ from delf.errors import ToolDefinitionError
 from delf.protocols.connection import ConnectionLike
 from delf.tools.action import EFFECTS, Action, action_from_function
 from delf.tools.connection import describe_actions
-from delf.tools.signature import ArgumentValidator
+from delf.tools.signature import ArgumentValidator, check_hints
 from delf.types import Effect, Permission
 
 P = ParamSpec("P")
@@ -165,13 +165,7 @@ def _check_kind(target: Callable[..., Any]) -> None:
         hints = typing.get_type_hints(target)
     except (NameError, TypeError, ValueError, AttributeError):
         return  # said better where the whole signature is read
-    bare = [item.name for item in parameters if item.name not in hints and _is_named(item)]
-    if bare:
-        listed = ", ".join(repr(item) for item in bare)
-        raise ToolDefinitionError(
-            f"{name} does not say what {listed} must be",
-            hint=f"add a type hint, as {bare[0]}: str (typing.Any where anything will do)",
-        )
+    check_hints(name, [i.name for i in parameters if i.name not in hints and _is_named(i)])
     for item, hint in hints.items():
         if item != "return" and _has_callable(hint):
             raise ToolDefinitionError(

@@ -10,7 +10,7 @@ import keyword
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from delf.errors import ToolDefinitionError, ToolRefusedError
@@ -111,6 +111,16 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
         defaults={i.name: i.default for i in listed if i.default is not i.empty},
         context=contexts[0] if contexts else None,
     )
+
+
+def check_hints(where: str, bare: Sequence[str]) -> None:
+    """Refuse parameters that do not say what they must be."""
+    if bare:
+        kind = "CallContext" if bare[0] in ("context", "ctx") else "str"
+        raise ToolDefinitionError(
+            f"{where} does not say what {', '.join(map(repr, bare))} must be",
+            hint=f"add a type hint, as {bare[0]}: {kind} (typing.Any where anything will do)",
+        )
 
 
 def _is_context(hint: Any) -> bool:

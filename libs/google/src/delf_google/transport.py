@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from delf.errors import ConnectionUnavailableError
+from delf.tls import trusted
 from delf_google.credentials import Tokens
 from delf_google.errors import GoogleError, LostAnswerError, Problem
 from delf_google.requests import Answer, Request
@@ -220,7 +221,9 @@ class Transport:
         loop = asyncio.get_running_loop()
         if self._client is None or self._client.is_closed or self._loop is not loop:
             self._client = httpx.AsyncClient(
-                timeout=self.settings.timeout, headers={"User-Agent": "delf (gzip)"}
+                verify=trusted(),
+                timeout=self.settings.timeout,
+                headers={"User-Agent": "delf (gzip)"},
             )
             logging.getLogger("httpx").addFilter(_not_ours)  # twice changes nothing
             self._loop = loop

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 import click
 
-from delf.cli import answering, complete
+from delf.cli import answering
+from delf.cli.complete import ask_journal, completes, short_id
 from delf.cli.output import json_text
 from delf.cli.state import state_of
 from delf.protocols.approval import Approved, Edited, Rejected, Settled
@@ -19,9 +20,19 @@ from delf_approval_terminal import listing
 T = TypeVar("T")
 
 _BY: Final = "cli"
+_MOST_OFFERED: Final = 50
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
-request_argument = click.argument("request_id", metavar="ID", shell_complete=complete.request_ids)
+
+
+@completes
+def _request_ids(ctx: click.Context) -> Iterable[str]:
+    """The requests that wait."""
+    found = ask_journal(ctx, lambda j: j.find_requests(waiting=True, limit=_MOST_OFFERED))
+    return [short_id(record.requested.request_id) for record in found]
+
+
+request_argument = click.argument("request_id", metavar="ID", shell_complete=_request_ids)
 
 
 @click.group(

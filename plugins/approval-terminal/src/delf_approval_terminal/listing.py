@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delf.cli.answering import state_of_request
-from delf.cli.runs_view import short_ids
+from delf.cli.runs_view import cut, short_ids
 from delf.cli.runs_view import table as runs_table
 from delf.protocols.journal import RequestRecord
-from delf.terminal import visible
+from delf.terminal import one_line, visible
 
 if TYPE_CHECKING:
     from delf.engine.views.changes import Situation
@@ -30,7 +30,7 @@ def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
         return f"script with {', '.join(asked.actions)}"
     shown = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items())
     who = f"{asked.worker}: " if asked.worker else ""
-    call = _one_line(f"{who}{asked.action}({shown})")
+    call = one_line(f"{who}{asked.action}({shown})")
     return f"again? {call}" if asked.unsettled else call
 
 
@@ -42,7 +42,7 @@ def table(records: Sequence[RequestRecord]) -> list[str]:
             name,
             _age(record.requested.at),
             record.requested.effect,
-            _cut(_one_line(record.task.task), _LONGEST),
+            cut(one_line(record.task.task), _LONGEST),
             line(record),
         )
         for name, record in zip(names, records, strict=True)
@@ -63,18 +63,18 @@ def show(record: RequestRecord, stands: Situation) -> None:
         f"{asked.request_id}: {click.style(name, fg=_COLOURS.get(name))}, asked "
         f"{_age(asked.at)} ago"
     )
-    click.echo(f"task {asked.task_id}: {_one_line(record.task.task)}")
+    click.echo(f"task {asked.task_id}: {one_line(record.task.task)}")
     if asked.worker:
-        click.echo(f"the worker {_one_line(asked.worker)} asks")
+        click.echo(f"the worker {one_line(asked.worker)} asks")
     if decided is not None:
-        why = f": {_one_line(decided.reason)}" if decided.reason else ""
-        click.echo(f"{decided.decision} by {_one_line(decided.by)}{why}")
+        why = f": {one_line(decided.reason)}" if decided.reason else ""
+        click.echo(f"{decided.decision} by {one_line(decided.by)}{why}")
     if stands.script > 1:
-        click.echo(f"script {stands.script}, because {_one_line(stands.because or '')}")
+        click.echo(f"script {stands.script}, because {one_line(stands.because or '')}")
     if asked.reason:
-        click.echo(f"why it asks: {_one_line(asked.reason)}")
+        click.echo(f"why it asks: {one_line(asked.reason)}")
     if asked.description:
-        click.echo(f"the script says: {_one_line(asked.description)}")
+        click.echo(f"the script says: {one_line(asked.description)}")
     if stands.made_before is not None:
         click.echo(f"! the very same call was made before in this task (call {stands.made_before})")
     if stands.changes:
@@ -116,7 +116,7 @@ def _show_code(code: str) -> None:
 def _lines(value: Any) -> list[str]:
     if isinstance(value, str) and "\n" in value:
         return [visible(text) for text in value.split("\n")]
-    return [_one_line(repr(value))]
+    return [one_line(repr(value))]
 
 
 def _age(at: float) -> str:
@@ -128,13 +128,5 @@ def _age(at: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
-def _one_line(text: str) -> str:
-    return visible(" ".join(text.split()))
-
-
 def _short(value: Any) -> str:
-    return _cut(repr(value), _LONGEST)
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+    return cut(repr(value), _LONGEST)

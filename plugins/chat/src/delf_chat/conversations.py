@@ -13,7 +13,7 @@ from delf.cli.output import counted, json_text
 from delf.cli.state import state_of
 from delf.commands import Pruning, prune_options
 from delf.errors import DelfError, PluginError, did_you_mean
-from delf.terminal import visible
+from delf.terminal import one_line
 
 if TYPE_CHECKING:
     from delf.protocols.conversation import ConversationRecord, SupportsConversations
@@ -242,7 +242,7 @@ def _tell(found: Sequence[_Kept], *, as_json: bool, dry_run: bool = False) -> No
         click.echo(json_text(data, indent=2))
         return
     if dry_run:
-        names = [visible(" ".join(kept.record.conversation.split())) for kept in found]
+        names = [one_line(kept.record.conversation) for kept in found]
         for line in _placed(found, names):
             click.echo(line)
     verb = "would be forgotten" if dry_run else "forgotten"
@@ -254,6 +254,6 @@ def _placed(found: Sequence[_Kept], lines: Sequence[str]) -> list[str]:
     """Lines about conversations; with their namespaces if one is not the usual one."""
     if all(kept.namespace == _USUAL for kept in found):
         return list(lines)
-    places = [visible(" ".join(kept.namespace.split())) for kept in found]
+    places = [one_line(kept.namespace) for kept in found]
     width = max(map(len, places))
     return [f"{place:<{width}}  {line}" for place, line in zip(places, lines, strict=True)]

@@ -13,7 +13,7 @@ from delf.cli.errors import report, say
 from delf.cli.output import Screen, counted
 from delf.errors import DelfError, did_you_mean
 from delf.events import Event, ScriptGenerated
-from delf.terminal import visible
+from delf.terminal import one_line
 from delf_chat.chat import Chat, chat_of
 from delf_chat.checks import check_name
 
@@ -217,13 +217,13 @@ def conversation_lines(
     records: Sequence[ConversationRecord], present: str | None = None
 ) -> list[str]:
     """Conversations as lines of a table, fit for a terminal; a star marks the present one."""
-    names = [visible(" ".join(record.conversation.split())) for record in records]
+    names = [one_line(record.conversation) for record in records]
     width = max(map(len, names), default=0)
     return [
         f"{'*' if record.conversation == present else ' '} {name:<{width}}  "
         f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(record.updated_at))}  "
         f"{counted(record.messages, 'message'):>13}  "
-        f"{visible(' '.join(record.title.split()))[:60]}"
+        f"{one_line(record.title)[:60]}"
         for name, record in zip(names, records, strict=True)
     ]
 

@@ -140,7 +140,7 @@ def new(name: str, kind: str, directory: Path | None, as_json: bool) -> None:
         return
     click.echo(f"{target} has the {kind} {fields['name']!r}. Next:\n")
     click.echo(f"  cd {target}")
-    click.echo('  pip install -e ".[test]"')
+    click.echo('  delf plugins install -e ".[test]"')
     click.echo("  pytest")
     click.echo("  delf plugins")
 

@@ -13,6 +13,7 @@ from delf.llm import LLMConfig
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import EmbeddingKind, Vectors
 from delf.protocols.model import ModelContext
+from delf.tls import trusted
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import (
     Failure,
@@ -181,7 +182,9 @@ class HttpEmbedder:
 
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
-            self._clients[loop] = httpx.AsyncClient(follow_redirects=False, timeout=self._timeout)
+            self._clients[loop] = httpx.AsyncClient(
+                verify=trusted(), follow_redirects=False, timeout=self._timeout
+            )
         return self._clients[loop]
 
     async def aclose(self) -> None:

@@ -198,7 +198,7 @@ class Writer:
                 self._do([one])
             return
         self._wrote()
-        _settle(run)
+        _tell_all(run)
 
     def _append(self, run: Sequence[Append]) -> None:
         connection = self._connected()
@@ -281,10 +281,10 @@ def _fail(run: list[Append] | Call, error: BaseException) -> None:
         return
     for operation in run:
         operation.error = error
-    _settle(run)
+    _tell_all(run)
 
 
-def _settle(run: Sequence[Append]) -> None:
+def _tell_all(run: Sequence[Append]) -> None:
     """Tell who waits, each loop once."""
     by_loop: defaultdict[asyncio.AbstractEventLoop, list[Append]] = defaultdict(list)
     for operation in run:

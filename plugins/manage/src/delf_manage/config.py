@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from delf.cli.complete import config_keys
+from delf.cli.complete import completes, document
 from delf.cli.state import state_of
 from delf.errors import ConfigurationError
 
@@ -18,7 +18,23 @@ if TYPE_CHECKING:
     from delf.config.project import Project
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
-key_argument = click.argument("key", shell_complete=config_keys)
+
+
+@completes
+def _keys(ctx: click.Context) -> Iterable[str]:
+    """Keys of the agent, and those that are in ``delf.toml``."""
+    from delf.config.schema import AgentConfig
+
+    written = [
+        f"{section}.{name}.{key}"
+        for section in ("connections", "plugins")
+        for name, content in document(ctx).get(section, {}).items()
+        for key in content
+    ]
+    return [*(f"agent.{name}" for name in AgentConfig.model_fields), *written]
+
+
+key_argument = click.argument("key", shell_complete=_keys)
 
 
 @click.group("config")
@@ -38,7 +54,8 @@ def config() -> None:
 def show(ctx: click.Context, as_json: bool) -> None:
     """Show every value that is set, with its origin; secrets are hidden."""
     from delf.cli.output import json_text
-    from delf.cli.runs_view import table, visible
+    from delf.cli.runs_view import table
+    from delf.terminal import one_line
 
     state = state_of(ctx)
     found = list(_given(state.load_project()))
@@ -50,7 +67,7 @@ def show(ctx: click.Context, as_json: bool) -> None:
     if not rows:
         click.echo("nothing is configured here: delf config set KEY VALUE begins", err=True)
         return
-    cells = [(key, visible(_text(value)), visible(origin)) for key, value, origin in rows]
+    cells = [(key, one_line(_text(value)), one_line(origin)) for key, value, origin in rows]
     for line in table(cells, ("key", "value", "from")):
         click.echo(line)
 

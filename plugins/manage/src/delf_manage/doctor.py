@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 Status = Literal["ok", "note", "problem"]
 _MARKS: Final = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
+_WITH_OPTIONS: Final = frozenset(
+    {"approval", "embedder", "journal", "memory", "observer", "prefilter", "sandbox", "strategy"}
+)
 _KEY_SUFFIX: Final = "_API_KEY"
 
 
@@ -81,6 +84,7 @@ def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) 
 def examine_config(state: State) -> Iterator[Finding]:
     """What is configured here, as far as it can be checked without using it."""
     from delf.errors import DelfError
+    from delf.plugins.factories import fitting_options
 
     try:
         project = state.load_project()
@@ -90,12 +94,16 @@ def examine_config(state: State) -> Iterator[Finding]:
         yield Finding(area="config", status="problem", text=error.message, hint=error.hint)
         return
     yield Finding(area="agent", status="ok", text=f"{len(list(project.agent_values.leaves()))} set")
-    for finding in _connections(state.discover(project.environ), project):
+    host = state.discover(project.environ)
+    for finding in _connections(host, project):
         wrong = finding.area == "tools" and finding.status == "note"
         yield replace(finding, status="problem") if wrong else finding
     for name in project.plugin_options:
         try:
             options = project.plugin_options[name]
+            for spec in host.specs_of(name) if name in host.names else ():
+                if spec.kind in _WITH_OPTIONS:
+                    fitting_options(host, spec, options)
         except DelfError as error:
             yield Finding(area="plugins", status="problem", text=error.message, hint=error.hint)
         else:
@@ -193,13 +201,13 @@ async def _try_sandbox(
 ) -> tuple[bool, str, str | None, dict[str, bool]]:
     """Whether a sandbox works, why or why not, what to do, and what confines scripts in it."""
     from delf.errors import DelfError
-    from delf.protocols.sandbox import Unavailable
+    from delf.protocols.sandbox import SandboxBackend, SupportsMeasures, Unavailable
 
     try:
-        backend = host.resolve(spec)(**options.get(f"sandbox-{spec.name}", {}))
+        backend: SandboxBackend = host.resolve(spec)(**options.get(f"sandbox-{spec.name}", {}))
         state = await backend.available()
         measures: dict[str, bool] = {}
-        if not isinstance(state, Unavailable) and hasattr(backend, "measures"):
+        if not isinstance(state, Unavailable) and isinstance(backend, SupportsMeasures):
             measures = {measure.name: measure.active for measure in await backend.measures()}
         await backend.aclose()
     except DelfError as error:

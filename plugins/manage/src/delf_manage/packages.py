@@ -7,15 +7,16 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import invalidate_caches, metadata
 from importlib.util import find_spec
 from pathlib import Path
+from site import addsitedir, getsitepackages
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from delf.cli.complete import plugin_names
+from delf.cli.complete import completes
 from delf.cli.state import state_of
 from delf.errors import DelfError, PluginError, did_you_mean
 
@@ -26,18 +27,28 @@ if TYPE_CHECKING:
 _PREFIX: Final = "delf-plugin-"
 
 
+@completes
+def _plugin_names(ctx: click.Context) -> Iterable[str]:
+    """The plugins that are installed."""
+    return state_of(ctx).discover().names
+
+
 @click.command("install")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--find-links", metavar="DIR", help="A folder of wheels to look into, too.")
+@click.option("-e", "--editable", is_flag=True, help="Use folders where they are, as pip's -e.")
 @click.pass_context
-def install(ctx: click.Context, names: tuple[str, ...], find_links: str | None) -> None:
+def install(
+    ctx: click.Context, names: tuple[str, ...], find_links: str | None, editable: bool
+) -> None:
     """Install plugins into the environment of this delf, with pip or uv, whichever it has.
 
-    NAME is a plugin's, as sql or "sql[postgresql]", a package's, a folder or a wheel. Where delf
-    was installed from a clone, its own plugins come from there.
+    NAME is a plugin's, as sql or "sql[postgresql]", a package's, a folder as ".[test]", or a
+    wheel. Where delf was installed from a clone, its own plugins come from there, also those
+    that a folder needs.
     """
     clone, before = _clone(), set(state_of(ctx).discover().names)
-    wanted = list(dict.fromkeys(_wanted(names, clone)))
+    wanted = list(dict.fromkeys(_wanted(names, clone, editable=editable)))
     links = ["--find-links", find_links] if find_links else []
     if _run("install", *links, *wanted):
         hint = (
@@ -45,12 +56,14 @@ def install(ctx: click.Context, names: tuple[str, ...], find_links: str | None) 
         )
         raise DelfError(f"{', '.join(names)} cannot be installed", hint=hint)
     invalidate_caches()
+    for folder in getsitepackages() if editable else ():
+        addsitedir(folder)  # a path file is read at a start only
     if new := tuple(set(state_of(ctx).discover().names) - before):
         ctx.invoke(check, names=new)
 
 
 @click.command("uninstall")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=plugin_names)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=_plugin_names)
 @click.pass_context
 def uninstall(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Uninstall the packages of plugins, also of those that are broken."""
@@ -63,7 +76,7 @@ def uninstall(ctx: click.Context, names: tuple[str, ...]) -> None:
 
 
 @click.command("check")
-@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=plugin_names)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_plugin_names)
 @click.pass_context
 def check(ctx: click.Context, names: tuple[str, ...] = ()) -> None:
     """Check plugins: that each fits this delf, loads, and brings what it says.
@@ -81,11 +94,13 @@ def check(ctx: click.Context, names: tuple[str, ...] = ()) -> None:
     sound = True
     for record in records:
         problems = list(_problems(host, record))
+        if record.warnings and not record.kinds:
+            problems.append("it brings nothing")
         sound = sound and not problems
         mark = click.style("✗", fg="red") if problems else click.style("✓", fg="green")
         brings = "; ".join(f"{kind} {', '.join(n)}" for kind, n in record.kinds.items())
         click.echo(f"{mark} {record.name} {record.version or ''}  {brings}".rstrip())
-        for text in (*problems, *record.warnings):
+        for text in (*record.warnings, *problems):
             click.echo(f"    {visible(state.clean(text))}")
     ctx.exit(0 if sound else 1)
 
@@ -144,31 +159,62 @@ def _clone() -> Mapping[str, Path]:
     return found
 
 
-def _wanted(names: Sequence[str], clone: Mapping[str, Path]) -> Iterator[str]:
+def _wanted(
+    names: Sequence[str], clone: Mapping[str, Path], *, editable: bool = False
+) -> Iterator[str]:
     """What to hand to pip: folders of the clone, with what they need of it, before names."""
-    import tomllib
-
     from packaging.requirements import InvalidRequirement, Requirement
 
     for name in names:
+        folder, extras = _folder(name)
+        if folder is not None:
+            yield from _missing(folder, extras, clone)
+            yield f"--editable={name}" if editable else name
+            continue
         try:
             requirement = None if Path(name).exists() else Requirement(name)
         except InvalidRequirement:
             requirement = None
         if requirement is None:
-            yield name  # a folder, a wheel, an address: pip knows
+            yield name  # a wheel, an address: pip knows
             continue
         known = _full_name(requirement.name, clone)
-        if known not in clone:
+        if known in clone:
+            yield from _missing(clone[known], requirement.extras, clone)
+            yield _with_extras(clone[known], requirement.extras)
+        else:
             yield name.replace(requirement.name, known, 1)
-            continue
-        folder = clone[known]
-        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        needs = [Requirement(line) for line in project.get("dependencies", ())]
-        missing = [need.name for need in needs if need.name in clone and not _is_there(need.name)]
-        yield from _wanted(missing, clone)
-        extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
-        yield f"{folder}{extras}"
+
+
+def _folder(name: str) -> tuple[Path | None, set[str]]:
+    """The folder of a package and its extras, where that is what a name is."""
+    path, _, extras = name.partition("[") if name.endswith("]") else (name, "", "")
+    if not (Path(path) / "pyproject.toml").is_file():
+        return None, set()
+    return Path(path), {extra.strip() for extra in extras.removesuffix("]").split(",") if extra}
+
+
+def _missing(folder: Path, extras: Collection[str], clone: Mapping[str, Path]) -> Iterator[str]:
+    """Folders of the clone that a package needs and that are not installed, its needs first."""
+    import tomllib
+
+    from packaging.requirements import Requirement
+
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+    project = project.get("project", {})
+    optional = project.get("optional-dependencies", {})
+    lines = [*project.get("dependencies", ())]
+    for extra in extras:
+        lines += optional.get(extra, ())
+    for need in map(Requirement, lines):
+        if need.name in clone:
+            yield from _missing(clone[need.name], need.extras, clone)
+            if not _is_there(need.name):
+                yield _with_extras(clone[need.name], need.extras)
+
+
+def _with_extras(folder: Path, extras: Collection[str]) -> str:
+    return f"{folder}[{','.join(sorted(extras))}]" if extras else str(folder)
 
 
 def _full_name(name: str, clone: Mapping[str, Path]) -> str:

@@ -10,6 +10,8 @@ import threading
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
+from delf.tls import trusted
+
 if TYPE_CHECKING:
     import httpx
 
@@ -49,9 +51,7 @@ class Pool:
         _import_httpx()
         import httpx
 
-        verify: ssl.SSLContext | bool = True
-        if not self._is_encrypted:
-            verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody, and is made at once
+        verify = trusted() if self._is_encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         return httpx.AsyncClient(
             verify=verify,
             follow_redirects=False,

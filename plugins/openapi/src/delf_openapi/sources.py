@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urljoin, urlsplit
 
 from delf.errors import ConnectionFileNotFoundError, ConnectionUnavailableError
+from delf.tls import trusted
 from delf_openapi.failures import SpecError
 from delf_openapi.yaml_reader import parse_yaml
 
@@ -118,7 +119,7 @@ def _fetch(uri: str, limit: int) -> bytes:
     import httpx
 
     try:
-        with httpx.Client(timeout=_FETCH_TIMEOUT) as client:
+        with httpx.Client(verify=trusted(), timeout=_FETCH_TIMEOUT) as client:
             place = uri
             for _ in range(_MAX_REDIRECTS + 1):
                 with client.stream("GET", place) as response:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from delf.errors import ConnectionUnavailableError, ToolExecutionError
+from delf.tls import trusted
 from delf_openapi.answers import Answer, scrub
 from delf_openapi.requests import Request
 from delf_openapi.settings import OpenAPISettings
@@ -255,7 +256,7 @@ class Transport:
         loop = asyncio.get_running_loop()
         if self._client is None or self._client.is_closed or self._loop is not loop:
             self._client = httpx.AsyncClient(
-                timeout=self._settings.timeout, headers={"User-Agent": "delf"}
+                verify=trusted(), timeout=self._settings.timeout, headers={"User-Agent": "delf"}
             )
             _httpx_log.addFilter(_not_ours)  # adding it twice changes nothing
             # Cookies that a service sets are not carried from call to call.

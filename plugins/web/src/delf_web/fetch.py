@@ -14,6 +14,7 @@ import httpcore
 import httpx
 
 from delf.errors import ToolExecutionError, ToolRefusedError
+from delf.tls import trusted
 from delf_web.addresses import Guard, Resolve, system_resolve
 from delf_web.manners import Pace, Robots
 from delf_web.settings import WebSettings
@@ -56,7 +57,7 @@ class Fetcher:
     def __init__(self, settings: WebSettings, resolve: Resolve = system_resolve) -> None:
         self._settings = settings
         self._transport = PinnedTransport(
-            Guard(settings.private, resolve), settings.timeout, httpx.create_ssl_context()
+            Guard(settings.private, resolve), settings.timeout, trusted()
         )
         self._headers = {
             "User-Agent": settings.user_agent,

@@ -15,6 +15,7 @@ from delf.errors import (
 from delf.llm import LLMConfig
 from delf.protocols.model import ModelContext
 from delf.settings import current_environ
+from delf.tls import trusted
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import (
     by_status,
@@ -192,7 +193,9 @@ class WebSearch(Connection):
 
         headers = {"User-Agent": "delf", **headers}
         async with (
-            httpx.AsyncClient(timeout=self.settings.timeout, headers=headers) as client,
+            httpx.AsyncClient(
+                verify=trusted(), timeout=self.settings.timeout, headers=headers
+            ) as client,
             client.stream(method, address, json=body) as response,
         ):
             content = bytearray()

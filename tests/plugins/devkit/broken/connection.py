@@ -8,7 +8,8 @@ from typing import Literal
 import pytest
 from pydantic import Field
 
-from delf import Connection, ToolExecutionError, action
+from delf import CallContext, Connection, ToolExecutionError, action
+from delf.messages import user
 from delf.settings import PluginSettings, SecretStr
 from delf.testing import Call, ConnectionContract
 from delf.tools.action import action_from_function
@@ -65,6 +66,27 @@ class Suite(ConnectionContract):
 
 class TestGood(Suite):
     pass
+
+
+class Errands(Desk):
+    """Tickets that others work on."""
+
+    @action(effect="write", resumes=True)
+    async def hand_over(self, ticket: str, context: CallContext) -> str:
+        """Let a colleague close a ticket."""
+        context.say("handed over")
+        child = await context.delegate(f"close {ticket}", tools=[self])
+        reply = await context.ask([user("Is that so?")])
+        agreed = await context.consent("Close it?", {"ticket": ticket})
+        if not child.status or agreed is None:
+            raise ToolExecutionError("nobody closes it")
+        return f"{child.text}, {reply.text}, {agreed['ticket']}"
+
+
+class TestGoodWithContext(Suite):
+    kind = Errands
+    answer = "closed"
+    calls = (Call("hand_over", ticket="1"), Call("close", ticket="1"))
 
 
 class TestGoodDynamic(Suite):

@@ -28,7 +28,6 @@ from delf.protocols.journal import (
     Note,
     SupportsInbox,
     SupportsLeases,
-    SupportsNotes,
     SupportsOpen,
 )
 
@@ -113,7 +112,7 @@ class Inbox:
 
     async def take_earlier(self, task_id: str) -> None:
         """Pass on the answers to a task's requests that came before they waited here (again)."""
-        if not isinstance(self._journal, SupportsNotes):
+        if not isinstance(self._journal, SupportsInbox):
             return
         try:
             notes = await self._journal.notes(task_id)

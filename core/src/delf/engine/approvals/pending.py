@@ -15,7 +15,7 @@ from delf.protocols.approval import ApprovalRequest, Decision
 from delf.records import dataclass
 
 _KEPT: Final = 1000
-"""How many settled requests are remembered, to say what became of them."""
+"""How many requests that were decided are remembered, to say what became of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,12 @@ class PendingRequest:
 
 
 class PendingRequests:
-    """The requests of one agent that wait. Each is settled once."""
+    """The requests of one agent that wait. Each is decided once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[str, PendingRequest] = {}
-        self._settled: dict[str, str] = {}
+        self._became: dict[str, str] = {}
 
     def open(self, request: ApprovalRequest) -> asyncio.Future[Answer]:
         """Let a request wait; to be called on the event loop that awaits the answer."""
@@ -78,11 +78,11 @@ class PendingRequests:
         with self._lock:
             if self._waiting.pop(request_id, None) is None:
                 return False
-            self._settled[request_id] = "answered"
+            self._became[request_id] = "answered"
             return True
 
     def close(self, request_id: str, how: str) -> None:
-        """A request is settled, by whatever way.
+        """A request is decided, by whatever way.
 
         Args:
             request_id: The request.
@@ -90,9 +90,9 @@ class PendingRequests:
         """
         with self._lock:
             self._waiting.pop(request_id, None)
-            self._settled[request_id] = how
-            if len(self._settled) > _KEPT:
-                del self._settled[next(iter(self._settled))]
+            self._became[request_id] = how
+            if len(self._became) > _KEPT:
+                del self._became[next(iter(self._became))]
 
     def list(self) -> list[dict[str, Any]]:
         """Every request that waits, oldest first."""
@@ -100,12 +100,12 @@ class PendingRequests:
             return [pending.to_dict() for pending in self._waiting.values()]
 
     def decide(self, request_id: str, decision: Decision) -> bool:
-        """Settle a request as :meth:`answer` does; True when that was possible."""
+        """Decide a request as :meth:`answer` does; True when that was possible."""
         self.answer(request_id, Answer(decision))
         return True
 
     def answer(self, request_id: str, answer: Answer, *, digest: str | None = None) -> None:
-        """Settle a request, from any thread. What is refused leaves it waiting.
+        """Decide a request, from any thread. What is refused leaves it waiting.
 
         Args:
             request_id: The request.
@@ -119,11 +119,11 @@ class PendingRequests:
         with self._lock:
             pending = self._waiting.get(request_id)
             if pending is None:
-                raise _not_waiting(request_id, self._settled.get(request_id))
+                raise _not_waiting(request_id, self._became.get(request_id))
             _check(pending.request, answer, digest)
             del self._waiting[request_id]
-            self._settled[request_id] = "answered"
-        pending.answer.get_loop().call_soon_threadsafe(_settle, pending.answer, answer)
+            self._became[request_id] = "answered"
+        pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, answer)
 
 
 def _check(request: ApprovalRequest, answer: Answer, digest: str | None) -> None:
@@ -132,7 +132,7 @@ def _check(request: ApprovalRequest, answer: Answer, digest: str | None) -> None
     check_fits(request, answer.decision)
 
 
-def _settle(future: asyncio.Future[Answer], answer: Answer) -> None:
+def _give(future: asyncio.Future[Answer], answer: Answer) -> None:
     if not future.done():
         future.set_result(answer)
 

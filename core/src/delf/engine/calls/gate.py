@@ -113,7 +113,7 @@ class Gate:
         """The task is over: no call starts any more."""
         self._closed = True
 
-    async def settle(self, seconds: float) -> None:
+    async def wait_for_calls(self, seconds: float) -> None:
         """Wait until no call is under way any more, after their script came to its end.
 
         One that has no end by then is recorded as cut off, and what becomes of it later is not.
@@ -184,7 +184,7 @@ class Gate:
         if past is None:
             return await self._ask_and_make(call)
         if past.started is not None and past.started.effect != "read":
-            return await self._settle(call, past)
+            return await self._ask_whether_again(call, past)
         return await self._ask_and_make(call, past)
 
     def _too_late(self) -> Raised:
@@ -204,10 +204,10 @@ class Gate:
         if isinstance(judged, Refused):
             return await self._turn_down(call, judged.message)
         if call.bound.asks or isinstance(judged, Asks):
-            settled = await self._approve(call, past, judged)
-            if not isinstance(settled, Call):
-                return settled
-            call = settled
+            approved = await self._approve(call, past, judged)
+            if not isinstance(approved, Call):
+                return approved
+            call = approved
         return await self._make(call)
 
     async def _judge(self, call: Call) -> Judgement | None:
@@ -245,7 +245,7 @@ class Gate:
         await self._records.end(call, "refused", error=message, raised=kind, digest=digest)
         return Raised(kind, message)
 
-    async def _settle(self, call: Call, past: RecordedCall) -> CallAnswer:
+    async def _ask_whether_again(self, call: Call, past: RecordedCall) -> CallAnswer:
         """A call was begun, and its end is not recorded: a person says whether to make it again."""
         unfit = None
         if past.decision is not None and past.decision.arguments is not None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from delf.engine.waiting import to_its_end
 from delf.errors import DelfError
 from delf.events import Event, TaskFinished
-from delf.protocols.journal import Journal, SupportsClaims, SupportsRelease
+from delf.protocols.journal import Journal, SupportsClaims
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Claims:
             task_id: The task.
         """
         self.in_hand.discard(task_id)
-        if isinstance(journal, SupportsRelease):
+        if isinstance(journal, SupportsClaims):
             try:
                 await to_its_end(journal.release(task_id))
             except DelfError as error:

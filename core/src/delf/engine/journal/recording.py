@@ -49,7 +49,7 @@ class RecordedCall:
         decision: What was decided.
         started: Set when it was begun.
         question: The request whether to make it again, after an earlier resume.
-        settlement: What was decided about that.
+        verdict: What was decided about that.
         finished: Set when its end is known.
         lapsed: Its request is decided, as far as others see, for its sandbox died meanwhile.
         cut_off: Its sandbox died meanwhile, which is no end of it.
@@ -65,7 +65,7 @@ class RecordedCall:
     decision: ev.ApprovalDecided | None = None
     started: ev.CallStarted | None = None
     question: ev.ApprovalRequested | None = None
-    settlement: ev.ApprovalDecided | None = None
+    verdict: ev.ApprovalDecided | None = None
     finished: ev.CallFinished | None = None
     lapsed: bool = False
     cut_off: bool = False
@@ -98,11 +98,11 @@ class RecordedCall:
         """
         if not unsettled:
             return (None, None) if self.lost_arguments else (self.request, self.decision)
-        if self.settlement is None:
+        if self.verdict is None:
             return self.question, None
-        if self.settlement.decision == "approved":
+        if self.verdict.decision == "approved":
             return None, None
-        return self.question, self.settlement
+        return self.question, self.verdict
 
     def answer(self) -> CallAnswer:
         """What the script got."""
@@ -284,7 +284,7 @@ class Recording:
         self._asked[event.request_id] = past
         past.lapsed = False
         if event.unsettled:
-            past.question, past.settlement = event, None
+            past.question, past.verdict = event, None
         else:
             past.request = event
 
@@ -295,7 +295,7 @@ class Recording:
                 past.lapsed = True
             return
         if past is not None and past.question is not None:
-            past.settlement = event
+            past.verdict = event
         elif past is not None:
             past.decision = event
 

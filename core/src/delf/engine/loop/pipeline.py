@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from dataclasses import replace
+from typing import Any
 
 from delf.engine.host import TaskHost
 from delf.engine.loop.learn import learn
@@ -22,6 +23,7 @@ from delf.engine.task import TaskOutcome, TaskRequest, TaskState
 from delf.engine.waiting import TaskClock, to_its_end
 from delf.errors import (
     DelfError,
+    PluginError,
     ReplayMismatch,
     TaskStoppedError,
     TaskTimeoutError,
@@ -138,7 +140,11 @@ class TaskPipeline:
             self._host.use(task.tools)
         self._host.scripts.open()
         await load_context(task)
-        return await self._strategy.solve(self._host)
+        answer: Any = await self._strategy.solve(self._host)
+        if not isinstance(answer, str):
+            given = f"{type(answer).__name__} in place of text"
+            raise PluginError(f"the strategy {type(self._strategy).__name__} answered with {given}")
+        return answer
 
     async def _result(self, work: asyncio.Future[str]) -> tuple[str, DelfError | None]:
         """The answer, or the error in its place."""
@@ -194,7 +200,7 @@ class TaskPipeline:
     async def _finish(self, text: str, error: DelfError | None) -> TaskOutcome:
         task, log = self._task, self._log
         try:
-            await self._host.settle(_GRACE_SECONDS)
+            await self._host.wait_for_rest(_GRACE_SECONDS)
         except UnrecordedCallError as lost:
             error = lost
         log.end_prints()

@@ -40,7 +40,7 @@ class Ledger:
 
     Under a budget each model call first reserves the most that it can cost. One that is expected
     to cost more than is left is refused. One that does not fit only because of what other calls
-    have reserved waits, in order, until they are settled; with nobody to wait for, it is made.
+    have reserved waits, in order, until these are made; with nobody to wait for, it is made.
 
     Args:
         budget_usd: The most to spend; None for no limit.

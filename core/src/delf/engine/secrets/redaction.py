@@ -26,8 +26,6 @@ REDACTED: Final = "[redacted]"
 _SIMPLE: Final = frozenset({type(None), bool, int, float})
 _AS_TEXT: Final = (PurePath, uuid.UUID, Decimal, os.PathLike)
 _BYTES: Final = (bytes, bytearray, memoryview)
-_GROUPS: Final = (ExceptionGroup, BaseExceptionGroup)
-_Safe = dict[int, tuple[BaseException, BaseException]]
 _REMADE: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
 
 
@@ -89,67 +87,24 @@ class Redactor:
         return StreamMatcher(self, REDACTED)
 
     def error(self, error: DelfError) -> DelfError:
-        """The error, changed in place; causes that hold a secret become texts without it."""
+        """The error, changed in place; where its causes hold a secret, a text stands for them."""
         if self.knows_any:
-            self._clean_own(error)
-            self._clean_causes(error)
+            error.message = self.text(error.message)
+            error.args = tuple(self.value(list(error.args)))
+            error.hint = None if error.hint is None else self.text(error.hint)
+            if hasattr(error, "__notes__"):
+                error.__notes__ = [self.text(str(note)) for note in error.__notes__]
+            is_quiet = error.__suppress_context__
+            error.__cause__ = self._cause(error.__cause__)
+            error.__context__ = self._cause(error.__context__)
+            error.__suppress_context__ = is_quiet
         return error
 
-    def _clean_own(self, error: DelfError) -> None:
-        error.message = self.text(error.message)
-        error.args = tuple(self.value(list(error.args)))
-        error.hint = None if error.hint is None else self.text(error.hint)
-
-    def _clean_causes(self, error: BaseException) -> None:
-        """Clean what an error leads to: causes may lead to each other, and back to it."""
-        safe: _Safe = {id(error): (error, error)}
-        todo = [error]
-        while todo:
-            each = todo.pop()
-            if hasattr(each, "__notes__"):
-                each.__notes__ = [self.text(_shown(note)) for note in _listed(each.__notes__)]
-            is_quiet = each.__suppress_context__
-            each.__cause__ = self._safe_cause(each.__cause__, safe, todo)
-            each.__context__ = self._safe_cause(each.__context__, safe, todo)
-            each.__suppress_context__ = is_quiet
-
-    def _safe_cause(
-        self, error: BaseException | None, safe: _Safe, todo: list[BaseException]
-    ) -> BaseException | None:
-        """The error, or what stands for it.
-
-        Args:
-            error: A cause.
-            safe: By its id, what was met, and what is passed on in its place.
-            todo: Errors whose own causes have to be looked at.
-        """
-        if error is None:
-            return None
-        if id(error) in safe:
-            return safe[id(error)][1]
-        passed_on = error
-        if isinstance(error, DelfError):
-            self._clean_own(error)
-        elif issubclass(type(error), BaseExceptionGroup):
-            passed_on = self._safe_group(cast("BaseExceptionGroup[Any]", error), safe, todo)
-        elif self._is_told_by(error):
-            passed_on = ForeignError(type(error).__name__, self.text(_shown(error)))
-        if passed_on is not error:
-            _lead_on(passed_on, error)
-        safe[id(error)] = safe[id(passed_on)] = (error, passed_on)
-        todo.append(passed_on)
-        return passed_on
-
-    def _safe_group(
-        self, group: BaseExceptionGroup[Any], safe: _Safe, todo: list[BaseException]
-    ) -> BaseException:
-        members = [self._safe_cause(member, safe, todo) for member in group.exceptions]
-        same = all(new is old for new, old in zip(members, group.exceptions, strict=True))
-        if same and not self._is_told_by(group):
-            return group
-        name = "" if type(group) in _GROUPS else f"{type(group).__name__}: "
-        message = self.text(f"{name}{group.message}")
-        return BaseExceptionGroup(message, [member for member in members if member is not None])
+    def _cause(self, error: BaseException | None) -> BaseException | None:
+        """The error, or its traceback without secrets where it, or what led to it, holds one."""
+        if error is None or not any(map(self._is_told_by, _with_causes(error))):
+            return error
+        return ForeignError(self.text("".join(traceback.format_exception(error)).rstrip()))
 
     def _is_told_by(self, error: BaseException) -> bool:
         try:
@@ -290,15 +245,7 @@ class Redactor:
 
 
 class ForeignError(Exception):
-    """Stands for an error of another library whose own text held a secret.
-
-    Args:
-        name: The error's class.
-        message: Its text without the secret.
-    """
-
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(f"{name}: {message}")
+    """Stands for errors that held a secret; its message is their traceback without it."""
 
 
 def put_back(
@@ -317,25 +264,20 @@ def put_back(
     }
 
 
-def _lead_on(stand_in: BaseException, error: BaseException) -> None:
-    """Let what stands for an error lead where that leads."""
-    stand_in.__traceback__ = error.__traceback__
-    stand_in.__cause__, stand_in.__context__ = error.__cause__, error.__context__
-    stand_in.__suppress_context__ = error.__suppress_context__
-    if hasattr(error, "__notes__"):
-        stand_in.__notes__ = error.__notes__
-
-
-def _listed(notes: Any) -> list[Any]:
-    """An error's notes; nothing keeps a library from making them something else."""
-    return list(cast("Collection[Any]", notes)) if isinstance(notes, (list, tuple)) else [notes]
-
-
-def _shown(thing: Any) -> str:
-    try:
-        return str(thing)
-    except Exception as broken:
-        return f"(cannot be shown: {type(broken).__name__})"
+def _with_causes(error: BaseException) -> Iterable[BaseException]:
+    """An error and all that it leads to: causes, contexts, members of groups."""
+    met = {id(error): error}
+    todo = [error]
+    while todo:
+        each = todo.pop()
+        causes = [each.__cause__, each.__context__]
+        if isinstance(each, BaseExceptionGroup):
+            causes += cast("BaseExceptionGroup[BaseException]", each).exceptions
+        for other in causes:
+            if other is not None and id(other) not in met:
+                met[id(other)] = other
+                todo.append(other)
+    return met.values()
 
 
 def _parts_of(value: Any) -> list[Any] | None:

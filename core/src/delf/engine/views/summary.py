@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from delf.engine.views.parts import ApprovalTrace, ModelUse, StreamEvent, ToolCallTrace
+from delf.engine.views.story import cut
 from delf.terminal import visible
 
 MAX_CALLS: Final = 30
@@ -100,8 +101,7 @@ def table(heads: Sequence[str], rows: Sequence[Row]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    line = " ".join(visible(text).split())
-    return line if len(line) <= _MAX_CELL else f"{line[: _MAX_CELL - 1]}…"
+    return cut(visible(text), _MAX_CELL)
 
 
 def _ms(duration: float | None) -> str:

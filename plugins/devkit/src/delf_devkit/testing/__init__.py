@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from delf_devkit.testing.network import NetworkRefusedError, NetworkWatch
     from delf_devkit.testing.project import DelfProject, Outcome
     from delf_devkit.testing.scripts import RecordingScriptHost
+    from delf_devkit.testing.tasks import ScriptedTask
 
 _HOMES: Final = {
     "ApprovalContract": "contracts.approval",
@@ -65,6 +66,7 @@ _HOMES: Final = {
     "SandboxContract": "contracts.sandbox",
     "ScriptedApprovals": "approvals",
     "ScriptedModel": "models",
+    "ScriptedTask": "tasks",
     "StrategyContract": "contracts.strategy",
     "TestHost": "hosts",
     "every_event": "events",
@@ -94,6 +96,7 @@ __all__ = [
     "SandboxContract",
     "ScriptedApprovals",
     "ScriptedModel",
+    "ScriptedTask",
     "StrategyContract",
     "TestHost",
     "every_event",

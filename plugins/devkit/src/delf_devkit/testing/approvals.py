@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from delf.protocols.approval import ApprovalRequest, Approved, Decision, Rejected
+from delf.protocols.approval import (
+    ApprovalRequest,
+    Approved,
+    Decision,
+    Edited,
+    Expired,
+    Rejected,
+    Settled,
+)
 from delf.specs import ApprovalSpec
 
-Said = Decision | bool | str | None
-"""A decision, True, False, a reason to reject, or None for the next channel."""
+Said = Decision | bool | str | Mapping[str, Any] | None
+"""A decision, True, False, a reason to reject, other arguments, or None for the next channel."""
 
 Answer = Said | Callable[[ApprovalRequest], Any]
 """What is said, or a plain or async function that is given the request and says it."""
@@ -43,7 +51,19 @@ class ScriptedApprovals:
         )
 
     def says(self, *decisions: Answer) -> ScriptedApprovals:
-        """Queue decisions: True, False, a reason to reject, None, or a decision."""
+        """Queue decisions.
+
+        Args:
+            decisions: True, False, a reason to reject, the arguments to use in place of the
+                call's own, None for the next channel, a decision of
+                :mod:`delf.protocols.approval`, or a function of the request that gives one.
+
+        Raises:
+            TypeError: For anything else.
+        """
+        for decision in decisions:
+            if not callable(decision):
+                _decision(decision)
         self.decisions.extend(decisions)
         return self
 
@@ -59,12 +79,24 @@ class ScriptedApprovals:
         if callable(answer):
             answer = answer(request)
             answer = await answer if inspect.isawaitable(answer) else answer
-        if answer is True:
-            return Approved()
-        if answer is False:
-            return Rejected(reason="rejected by the test")
-        return Rejected(reason=answer) if isinstance(answer, str) else answer
+        return _decision(answer)
 
     async def __call__(self, request: ApprovalRequest) -> Decision | None:
         """The same as ``on_confirm``."""
         return await self.decide(request)
+
+
+def _decision(said: object) -> Decision | None:
+    match said:
+        case None | Approved() | Edited() | Rejected() | Settled() | Expired():
+            return said
+        case True:
+            return Approved()
+        case False:
+            return Rejected(reason="rejected by the test")
+        case str():
+            return Rejected(reason=said)
+        case Mapping():
+            return Edited(arguments=cast("Mapping[str, Any]", said))
+        case _:
+            raise TypeError(f"{said!r} is no decision: True, False, text, a mapping, None, or one")

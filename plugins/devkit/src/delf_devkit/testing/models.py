@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Final
 
 from delf.errors import LLMExecutionError
@@ -24,6 +25,7 @@ Answer = Reply | Callable[[ModelRequest], Any]
 """A reply, or a plain or async function that is given the request and returns one."""
 
 USAGE: Final = Usage(input_tokens=100, output_tokens=20)
+_SHOWN: Final = 500
 FILE_PREFIX: Final = "scripted-file:"
 
 
@@ -89,8 +91,10 @@ class ScriptedModel:
         self.requests.append(request)
         answer: Any = self.replies.popleft() if self.replies else self.default
         if answer is None:
+            last = request.messages[-1].text if request.messages else ""
             raise LLMExecutionError(
-                f"the scripted model has no reply number {len(self.requests)}",
+                f"the scripted model has no reply number {len(self.requests)}; "
+                f"it was asked last: {shorten(last, _SHOWN, placeholder=' …')}",
                 hint="queue it with scripted_model.says(…) or .writes(…)",
             )
         if callable(answer):

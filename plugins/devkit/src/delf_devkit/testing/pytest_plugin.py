@@ -24,10 +24,16 @@ pytest.register_assert_rewrite("delf_devkit.testing.contracts")
 
 
 @pytest.fixture
-def delf_host() -> TestHost:
-    """A host with the core's own and all installed plugins, to which a test adds others."""
+def delf_host(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> TestHost:
+    """A host with the core's own and all installed plugins, to which a test adds others.
+
+    What agents of the test keep goes into a folder of the test, not into the user's data.
+    """
     from delf_devkit.testing.hosts import TestHost
 
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
     return TestHost.discover(environ={})
 
 

@@ -9,7 +9,7 @@ import inspect
 import json
 import logging
 import textwrap
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from delf.errors import DelfError, ToolRefusedError
+from delf.messages import ModelRequest
 from delf.protocols.connection import ConnectionLike, SupportsClose, SupportsContext
 from delf.settings import PluginSettings, SecretStr
 from delf.specs import SandboxSpec
@@ -26,7 +27,8 @@ from delf.tools.signature import check_name
 from delf.values import dumps, loads
 from delf_devkit.testing.contracts.base import Contract, chain, missing, needs
 from delf_devkit.testing.hosts import TestHost
-from delf_devkit.testing.models import ScriptedModel
+from delf_devkit.testing.models import ScriptedModel, script
+from delf_devkit.testing.tasks import ScriptedTask
 
 _CONCURRENT = 8
 _MOMENT = 0.1
@@ -50,14 +52,19 @@ class Call:
         object.__setattr__(self, "action", action)
         object.__setattr__(self, "arguments", arguments)
 
-    async def make(self, connection: ConnectionLike) -> Any:
+    async def make(self, connection: ConnectionLike, task: ScriptedTask | None = None) -> Any:
         """Make it as the gate does: arguments validated, plain functions in a thread.
 
         Args:
             connection: Whose action it is.
+            task: What gives an action that takes one its ``CallContext``.
         """
         action = await _action(connection, self.action)
         arguments = action.validate(self.arguments)
+        if action.context is not None:
+            task = task or ScriptedTask()
+            tools = {connection.name: connection}
+            arguments[action.context] = task.context(connection.name, tools=tools)
         if action.is_async:
             return await action.call(**arguments)
         return await asyncio.to_thread(action.call, **arguments)
@@ -77,7 +84,8 @@ class ConnectionContract(Contract):
     The fixture makes a connection that is ready to be used; the suite closes it. Secrets are
     found in its settings (``SecretStr``); name others in ``secrets``. ``failing_calls`` are
     let through by the arguments' types and refused by the service; ``slow_call`` takes a
-    second or more, for tests of cancellation.
+    second or more, for tests of cancellation. Actions that take a ``CallContext`` get one: models
+    and child tasks answer ``answer``, and a person who is asked agrees.
     """
 
     calls: ClassVar[Sequence[Call]] = ()
@@ -85,6 +93,7 @@ class ConnectionContract(Contract):
     slow_call: ClassVar[Call | None] = None
     secrets: ClassVar[Sequence[str]] = ()
     sandbox: ClassVar[str] = "auto"
+    answer: ClassVar[str] = "done"
 
     @pytest.fixture
     def connection(self) -> ConnectionLike:
@@ -161,14 +170,14 @@ class ConnectionContract(Contract):
 
     async def test_results_can_be_passed_to_a_script(self, connection: Any) -> None:
         for call in self._calls():
-            result = await self.within(call.make(connection))
+            result = await self.within(self._make(call, connection))
             loads(dumps(result))
         await _close(connection)
 
     async def test_calls_can_overlap(self, connection: Any) -> None:
-        alone = [await self.within(call.make(connection)) for call in self._calls()]
-        again = [await self.within(call.make(connection)) for call in self._calls()]
-        many = [call.make(connection) for _ in range(_CONCURRENT) for call in self._calls()]
+        alone = [await self.within(self._make(call, connection)) for call in self._calls()]
+        again = [await self.within(self._make(call, connection)) for call in self._calls()]
+        many = [self._make(call, connection) for _ in range(_CONCURRENT) for call in self._calls()]
         together = await self.within(asyncio.gather(*many))
         for number, result in enumerate(together):
             place = number % len(alone)
@@ -179,31 +188,31 @@ class ConnectionContract(Contract):
 
     async def test_calls_leave_the_event_loop_alone(self, connection: Any) -> None:
         for call in self._calls():
-            await self.leaves_the_loop(lambda call=call: call.make(connection))
+            await self.leaves_the_loop(lambda call=call: self._make(call, connection))
         await _close(connection)
 
     @needs("failing_calls")
     async def test_a_failure_is_an_error_of_delf(self, connection: Any) -> None:
         for call in self.failing_calls:
             with pytest.raises(DelfError) as caught:
-                await self.within(call.make(connection))
+                await self.within(self._make(call, connection))
             assert caught.value.message.strip()
         for call in self._calls():
-            await self.within(call.make(connection))
+            await self.within(self._make(call, connection))
         await _close(connection)
 
     @needs("slow_call")
     async def test_survives_a_cancelled_call(self, connection: Any) -> None:
         call = self.slow_call
         assert call is not None
-        work = asyncio.ensure_future(call.make(connection))
+        work = asyncio.ensure_future(self._make(call, connection))
         await asyncio.wait({work}, timeout=_MOMENT)
         assert not work.done(), "slow_call is over at once"
         work.cancel()
         await self.within(asyncio.wait({work}))
         assert work.cancelled()
         for good in self._calls():
-            await self.within(good.make(connection))
+            await self.within(self._make(good, connection))
         await _close(connection)
 
     # -- secrets ------------------------------------------------------------------------
@@ -215,7 +224,7 @@ class ConnectionContract(Contract):
         shown.append(str(await self.within(_context(connection))))
         for call in self.failing_calls:
             with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it raises
-                await self.within(call.make(connection))
+                await self.within(self._make(call, connection))
             for error in chain(caught.value):
                 shown += [str(error), repr(error), getattr(error, "hint", None) or ""]
         await _close(connection)
@@ -225,11 +234,13 @@ class ConnectionContract(Contract):
     async def test_secrets_are_in_no_result_and_no_log(self, connection: Any) -> None:
         with _logged() as lines:
             for call in self._calls():
-                result = await self.within(call.make(connection))
+                result = await self.within(self._make(call, connection))
                 text = dumps(result).decode(errors="replace")
                 self._has_no_secret(connection, text, f"a result of {call.action} holds a secret")
             for call in self.failing_calls:
-                await asyncio.gather(self.within(call.make(connection)), return_exceptions=True)
+                await asyncio.gather(
+                    self.within(self._make(call, connection)), return_exceptions=True
+                )
             await _close(connection)
         for line in lines:
             self._has_no_secret(connection, line, "a secret is logged")
@@ -241,11 +252,11 @@ class ConnectionContract(Contract):
 
     async def test_can_be_closed_twice_and_used_again(self, connection: Any) -> None:
         for call in self._calls():
-            await self.within(call.make(connection))
+            await self.within(self._make(call, connection))
         for _ in range(2):
             await self.within(_close(connection))
         for call in self._calls():
-            await self.within(call.make(connection))
+            await self.within(self._make(call, connection))
         await self.within(_close(connection))
 
     async def test_context_is_text(self, connection: Any) -> None:
@@ -261,7 +272,7 @@ class ConnectionContract(Contract):
         host = TestHost.discover(environ={})
         if not host.specs(SandboxSpec):
             pytest.skip("needs a sandbox: pip install delf-plugin-sandbox-local")
-        model = ScriptedModel()
+        model = ScriptedModel(default=self._reply)
         host.provide(model.spec, model.factory)
         lines = [f"print(repr({call.source(connection)})[:200])" for call in self._calls()]
         model.writes("\n".join(["import datetime, decimal", "from decimal import Decimal", *lines]))
@@ -292,6 +303,13 @@ class ConnectionContract(Contract):
             at = max(0, hidden.index(_HIDDEN) - _AROUND)
             around = hidden[at : at + 2 * _AROUND]
             pytest.fail(f"{type(self).__name__}: {what}: … {around} …", pytrace=False)
+
+    def _make(self, call: Call, connection: Any) -> Coroutine[Any, Any, Any]:
+        return call.make(connection, ScriptedTask(answer=self.answer))
+
+    def _reply(self, request: ModelRequest) -> str:
+        """What the model answers to calls, and to child tasks for them."""
+        return self.answer if request.purpose == "call" else script(f"print({self.answer!r})")
 
     def _calls(self) -> Sequence[Call]:
         return self.calls or missing(self, "`calls`, at least one Call that succeeds")

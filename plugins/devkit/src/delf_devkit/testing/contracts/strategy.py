@@ -94,7 +94,7 @@ class _World:
             and (happened or event.call_id in ended)
         ]
 
-    def settle(self, request: Any) -> Any:
+    def decide(self, request: Any) -> Any:
         """The person who looks what became of a call whose end nobody knows."""
         name = request.arguments["name"]
         done = request.unsettled and name in self.kept
@@ -196,7 +196,7 @@ class StrategyContract(Contract):
         """The journal ends at each of its events in turn; what was begun then happened, or not."""
         world, journal = _World(), _journal()
         model, replies = ScriptedModel(), self.writing or missing(self, "`writing`")
-        options: dict[str, Any] = {"on_confirm": world.settle, "approval_mode": "interactive"}
+        options: dict[str, Any] = {"on_confirm": world.decide, "approval_mode": "interactive"}
         async with self._agent(strategy, replies, world, journal, model, **options) as agent:
             whole = await self.within(agent.arun("Keep Ann and Bob.", 20))
             whole.raise_for_status()

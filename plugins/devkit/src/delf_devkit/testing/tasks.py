@@ -1,0 +1,117 @@
+"""The task behind calls that a test makes by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from delf.errors import ToolExecutionError
+from delf.llm import LLMConfig
+from delf.messages import Message, ModelReply
+from delf.tools.context import CallContext, ChildResult, ChildTask
+from delf_devkit.testing.models import USAGE
+
+
+@dataclass
+class ScriptedTask:
+    """Gives an action its ``CallContext``, and keeps what the action did with it.
+
+    ``await desk.hand_over("the lamp", context=ScriptedTask(answer="done").context())``, in a test
+    that is asynchronous. In a task of an agent, the agent gives the context.
+
+    Args:
+        answer: What models and child tasks answer; an exception makes a child task fail, and is
+            raised by ``ask``.
+        agrees: What a person says who is asked: yes, no, or yes to these arguments.
+        children: The child tasks.
+        asked: The conversations with models.
+        questions: What a person was asked.
+        said: What people were told.
+        kept: The changes that were kept, each with its data.
+    """
+
+    answer: str | Exception = "done"
+    agrees: bool | Mapping[str, Any] = True
+    children: list[ChildTask] = field(default_factory=list[ChildTask])
+    asked: list[tuple[Message, ...]] = field(default_factory=list[tuple[Message, ...]])
+    questions: list[str] = field(default_factory=list[str])
+    said: list[str] = field(default_factory=list[str])
+    kept: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
+
+    def context(
+        self,
+        connection: str = "tested",
+        *,
+        task: str = "Try everything.",
+        tools: Mapping[str, Any] | None = None,
+        folder: str | Path = ".",
+        input_files: Mapping[str, Path] | None = None,
+        output_files: Mapping[str, Path] | None = None,
+    ) -> CallContext:
+        """What an action is given.
+
+        Args:
+            connection: The name of the connection that is called.
+            task: The task in plain words.
+            tools: The task's connections, by name.
+            folder: The project's folder.
+            input_files: Where the task's input files are, by name.
+            output_files: Where those are that the task has written, by name.
+        """
+        return CallContext(
+            task_id="task_of_a_test",
+            task=task,
+            call_id=1,
+            connection=connection,
+            folder=Path(folder),
+            depth=0,
+            input_files=dict(input_files or {}),
+            llm=LLMConfig(model="scripted"),
+            strategy="codegen",
+            tools=dict(tools or {}),
+            connect=_no_connection,
+            _say=self.said.append,
+            _keep=self._keep,
+            _loop=asyncio.get_running_loop(),
+            _output_files=lambda: dict(output_files or {}),
+            _delegate=self._delegate,
+            _ask=self._ask,
+            _consent=self._consent,
+        )
+
+    async def _keep(self, what: str, data: Mapping[str, Any]) -> None:
+        self.kept.append((what, dict(data)))
+
+    async def _delegate(self, child: ChildTask) -> ChildResult:
+        self.children.append(child)
+        task_id = f"task_of_a_test.{len(self.children)}"
+        if isinstance(self.answer, Exception):
+            return ChildResult(task_id=task_id, text="", status=False, error=str(self.answer))
+        return ChildResult(task_id=task_id, text=self.answer, status=True)
+
+    async def _ask(
+        self, messages: Sequence[Message], llm: str | LLMConfig | None, settings: Mapping[str, Any]
+    ) -> ModelReply:
+        self.asked.append(tuple(messages))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return ModelReply(text=self.answer, model="scripted", usage=USAGE, cost_usd=0.0)
+
+    async def _consent(
+        self,
+        question: str,
+        arguments: dict[str, Any],
+        name: str,
+        fit: Callable[[Mapping[str, Any]], dict[str, Any]],
+    ) -> Mapping[str, Any] | None:
+        self.questions.append(question)
+        if isinstance(self.agrees, Mapping):
+            return fit(self.agrees)
+        return arguments if self.agrees else None
+
+
+def _no_connection(name: str, **_: Any) -> Any:
+    raise ToolExecutionError(f"a scripted task makes no connection {name!r}")

@@ -1,0 +1,144 @@
+"""Options as a factory declares them, and objects that cannot be what they are to be."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+
+from delf import Agent
+from delf.config.project import load_project
+from delf.errors import ConfigurationError, PluginError
+from delf.plugins.factories import make
+from delf.settings import LocalPath
+from delf.specs import PrefilterSpec
+from delf.testing import TestHost
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+SPEC = PrefilterSpec(name="words", summary="By words.", factory="a:b", modes=("words",))
+PLUGIN = "test-prefilter-words"
+
+
+class Words:
+    def __init__(
+        self,
+        mode: str,
+        most: int = 20,
+        rules: dict[str, list[str]] | None = None,
+        order: Literal["best", "first"] = "best",
+        wait: timedelta = timedelta(0),
+        path: LocalPath = "",
+    ) -> None:
+        self.given = (most, rules, order, wait, path)
+
+    async def select(self, task, catalog, ask): ...
+
+
+def made(options, factory=Words):
+    host = TestHost.discover(environ={}, no_plugins=True)
+    host.provide(SPEC, factory)
+    return make(host, SPEC, {PLUGIN: options}, {"mode": "words", "context": object()})
+
+
+def test_options_become_what_the_factory_declares():
+    options = {"most": "3", "rules": {"pay": ["book_*"]}, "order": "first", "wait": "PT2S"}
+    assert made(options).given == (3, {"pay": ["book_*"]}, "first", timedelta(seconds=2), "")
+    assert made({"path": 7}).given[-1] == "7"
+
+
+def test_a_path_counts_from_the_file_in_which_it_stands(tmp_path):
+    (tmp_path / "delf.toml").write_text(f'[plugins.{PLUGIN}]\npath = "words.txt"\n')
+    options = load_project(tmp_path, environ={}).plugin_options[PLUGIN]
+    assert made(options).given[-1] == str(tmp_path / "words.txt")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"most": "many"}, "most: Input should be a valid integer"),
+        ({"rules": "a"}, "rules: Input should be a valid dictionary"),
+        ({"order": "worst"}, "order: Input should be 'best' or 'first'"),
+        ({"moost": 3}, "got an unexpected keyword argument 'moost'"),
+    ],
+)
+def test_what_does_not_fit_names_plugin_and_option(options, says):
+    with pytest.raises(ConfigurationError) as caught:
+        made(options)
+    assert caught.value.message.startswith(f"the prefilter 'words': [plugins.{PLUGIN}]")
+    assert says in caught.value.message
+
+
+def test_the_hint_has_what_there_is():
+    with pytest.raises(ConfigurationError) as caught:
+        made({"moost": 3})
+    assert caught.value.hint == "it takes: mode, most, rules, order, wait, path"
+
+
+def test_what_is_missing_is_said():
+    with pytest.raises(ConfigurationError, match="missing a required argument: 'url'"):
+        made({}, lambda url: Words("words"))
+
+
+def test_a_type_that_only_checkers_import_is_not_looked_at():
+    def late(most: "Decimal") -> object:
+        return Words("words", most=most)  # pyright: ignore[reportArgumentType]
+
+    assert made({"most": "3"}, late).given[0] == "3"
+
+
+def test_whatever_a_factory_takes_by_any_name_is_passed_on():
+    assert made({"anything": 1}, lambda **options: _Kept(options)).options == {"anything": 1}
+
+
+class _Kept:
+    def __init__(self, options):
+        self.options = options
+
+    async def select(self, task, catalog, ask): ...
+
+
+class Half:
+    """A memory that cannot even search."""
+
+    async def save(self, facts): ...
+
+    async def aclose(self): ...
+
+
+class Silent:
+    async def solve(self, host):
+        """Give nothing."""
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"strategy": Silent}, "strategy is the class Silent: give an object of it"),
+        ({"strategy": Half()}, "strategy, a Half, has no solve"),
+        ({"memory": Half}, "memory is the class Half: give an object of it"),
+        ({"memory": Half()}, "memory, a Half, has no search"),
+    ],
+)
+def test_an_object_that_cannot_be_one_is_refused_at_the_start(
+    given, says, scripted_model, delf_host
+):
+    with pytest.raises(ConfigurationError) as caught:
+        Agent(llm="scripted", host=delf_host, **given).start()
+    assert caught.value.message == says
+
+
+def test_so_is_what_a_plugin_makes():
+    with pytest.raises(
+        ConfigurationError, match="the prefilter 'words', a PosixPath, has no select"
+    ):
+        made({}, lambda: Path())
+
+
+def test_a_strategy_answers_with_text(scripted_model, delf_host):
+    with (
+        Agent(llm="scripted", host=delf_host, strategy=Silent()) as agent,
+        pytest.raises(PluginError, match="strategy Silent answered with NoneType in place of text"),
+    ):
+        agent.run("Say something.")

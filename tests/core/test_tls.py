@@ -1,0 +1,28 @@
+import ssl
+
+import certifi
+import httpx
+
+from delf.tls import trusted
+
+
+def test_it_is_what_httpx_trusts_and_made_once(monkeypatch):
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert trusted() is trusted()
+    theirs = httpx.create_ssl_context()
+    assert trusted().cert_store_stats() == theirs.cert_store_stats()
+    assert (trusted().verify_mode, trusted().check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
+def test_an_authority_of_the_environment_counts_at_once(monkeypatch, tmp_path):
+    one = tmp_path / "one.pem"
+    with open(certifi.where()) as file:
+        text = file.read()
+    end = "-----END CERTIFICATE-----\n"
+    one.write_text(text[text.index("-----BEGIN") : text.index(end)] + end)
+    before = trusted()
+    with monkeypatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(one))
+        assert trusted().cert_store_stats()["x509"] == 1
+    assert trusted() is before
