@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from delf.hookspecs import hookimpl
-from delf.specs import CommandSpec, JournalSpec
+from delf.specs import JournalSpec
 
 
 @hookimpl
@@ -16,13 +16,4 @@ def delf_journals() -> Iterable[JournalSpec]:
         factory="delf_journal_sql.journal:SqlJournal",
         durable=True,
         shared=True,
-    )
-
-
-@hookimpl
-def delf_commands() -> Iterable[CommandSpec]:
-    yield CommandSpec(
-        name="runs stop",
-        summary="Stop a task, wherever it runs.",
-        factory="delf_journal_sql.command:stop",
     )
