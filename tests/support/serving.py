@@ -50,6 +50,11 @@ def tools_of(box: Outbox) -> list[Any]:
         box.sent.append((to, copies))
         return f"sent {copies} to {to}"
 
+    @tool(confirm=True)
+    async def note(orders: list[dict[str, Any]]) -> int:
+        """Note orders down."""
+        return len(orders)
+
     @tool(confirm=False)
     async def look(number: int = 0) -> dict[str, Any]:
         """Look something up."""
@@ -61,7 +66,7 @@ def tools_of(box: Outbox) -> list[Any]:
         await box.gate.wait()
         return "held"
 
-    return [send, look, hold]
+    return [send, note, look, hold]
 
 
 @dataclass

@@ -150,12 +150,15 @@ class ModelSpec(Spec):
         speaks: Values of ``LLMConfig.provider`` whose protocol it speaks at any address. It serves
             what names one of them, what has a ``base_url`` and fits no pattern better than ``*``,
             and what fits no other plugin's pattern.
+        addressed_by: Environment variables with an address. Where one is set, a name without a
+            provider and a ``/`` is served as if it had that ``base_url``.
     """
 
     kind: ClassVar[str] = "model"
 
     serves: tuple[str, ...]
     speaks: tuple[str, ...] = ()
+    addressed_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -304,6 +304,8 @@ class RuntimeHome:
             await anext(ending)
             self._runtime = asyncio.ensure_future(self._make())
         starting = self._runtime
+        if starting.done() and starting.exception() is None:
+            return starting.result()
         try:
             return await asyncio.shield(starting)
         except Exception:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from delf.errors import ModelConfigurationError
-from delf.messages import ModelReply, ToolCall, Usage
+from delf.messages import ModelReply, ToolCall, ToolResult, Usage
 
 
 def call_of(code):
@@ -24,6 +24,10 @@ def test_in_a_tool(make_agent, scripted_model):
     assert asked(scripted_model) == [["run"], ["run"]]
     assert "one call of run" in scripted_model.prompts[0]
     assert "```python block" not in scripted_model.prompts[0]
+    call, result = (message.parts[0] for message in scripted_model.requests[1].messages[-2:])
+    assert (call.name, json.loads(call.arguments)) == ("run", {"code": "print(1 +"})
+    assert (result.id, result.name) == (call.id, "run")
+    assert result.text.startswith("The script failed: SyntaxError")
 
 
 def test_in_a_fence_and_nowhere_else_it_is_asked_for(make_agent, scripted_model):
@@ -37,6 +41,22 @@ def test_by_itself_a_tool_is_offered_after_an_answer_without_a_script(make_agent
     assert make_agent().run("what is it?").text == "42"
     assert asked(scripted_model) == [[], ["run"]]
     assert "one call of run" in scripted_model.prompts[1]
+
+
+def test_what_it_was_offered_once_it_keeps(make_agent, scripted_model):
+    failing = call_of("print(len(7))")
+    scripted_model.says(
+        "I would count.", failing, "```python\nprint(len(8))\n```", call_of("print(9)")
+    )
+    assert make_agent(retry_count=3).run("what is it?").text == "9"
+    assert asked(scripted_model) == [[], ["run"], ["run"], ["run"]]
+    first, second = (
+        scripted_model.requests[2].messages[-2:],
+        scripted_model.requests[3].messages[-2:],
+    )
+    assert [type(message.parts[0]) for message in first] == [ToolCall, ToolResult]
+    assert second[0].text == "```python\nprint(len(8))\n```"
+    assert "TypeError" in second[1].text
 
 
 def test_a_model_that_takes_no_tools_is_offered_none(make_agent, scripted_model):

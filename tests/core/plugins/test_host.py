@@ -27,8 +27,8 @@ MODEL = """
 """
 
 
-def model(*patterns, speaks=()):
-    return MODEL.replace("SERVES", f"{patterns!r}, speaks={speaks!r}")
+def model(*patterns, speaks=(), addressed_by=()):
+    return MODEL.replace("SERVES", f"{patterns!r}, {speaks=!r}, {addressed_by=!r}")
 
 
 def names(host, kind=ConnectionSpec):
@@ -358,6 +358,16 @@ def test_address_and_provider_decide_where_a_plugin_speaks_a_protocol(site):
         LLMConfig("whatever", provider="google"): "any",
     }.items():
         assert host.model_spec(config).name == expected, config
+
+
+@pytest.mark.parametrize("at", ["", "http://localhost:1/v1"])
+def test_an_address_in_the_environment_is_for_names_without_a_provider(site, at):
+    site.add("any", model("*", "azure/*"))
+    site.add("wire", model("gpt-*", speaks=("openai", "google"), addressed_by=("WIRE_URL",)))
+    host = site.host(environ={"WIRE_URL": at})
+    assert host.model_spec("llama3.2").name == ("wire" if at else "any")
+    for config in (LLMConfig("groq/llama"), LLMConfig("mine", provider="anthropic")):
+        assert host.model_spec(config).name == "any"
 
 
 def test_a_plugin_that_speaks_a_protocol_has_the_names_that_nobody_else_has(site):

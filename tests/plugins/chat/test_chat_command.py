@@ -537,6 +537,27 @@ print(agent.run("afterwards").text)
 agent.stop()
 """
 
+NOTIFYING = """
+import sys
+from pathlib import Path
+from delf import Agent, Chat, tool
+from delf_strategy_stream.strategy import StreamStrategy
+
+@tool(effect="read", confirm=False)
+def look() -> str:
+    return "all is well"
+
+waiting = [["The lorry is there."]]
+
+async def news() -> list[str]:
+    return waiting.pop() if waiting else []
+
+Path("turns.jsonl").write_text(sys.argv[1])
+strategy = StreamStrategy(notifications=news)
+with Agent(tools=[look], llm="recorded:turns.jsonl", chat=Chat(), strategy=strategy) as agent:
+    agent.run_chat()
+"""
+
 
 class TestRunChat:
     @pytest.mark.parametrize("before", ["", "agent.run('before')"], ids=["new", "started"])
@@ -558,6 +579,17 @@ class TestRunChat:
         chat.expect("after all" if before else "hello")
         assert chat.terminal.wait() == 0
         assert "Traceback" not in chat.text
+
+    def test_what_the_program_notifies_the_model_of_is_shown(self, talk, here):
+        (here / "talk.py").write_text(NOTIFYING)
+        turns = ('<execute>[{"name": "look", "args": {}}]</execute>', "I have read the notice.")
+        lines = ({"request": {"contains": []}, "reply": {"text": text}} for text in turns)
+        command = [sys.executable, "talk.py", "".join(f"{json.dumps(each)}\n" for each in lines)]
+        chat = talk(command=command)
+        shown = chat.say("Look around", "notification: The lorry is there.", "I have read")
+        assert shown.count("The lorry is there.") == 1
+        chat.expect("done · ")
+        assert chat.leave() == 0
 
     def test_inside_an_event_loop_it_says_what_to_call(self, here):
         (here / "talk.py").write_text(

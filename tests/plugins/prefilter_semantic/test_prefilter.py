@@ -73,11 +73,16 @@ class TestWords(PrefilterContract):
 
     @pytest.fixture
     def prefilter(self, without: PluginContext) -> SemanticPrefilter:
-        return SemanticPrefilter(without)
+        return SemanticPrefilter(without, limit=3)
 
 
 class TestPackage(PluginContract):
     name = "prefilter-semantic"
+
+
+def one_less(context: PluginContext, **options: Any) -> SemanticPrefilter:
+    """A prefilter that has to leave something out."""
+    return SemanticPrefilter(context, limit=len(CATALOG) - 1, **options)
 
 
 async def chosen(prefilter: SemanticPrefilter, task: str) -> frozenset[str]:
@@ -87,8 +92,8 @@ async def chosen(prefilter: SemanticPrefilter, task: str) -> frozenset[str]:
 
 
 async def test_words_of_names_summaries_and_parameters_count(without: PluginContext) -> None:
-    assert await chosen(SemanticPrefilter(without), "feed it") == {"zoo.feed"}
-    assert await chosen(SemanticPrefilter(without), "the sender, please") == {"mail.find"}
+    assert await chosen(one_less(without), "feed it") == {"zoo.feed"}
+    assert await chosen(one_less(without), "the sender, please") == {"mail.find"}
 
 
 async def test_vectors_find_what_words_do_not(context: PluginContext) -> None:
@@ -118,14 +123,22 @@ def test_steps(task: str, steps: int) -> None:
 
 async def test_nothing_in_common_is_told(without: PluginContext) -> None:
     with pytest.raises(PrefilterError, match="no tool has a word in common"):
-        await chosen(SemanticPrefilter(without), "Quo vadis?")
+        await chosen(one_less(without), "Quo vadis?")
+
+
+async def test_where_all_may_be_shown_nothing_is_left_out(
+    context: PluginContext, meaning: Meaning
+) -> None:
+    prefilter = SemanticPrefilter(context, limit=len(CATALOG))
+    assert await chosen(prefilter, "Quo vadis?") == {entry.name for entry in CATALOG}
+    assert meaning.texts == []
 
 
 async def test_vectors_are_made_once_and_kept(context: PluginContext, meaning: Meaning) -> None:
-    await chosen(SemanticPrefilter(context), "bills")
+    await chosen(one_less(context), "bills")
     made = len(meaning.texts)
     assert made == len(CATALOG) + 1
-    await chosen(SemanticPrefilter(context), "bills")
+    await chosen(one_less(context), "bills")
     assert len(meaning.texts) == made + 1
 
 
@@ -133,10 +146,10 @@ async def test_vectors_are_made_once_and_kept(context: PluginContext, meaning: M
 async def test_damaged_vectors_are_made_again(
     damage: bytes, context: PluginContext, tmp_path: Path
 ) -> None:
-    await chosen(SemanticPrefilter(context), "bills")
+    await chosen(one_less(context), "bills")
     (kept,) = (tmp_path / "prefilter-semantic").glob("*.npy")
     kept.write_bytes(damage)
-    assert "bank.invoices" in await chosen(SemanticPrefilter(context), "bills")
+    assert "bank.invoices" in await chosen(one_less(context), "bills")
     assert kept.read_bytes() != damage
 
 
@@ -149,7 +162,7 @@ async def test_a_task_does_not_wait_for_vectors(context: PluginContext, meaning:
         return await embed(texts, kind)
 
     meaning.embed = slow  # type: ignore[method-assign]
-    prefilter = SemanticPrefilter(context, patience=0.01)
+    prefilter = one_less(context, patience=0.01)
     assert (await prefilter.select("feed it", CATALOG, ask)).names == {"zoo.feed"}
     release.set()
     while "bank.invoices" not in (await _or_nothing(prefilter, "bills")):
@@ -168,7 +181,7 @@ async def test_words_decide_where_the_embedder_fails(
     context: PluginContext, meaning: Meaning
 ) -> None:
     meaning.fails = True
-    assert await chosen(SemanticPrefilter(context), "feed it") == {"zoo.feed"}
+    assert await chosen(one_less(context), "feed it") == {"zoo.feed"}
 
 
 async def test_an_embedder_that_was_named_has_to_be_there(without: PluginContext) -> None:

@@ -13,9 +13,17 @@ from support.serving import Outbox, Serve, make_agent, serving
 
 
 @pytest.fixture
-async def serve(tmp_path, monkeypatch) -> AsyncIterator[Serve]:
+def journal_url(request, tmp_path) -> str:
+    """Where the journal is: a file, unless a test chooses ``postgresql``."""
+    if getattr(request, "param", "sqlite") == "postgresql":
+        return request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path / 'journal.db'}"
+
+
+@pytest.fixture
+async def serve(journal_url, tmp_path, monkeypatch) -> AsyncIterator[Serve]:
     """Opens servers; all of a test share a journal."""
-    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", journal_url)
     monkeypatch.setenv("DELF_SERVE_FILES_FOLDER", str(tmp_path / "files"))
     async with AsyncExitStack() as stack:
 

@@ -37,7 +37,7 @@ async def test_run_waits_if_it_is_asked_to(serve):
 
 async def test_an_idempotency_key_gives_the_same_task(serve):
     server = await serve()
-    order = {"task": doing("print(1)")}
+    order = {"task": doing("await hold()")}
     headers = {"idempotency-key": "once"}
     answers = await asyncio.gather(
         *(server.client.post("/run", json=order, headers=headers) for _ in range(5))
@@ -46,6 +46,9 @@ async def test_an_idempotency_key_gives_the_same_task(serve):
     assert len((await server.client.get("/tasks")).json()["tasks"]) == 1
     other = await server.client.post("/run", json={"task": doing("print(2)")}, headers=headers)
     assert other.status_code == 409
+    task_id = answers[0].json()["task_id"]  # those that came too late did not disown it
+    stopped = (await server.client.post(f"/tasks/{task_id}/cancel")).json()
+    assert stopped == {"task_id": task_id, "cancelled": True}
 
 
 async def test_unknown_ids_are_not_found(serve):
@@ -63,6 +66,13 @@ async def test_unknown_ids_are_not_found(serve):
         answer = await server.client.request(method, path)
         assert answer.status_code == 404, (method, path, answer.text)
         assert set(answer.json()) == {"code", "message", "hint"}
+
+
+async def test_a_method_that_does_not_fit_is_told_those_that_do(serve):
+    server = await serve()
+    for path, allowed in (("/approvals/req_nothing", "GET, HEAD, POST"), ("/run", "POST")):
+        answer = await server.client.delete(path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
 
 
 async def test_events_go_on_exactly_where_they_broke_off(serve):
@@ -160,6 +170,7 @@ async def test_cancel_stops_what_runs_and_what_waits_for_a_place(serve):
     assert again.json()["cancelled"] is False
 
 
+@pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
 async def test_two_servers_on_one_journal(serve):
     first, second = await serve(), await serve()
     accepted = await first.run("print(await send('bob'))")
@@ -173,6 +184,9 @@ async def test_two_servers_on_one_journal(serve):
     await second.until(held["task_id"], "running")
     answer = await second.client.post(f"/tasks/{held['task_id']}/cancel")
     assert answer.json()["cancelled"] is True
+    assert (await first.until(held["task_id"], "stopped"))["is_terminal"]
+    seen = [await server.events(held["task_id"]) for server in (first, second)]
+    assert seen[0] == seen[1]
 
 
 async def test_a_server_that_stops_leaves_its_tasks_to_the_next(serve, tmp_path):
@@ -189,6 +203,21 @@ async def test_a_server_that_stops_leaves_its_tasks_to_the_next(serve, tmp_path)
     assert (await two.until(asks["task_id"], "done"))["result"] == "sent 1 to bob"
     events = await two.events(asks["task_id"])
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+
+
+async def test_a_task_whose_servers_keep_dying_is_left_to_people(serve, tmp_path):
+    task_id = ""
+    for _ in range(6):
+        box = Outbox()
+        async with serving(make_agent(str(tmp_path), box), box) as one:
+            task_id = task_id or (await one.run("print(await send('bob'))"))["task_id"]
+            await one.until(task_id, "waiting")
+    last = await serve()
+    later = await serve()  # it has looked at what was left once it answers about a task of its own
+    await later.until((await later.run("print(1)"))["task_id"], "done")
+    assert (await last.until(task_id, "interrupted", "waiting"))["state"] == "interrupted"
+    assert (await last.client.post(f"/tasks/{task_id}/resume")).status_code == 202
+    await later.until(task_id, "waiting")
 
 
 async def test_files_go_up_and_come_down(serve):

@@ -85,7 +85,7 @@ async def test_a_task_is_given_and_its_story_told(shop, open_page):
     await expect(line.locator(".calls-head")).to_contain_text("40 calls of look")
     await expect(line.locator(".call")).to_have_count(4)
     await line.locator(".call summary").nth(1).click()
-    await expect(line.locator(".call-body").nth(1)).to_contain_text('"name":"thing 1"')
+    await expect(line.locator(".call-body").nth(1)).to_contain_text('"name": "thing 1"')
     await line.get_by_role("button", name="show 36 more of 36").click()
     await expect(line.locator(".call")).to_have_count(40)
     await expect(page.locator(".answer td.num")).to_have_text("1")
@@ -282,6 +282,27 @@ async def test_everybody_can_use_it(shop, open_page, scheme):
     await page.set_viewport_size({"width": 320, "height": 640})
     assert await page.evaluate("document.documentElement.scrollWidth") <= 320
     assert await accessible(page) == []
+
+
+async def test_no_word_of_a_value_is_broken_on_a_phone(shop, open_page):
+    page = await open_page(shop.url, width=390, height=780)
+    order = {"product_id": 11, "quantity": 41, "day": "2026-06-30"}
+    task = await shop.run(f"print(await note({[order, order]!r}))")
+    await at(page, task)
+    await expect(page.locator(".ask .fields dd").first).to_contain_text("2026-06-30")
+    broken = await page.locator(".ask .fields dd").first.evaluate("""node => {
+      const walk = document.createTreeWalker(node, NodeFilter.SHOW_TEXT), broken = [];
+      for (let text = walk.nextNode(); text; text = walk.nextNode()) {
+        for (const word of text.data.matchAll(/\\S+/g)) {
+          const range = document.createRange();
+          range.setStart(text, word.index);
+          range.setEnd(text, word.index + word[0].length);
+          if (new Set([...range.getClientRects()].map(one => one.top)).size > 1) broken.push(word[0]);
+        }
+      }
+      return broken;
+    }""")
+    assert broken == []
 
 
 async def test_thousands_of_tasks_are_searched_and_filtered(shop, open_page):

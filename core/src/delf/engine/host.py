@@ -12,7 +12,7 @@ from typing import Any, Final
 from delf.engine.approvals.policy import TaskApprovals
 from delf.engine.calls.gate import Gate
 from delf.engine.codegen.prompt import first_messages, script_rules
-from delf.engine.codegen.stubs import render_fitting, render_stubs
+from delf.engine.codegen.stubs import fits, render_fitting, render_stubs
 from delf.engine.models.client import Draft
 from delf.engine.scripts import ScriptRunner, named_actions
 from delf.engine.task import TaskState
@@ -39,9 +39,6 @@ from delf.protocols.sandbox import (
 )
 from delf.protocols.strategy import OnDelta, ScriptResult, ToolDescription
 from delf.types import CodeIn
-
-_MOST_STUBS: Final = 3_400
-"""Characters of the tools that were chosen of many; ``find_tools`` shows any of them whole."""
 
 
 class TaskHost:
@@ -105,8 +102,8 @@ class TaskHost:
         """The conversation's start: rules and tools, what was said before, context and task."""
         if rules is None:
             tools = self._task.tools
-            if tools.left_out:
-                stubs = render_fitting(tools.shown_by(self.task), _MOST_STUBS)
+            if tools.is_chosen and (tools.left_out or not fits(tools.shown)):
+                stubs = render_fitting(tools.shown_by(self.task))
             else:
                 stubs = render_stubs(tools.shown)
             rules = script_rules(stubs, self.scripts.libraries, in_tool=self.code_in == "tool")

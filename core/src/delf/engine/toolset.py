@@ -127,6 +127,11 @@ class Toolset:
         """Those that may be called though the model is not shown them."""
         return tuple(b for b in self.actions if not self._is_shown(b))
 
+    @property
+    def is_chosen(self) -> bool:
+        """Whether a prefilter chose what the model is shown, be it all."""
+        return self._shown is not None
+
     def _is_shown(self, bound: BoundAction) -> bool:
         return self._shown is None or bound.built_in or bound.name in self._shown
 

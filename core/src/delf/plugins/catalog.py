@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from delf.errors import PluginError, did_you_mean, how_to_install
@@ -23,6 +23,24 @@ from delf.specs import EmbedderSpec, ModelSpec, Spec
 ServingT = TypeVar("ServingT", ModelSpec, EmbedderSpec)
 SpecT = TypeVar("SpecT", bound=Spec)
 
+_DO: Final = ("check", "install", "uninstall")
+_COMMANDS: Final = {
+    "approval-terminal": ("approvals",),
+    "audit": ("audit",),
+    "chat": ("chat",),
+    "demo": ("demo",),
+    "devkit": ("plugins new",),
+    "filesystem": ("runs undo",),
+    "google-login": ("google",),
+    "manage": ("config", "doctor", "inspect", *(f"plugins {do}" for do in _DO)),
+    "mcp": ("mcp",),
+    "memory-semantic": ("memory",),
+    "runner-dbos": ("schedule", "worker"),
+    "sandbox-docker": ("sandbox",),
+    "serve": ("serve",),
+    "workers": ("init", "workers"),
+}
+"""The commands of each plugin."""
 FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "connection": (
         "calendar",
@@ -45,28 +63,12 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "model": ("http", "litellm", "recorded"),
     "memory": ("semantic",),
     "embedder": ("static",),
-    "prefilter": ("llm", "semantic"),
+    "prefilter": ("llm-filter", "llm-search", "semantic"),
     "approval": ("terminal",),
     "journal": ("sql",),
     "strategy": ("stream",),
     "observer": (),
-    "command": (
-        "approvals",
-        "chat",
-        "config",
-        "demo",
-        "doctor",
-        "init",
-        "inspect",
-        "plugins check",
-        "plugins install",
-        "plugins new",
-        "plugins uninstall",
-        "runs undo",
-        "sandbox",
-        "serve",
-        "workers",
-    ),
+    "command": tuple(name for names in _COMMANDS.values() for name in names),
     "format": ("excel",),
 }
 """Names whose package is known. No other name is ever turned into an advice to install."""
@@ -74,26 +76,10 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
 _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 _BROUGHT_BY: Final = {
-    **dict.fromkeys(
-        [
-            ("command", name)
-            for name in (
-                "config",
-                "doctor",
-                "inspect",
-                "plugins check",
-                "plugins install",
-                "plugins uninstall",
-            )
-        ],
-        "delf-plugin-manage",
-    ),
-    ("command", "approvals"): "delf-plugin-approval-terminal",
-    ("command", "init"): "delf-plugin-workers",
-    ("command", "plugins new"): "delf-plugin-devkit",
-    ("command", "runs undo"): "delf-plugin-filesystem",
-    ("command", "sandbox"): "delf-plugin-sandbox-docker",
+    **{("command", name): f"delf-plugin-{of}" for of, names in _COMMANDS.items() for name in names},
     ("connection", "recall"): "delf-plugin-memory-semantic",
+    ("prefilter", "llm-filter"): "delf-plugin-prefilter-llm",
+    ("prefilter", "llm-search"): "delf-plugin-prefilter-llm",
 }
 _EXPORTED: Final = {
     "Chat": ("command", "chat"),
@@ -211,6 +197,7 @@ class Catalog:
         name: str,
         records: Sequence[PluginRecord],
         config: LLMConfig | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> ServingT:
         """The spec that fits a model best: by its name, and by its address and provider.
 
@@ -219,6 +206,7 @@ class Catalog:
             name: The model's name.
             records: Every plugin, for the message.
             config: The model's address and provider, where it is more than a name.
+            environ: Variables, some of which may be addresses.
 
         Raises:
             PluginError: When none fits, or two fit equally well.
@@ -230,7 +218,7 @@ class Catalog:
                 spec = offer.spec
                 if not isinstance(spec, spec_class):
                     continue
-                fit = _fit(spec, name, config)
+                fit = _fit(spec, name, config, environ or {})
                 if fit > most:
                     best, most = [], fit
                 if fit == most and fit >= 0:
@@ -291,22 +279,28 @@ def disputed(what: str, plugins: Sequence[Candidate]) -> PluginError:
     return PluginError(f"{what} is given by {_listed(plugins)}", hint=_CHOOSE.format(one=one))
 
 
-def _fit(spec: ModelSpec | EmbedderSpec, name: str, config: LLMConfig | None) -> float:
+def _fit(
+    spec: ModelSpec | EmbedderSpec,
+    name: str,
+    config: LLMConfig | None,
+    environ: Mapping[str, str],
+) -> float:
     """How well a spec fits: the length of its longest pattern that does, or -1.
 
     A plugin that speaks what is asked for comes first, and one that speaks at any address comes
     between ``*`` and what is said more exactly.
     """
-    is_embedder = isinstance(spec, EmbedderSpec)
-    own, speaks = ((spec.name,), ()) if is_embedder else ((), spec.speaks)
-    if config is not None and config.provider in speaks:
-        return math.inf
+    own = (spec.name,) if isinstance(spec, EmbedderSpec) else ()
     fitting = (len(p) for p in (*spec.serves, *own) if fnmatch.fnmatchcase(name, p))
     length = max(fitting, default=-1)
-    if not speaks:
+    if isinstance(spec, EmbedderSpec) or not spec.speaks:
         return length
+    if config is not None and config.provider in spec.speaks:
+        return math.inf
     has_address = config is not None and config.base_url is not None
-    return max(length, 1.5 if has_address and "openai" in speaks else 0)
+    if "/" not in name and (config is None or config.provider == "auto"):
+        has_address |= any(map(environ.get, spec.addressed_by))
+    return max(length, 1.5 if has_address and "openai" in spec.speaks else 0)
 
 
 def _meant(

@@ -41,6 +41,7 @@ class PluginHost:
         blocked: For each blocked plugin, by position in ``candidates``, who blocked it.
         warnings: What the user should know about the way plugins were chosen.
         prefer: Plugins or distributions whose names win where several give one, in order.
+        environ: Variables, some of which may be addresses of models.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class PluginHost:
         blocked: Mapping[int, str] | None = None,
         warnings: Sequence[str] = (),
         prefer: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
     ) -> None:
+        self._environ = os.environ if environ is None else environ
         self._prefer = tuple(prefer)
         self.warnings = tuple(warnings)
         self._candidates = tuple(candidates)
@@ -77,8 +80,8 @@ class PluginHost:
             disabled: Plugins to block, by their own or their distribution's name; ``all``
                 for every installed one. ``DELF_DISABLE_PLUGINS`` adds to them.
             no_plugins: Block every installed plugin.
-            environ: Where ``DELF_DISABLE_PLUGINS`` and ``DELF_PREFER_PLUGINS`` are looked up;
-                the process's environment when omitted.
+            environ: Where ``DELF_DISABLE_PLUGINS``, ``DELF_PREFER_PLUGINS`` and addresses of models
+                are looked up; the process's environment when omitted.
             extra: Plugins given in code, as name and module or object. ``no_plugins`` leaves
                 them alone.
         """
@@ -98,7 +101,7 @@ class PluginHost:
             asked.append(("all", "disabled by --no-plugins"))
         blocked, warnings = _blocked(candidates, asked)
         prefer = variables.get(PREFER_VARIABLE, "").replace(",", " ").split()
-        return cls(candidates, blocked=blocked, warnings=warnings, prefer=prefer)
+        return cls(candidates, blocked=blocked, warnings=warnings, prefer=prefer, environ=variables)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -138,7 +141,7 @@ class PluginHost:
             PluginError: When no plugin serves it, or two do so equally well.
         """
         config = as_llm_config(model)
-        return self._loaded().serving(ModelSpec, config.model, self._records, config)
+        return self._loaded().serving(ModelSpec, config.model, self._records, config, self._environ)
 
     def embedder_spec(self, model: str) -> EmbedderSpec:
         """The spec that serves an embedding model, by the same rule or its own name.

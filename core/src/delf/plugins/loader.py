@@ -216,6 +216,7 @@ def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
         _check_texts(where, "serves", item.serves)
     if isinstance(item, ModelSpec):
         _check_texts(where, "speaks", item.speaks)
+        _check_texts(where, "addressed_by", item.addressed_by)
     if isinstance(item, PrefilterSpec):
         _check_texts(where, "modes", item.modes)
     if isinstance(item, FormatSpec):

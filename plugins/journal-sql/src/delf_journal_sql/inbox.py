@@ -15,7 +15,7 @@ from delf.protocols.journal import Note, RequestRecord
 from delf.values import from_jsonable
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection
-from delf_journal_sql.owners import COLUMNS
+from delf_journal_sql.owners import COLUMNS, looking
 from delf_journal_sql.store import EVENT, TASK, blob_data, key_of, like_text, stored_task
 
 _AT_ONCE: Final = 500
@@ -104,8 +104,9 @@ def find_requests(
         else {},
     )
     found: dict[str, RequestRecord] = {}
+    lives = looking(now)
     for row in rows:
-        task = stored_task(row[7:], now)
+        task = stored_task(row[7:], lives)
         blob = functools.cache(functools.partial(blob_data, connection, row[0]))
         event = unpack(task.task_id, cast("Any", tuple(row[1:7])), blob)
         if isinstance(event, ApprovalRequested):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from delf.errors import DelfError, UnknownTaskError
@@ -12,7 +12,7 @@ from delf.protocols.journal import TaskRecord
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection, SqlRow
 from delf_journal_sql.errors import JournalError
-from delf_journal_sql.owners import COLUMNS, is_alive, owner_of
+from delf_journal_sql.owners import COLUMNS, is_alive, living, looking, owner_of
 
 EVENT: Final = "e.seq, e.at, e.type, e.v, e.data, e.blobs"
 TASK: Final = (
@@ -124,27 +124,31 @@ def find_tasks(
     """
     where: list[str] = []
     values: dict[str, Any] = {"limit": limit}
-    asks_owner = state in ("running", "interrupted")
-    if state is not None:
+    if state in ("running", "interrupted"):
+        where.append("t.state = 'running'")
+        owners = {f"owner{number}": key for number, key in enumerate(living(connection, now))}
+        values |= owners
+        among = f"t.owner IN ({', '.join(f':{name}' for name in owners) or 'NULL'})"
+        where.append(among if state == "running" else f"({among}) IS NOT TRUE")
+    elif state is not None:
         where.append("t.state = :state")
-        values["state"] = "running" if asks_owner else state
+        values["state"] = state
     if text is not None:
         where.append("LOWER(t.task) LIKE :text ESCAPE '!'")
         values["text"] = f"%{like_text(text.lower())}%"
     if since is not None:
         where.append("t.started_at >= :since")
         values["since"] = since
-    if asks_owner:
-        values.pop("limit")  # whose process lives is known only afterwards
     rows = connection.execute(
         f"SELECT {TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
         "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
         f"{'WHERE ' if where else ''}{' AND '.join(where)} "
-        f"ORDER BY t.started_at DESC, t.id DESC{'' if asks_owner else ' LIMIT :limit'}",
+        "ORDER BY t.started_at DESC, t.id DESC LIMIT :limit",
         values,
     )
-    found = [stored_task(row, now) for row in rows]
-    return [task for task in found if state in (None, task.state)][:limit]
+    lives = looking(now)
+    found = [stored_task(row, lives) for row in rows]
+    return [task for task in found if state in (None, task.state)]  # one may end meanwhile
 
 
 def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
@@ -160,7 +164,7 @@ def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
     )
     if not rows:
         raise unknown(task_id)
-    return stored_task(rows[0], now)
+    return stored_task(rows[0], looking(now))
 
 
 def like_text(text: str) -> str:
@@ -168,11 +172,11 @@ def like_text(text: str) -> str:
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
-def stored_task(row: SqlRow, now: float) -> TaskRecord:
-    """A row of ``TASK`` and ``COLUMNS`` as a task."""
+def stored_task(row: SqlRow, lives: Callable[[tuple[Any, ...]], bool]) -> TaskRecord:
+    """A row of ``TASK`` and ``COLUMNS`` as a task; ``lives`` is of :func:`looking`."""
     task_id, task, origin, state, started, finished, duration, cost, error, events, queue = row[:11]
     owner = owner_of(row[11:])
-    alive = state == "running" and is_alive(owner, now)
+    alive = state == "running" and lives(tuple(row[11:]))
     return TaskRecord(
         task_id=task_id,
         task=task,
@@ -209,7 +213,8 @@ def next_queued(
         "ORDER BY t.priority, t.id LIMIT :limit",
         {**names, "now": now, "limit": limit},
     )
-    return [stored_task(row, now) for row in rows]
+    lives = looking(now)
+    return [stored_task(row, lives) for row in rows]
 
 
 def resolve_id(connection: Connection, text: str) -> str:

@@ -204,4 +204,5 @@ def _cut(text: str, query: str) -> str:
 
 def _tell_failure(embedding: asyncio.Task[None]) -> None:
     if not embedding.cancelled() and (error := embedding.exception()) is not None:
-        _log.warning("messages are found by words alone, they could not be embedded: %s", error)
+        told = error.describe() if isinstance(error, DelfError) else error
+        _log.warning("messages are found by words alone, they could not be embedded: %s", told)

@@ -175,7 +175,7 @@ class SemanticStore:
         try:
             (vector,) = await self._embedder.embed([query], "query")
         except DelfError as error:
-            _log.warning("words are searched alone, the embedder failed: %s", error)
+            _log.warning("words are searched alone, the embedder failed: %s", error.describe())
             return None
         return np.asarray(vector, dtype="float32")
 
@@ -190,7 +190,8 @@ class SemanticStore:
                 rows = await self._embedder.embed(texts[start : start + size], "passage")
                 made += [row.tobytes() for row in np.asarray(rows, dtype="<f4")]
         except DelfError as error:
-            _log.warning("facts are kept without vectors, the embedder failed: %s", error)
+            told = error.describe()
+            _log.warning("facts are kept without vectors, the embedder failed: %s", told)
             return None
         return made
 

@@ -21,4 +21,5 @@ def delf_models() -> Iterable[ModelSpec]:
             *("google/*", "gemini*", "gemma-*"),
         ),
         speaks=("openai", "anthropic", "google"),
+        addressed_by=("OPENAI_BASE_URL",),
     )

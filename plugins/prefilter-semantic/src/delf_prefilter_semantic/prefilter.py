@@ -54,13 +54,15 @@ class SemanticPrefilter:
         self._making: asyncio.Task[CatalogVectors] | None = None
 
     async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
-        """The actions that fit the task best.
+        """The actions that fit the task best; all where there are no more than the limit.
 
         Raises:
             PrefilterError: When not one of them has anything in common with it.
         """
+        if len(catalog) <= self._limit:
+            return Selection(names=frozenset(entry.name for entry in catalog))
         chosen = await self.rank(task, catalog)
-        if catalog and not chosen:
+        if not chosen:
             raise PrefilterError("no tool has a word in common with the task")
         return Selection(names=frozenset(catalog[number].name for number in chosen))
 
@@ -74,7 +76,7 @@ class SemanticPrefilter:
             try:
                 likeness = await vectors.likeness(steps)
             except DelfError as error:
-                _log.warning("words decide alone, the embedder failed: %s", error)
+                _log.warning("words decide alone, the embedder failed: %s", error.describe())
             else:
                 rankings = list(map(_fused, by_words, likeness))
         return list(_in_turn(rankings))[: self._limit]
@@ -117,7 +119,8 @@ def _embedder(context: PluginContext, name: str | None) -> Embedder | None:
 
 def _tell_failure(making: asyncio.Task[CatalogVectors]) -> None:
     if not making.cancelled() and (error := making.exception()) is not None:
-        _log.warning("words decide alone, the tools could not be embedded: %s", error)
+        told = error.describe() if isinstance(error, DelfError) else error
+        _log.warning("words decide alone, the tools could not be embedded: %s", told)
 
 
 def _fused(by_words: Mapping[int, float], likeness: Any) -> list[int]:

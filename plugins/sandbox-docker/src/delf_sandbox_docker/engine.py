@@ -67,11 +67,14 @@ class Engine:
             SandboxUnavailableError: When there is no engine, or it does not answer.
         """
         if self._client is None:
+            try:
+                _knock(self.url)  # before the SDK is imported, which takes as long as all else
+            except OSError as error:
+                raise self.explain(error) from error
             from docker.errors import DockerException
             from requests import RequestException
 
             try:
-                _knock(self.url)
                 self._client = _connect(_location(self.url), self._seconds)
             except (DockerException, RequestException, OSError) as error:
                 raise self.explain(error) from error
@@ -90,16 +93,20 @@ class Engine:
         Raises:
             SandboxUnavailableError: When the engine cannot be reached, or refuses.
         """
-        from docker.errors import DockerException
-        from requests import RequestException
-
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="delf-docker")
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._threads, partial(function, *args, **options))
-        except (DockerException, RequestException) as error:
-            raise self.explain(error) from error
+        except SandboxUnavailableError:
+            raise
+        except Exception as error:
+            from docker.errors import DockerException
+            from requests import RequestException
+
+            if isinstance(error, (DockerException, RequestException)):
+                raise self.explain(error) from error
+            raise
 
     def attach(self, container: str) -> socket.socket:
         """The container's standard streams as one socket of our own. Call before the start."""

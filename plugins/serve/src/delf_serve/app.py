@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.resources import files as resources
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, Router
+from starlette.routing import BaseRoute, Match, Route, Router
 
 from delf.errors import ConfigurationError
 from delf_serve.approvals import Approvals
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from delf import Agent
 
 _PAGE: Final = "page"
+_NOBODY: Final = Key("", frozenset(), b"")
 
 
 class Application:
@@ -126,27 +127,48 @@ class Application:
         try:
             await self._app(scope, receive, send)
         except HTTPException as error:
-            raise _refused(error) from None
+            raise _refused(error, self._app.routes, scope) from None
+
+
+class _Endpoint:
+    """An operation as an ASGI application; the guard before it answers what it raises.
+
+    Args:
+        operation: What is done.
+        service: With what.
+    """
+
+    def __init__(self, operation: Operation, service: Service) -> None:
+        self._operation = operation
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Do it, and send what came of it."""
+        operation, key = self._operation, scope.get("delf.key") or _NOBODY
+        if operation.right is not None and operation.right not in key.rights:
+            raise ProblemError(403, f"this key has no right to {operation.right}")
+        response = await operation.handler(Call(Request(scope, receive, send), self._service, key))
+        await response(scope, receive, send)
 
 
 def _route(operation: Operation, service: Service) -> Route:
-    async def answer(request: Request) -> Response:
-        key: Key | None = request.scope.get("delf.key")
-        if operation.right is not None and (key is None or operation.right not in key.rights):
-            raise ProblemError(403, f"this key has no right to {operation.right}")
-        return await operation.handler(Call(request, service, key or Key("", frozenset(), b"")))
-
     path = operation.path.replace("{name}", "{name:path}")
-    return Route(path, answer, methods=[operation.method], name=operation.name)
+    endpoint = _Endpoint(operation, service)
+    return Route(path, endpoint, methods=[operation.method], name=operation.name)
 
 
-def _refused(error: HTTPException) -> ProblemError:
+def _refused(error: HTTPException, routes: Sequence[BaseRoute], scope: Scope) -> ProblemError:
     words = {404: "there is nothing at this address", 405: "the method does not fit this address"}
+    headers = error.headers
+    if error.status_code == 405:  # several routes may have the address, each with a method
+        here = [r for r in routes if isinstance(r, Route) and r.matches(scope)[0] != Match.NONE]
+        allowed = {method for route in here for method in route.methods or ()}
+        headers = {"allow": ", ".join(sorted(allowed))}
     return ProblemError(
         error.status_code,
         words.get(error.status_code, "the request cannot be answered"),
         "GET /openapi.json",
-        headers=error.headers,
+        headers=headers,
     )
 
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import hmac
+import ipaddress
 import json
 import logging
 import smtplib
 import ssl
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from email.message import EmailMessage
@@ -19,7 +25,13 @@ from delf_serve.settings import ServeSettings, settings_of
 _log = logging.getLogger(__name__)
 
 _SECONDS: Final = 10.0
+_PAUSES: Final = (1.0, 5.0, 25.0)
+"""Seconds before it is tried again."""
 _LONGEST: Final = 500
+_MAY_PASS: Final = frozenset({408, 425, 429})
+"""Statuses below 500 that say nothing against another try."""
+
+Way = Callable[[ServeSettings, ApprovalRequest], None]
 
 
 class WebChannel:
@@ -36,7 +48,7 @@ class WebChannel:
     async def decide(self, request: ApprovalRequest) -> Decision | None:
         """Tell that it waits; whoever decides does so through the journal."""
         settings = self._settings
-        ways: list[Callable[[ServeSettings, ApprovalRequest], None]] = []
+        ways: list[Way] = []
         if settings.webhook_url is not None:
             ways.append(post)
         if settings.smtp_url is not None and settings.mail_to:
@@ -47,22 +59,61 @@ class WebChannel:
             task.add_done_callback(self._sending.discard)
         return None
 
-    async def _send(
-        self, way: Callable[[ServeSettings, ApprovalRequest], None], request: ApprovalRequest
-    ) -> None:
+    async def _send(self, way: Way, request: ApprovalRequest) -> None:
         """Send in a thread; that nobody could be told is a warning, for it waits all the same."""
-        try:
-            await asyncio.to_thread(way, self._settings, request)
-        except (OSError, ValueError, smtplib.SMTPException) as error:
-            name = type(error).__name__
-            _log.warning(
-                "nobody was told by %s that %s waits: %s", way.__name__, request.request_id, name
-            )
+        for pause in (*_PAUSES, None):
+            try:
+                await asyncio.to_thread(way, self._settings, request)
+            except (OSError, ValueError, smtplib.SMTPException) as error:
+                if pause is None or not _may_pass(error):
+                    name, what = request.request_id, _in_words(error)
+                    _log.warning(
+                        "nobody was told by %s that %s waits: %s", way.__name__, name, what
+                    )
+                    return
+                await asyncio.sleep(pause)
+            else:
+                return
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether another try may do better."""
+    match error:
+        case urllib.error.HTTPError():
+            return error.code >= 500 or error.code in _MAY_PASS
+        case smtplib.SMTPResponseException():
+            return 400 <= error.smtp_code < 500
+        case ssl.SSLCertVerificationError():
+            return False
+        case urllib.error.URLError():
+            return not isinstance(error.reason, ssl.SSLCertVerificationError)
+        case smtplib.SMTPException():
+            return isinstance(error, smtplib.SMTPServerDisconnected)
+        case _:
+            return isinstance(error, OSError)
+
+
+def _in_words(error: Exception) -> str:
+    """What failed, without what a server or an address says of itself."""
+    if isinstance(error, urllib.error.HTTPError):
+        return f"HTTP {error.code}"
+    if isinstance(error, smtplib.SMTPResponseException):
+        return f"SMTP {error.smtp_code}"
+    inner = error.reason if isinstance(error, urllib.error.URLError) else error
+    return type(inner).__name__
 
 
 def link(settings: ServeSettings, request: ApprovalRequest) -> str:
     """Where the question is on the page."""
     return f"{settings.public_url}/#/{request.task_id}/{request.request_id}"
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """An answer that points elsewhere is a refusal: what is told is for one address."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Follow nothing."""
+        return
 
 
 def post(settings: ServeSettings, request: ApprovalRequest) -> None:
@@ -81,14 +132,35 @@ def post(settings: ServeSettings, request: ApprovalRequest) -> None:
         "message": request.message[:_LONGEST],
         "url": link(settings, request),
     }
-    sent = urllib.request.Request(  # noqa: S310 - its scheme was looked at
-        url,
-        json.dumps(content).encode(),
-        {"content-type": "application/json", "user-agent": "delf"},
-        method="POST",
-    )
-    with urllib.request.urlopen(sent, timeout=_SECONDS):  # noqa: S310
+    body = json.dumps(content).encode()
+    headers = {"content-type": "application/json", "user-agent": "delf"}
+    if settings.webhook_secret is not None:
+        secret = settings.webhook_secret.get_secret_value()
+        headers |= signature(secret, request.request_id, int(time.time()), body)
+    sent = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - looked at
+    with urllib.request.build_opener(_NoRedirect).open(sent, timeout=_SECONDS):
         return
+
+
+def signature(secret: str, name: str, at: int, body: bytes) -> dict[str, str]:
+    """The headers by which a receiver knows that a message is genuine and new.
+
+    They are those of https://www.standardwebhooks.com, for which there are libraries.
+
+    Args:
+        secret: Any text, or ``whsec_`` and base64.
+        name: Of the message; the same for each try.
+        at: Unix time in seconds.
+        body: What is sent.
+    """
+    coded = secret.removeprefix("whsec_")
+    key = secret.encode() if coded == secret else base64.b64decode(coded)
+    signed = hmac.digest(key, f"{name}.{at}.".encode() + body, hashlib.sha256)
+    return {
+        "webhook-id": name,
+        "webhook-timestamp": str(at),
+        "webhook-signature": f"v1,{base64.b64encode(signed).decode()}",
+    }
 
 
 def mail(settings: ServeSettings, request: ApprovalRequest) -> None:
@@ -100,10 +172,11 @@ def mail(settings: ServeSettings, request: ApprovalRequest) -> None:
     message["From"] = settings.mail_from
     message["To"] = ", ".join(settings.mail_to)
     message["Subject"] = f"delf waits for you: {_one_line(request.action)}"
-    message.set_content(
+    text = (
         f"{request.message[:_LONGEST]}\n\nTask: {request.task[:_LONGEST]}\n"
         f"Effect: {request.effect}\n\n{link(settings, request)}\n"
     )
+    message.set_content(text.encode("utf-8", "replace").decode())  # halves of characters
     context = ssl.create_default_context()
     opened = (
         smtplib.SMTP_SSL(host, url.port or 465, timeout=_SECONDS, context=context)
@@ -111,11 +184,23 @@ def mail(settings: ServeSettings, request: ApprovalRequest) -> None:
         else smtplib.SMTP(host, url.port or 25, timeout=_SECONDS)
     )
     with opened as server:
-        if not tls and server.has_extn("starttls"):
-            server.starttls(context=context)
+        if not tls:
+            server.ehlo()
+            tls = server.has_extn("starttls")
+            if tls:
+                server.starttls(context=context)
         if url.username:
+            if not (tls or _is_loopback(host)):
+                raise smtplib.SMTPNotSupportedError("a password is not sent unencrypted")
             server.login(unquote(url.username), unquote(url.password or ""))
         server.send_message(message)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _one_line(text: str) -> str:

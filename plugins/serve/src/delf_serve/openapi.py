@@ -96,7 +96,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         }
     elif operation.sent != "application/json":
         content["requestBody"] = {
-            "required": True,
+            "required": False,  # an empty file is one
             "content": {operation.sent: {"schema": {"type": "string", "format": "binary"}}},
         }
     return content

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
-from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import FileResponse, Response
 
@@ -77,7 +76,8 @@ class Call:
         Raises:
             ProblemError: Naming the parameter.
         """
-        pairs = self.http.query_params.multi_items()
+        sent = self.http.scope["query_string"]
+        pairs = self.http.query_params.multi_items() if sent else []
         given = dict(pairs)
         if len(given) != len(pairs):
             raise ProblemError(422, "a parameter of the query comes twice")
@@ -97,21 +97,21 @@ class Call:
 
     async def chunks(self, most: int) -> AsyncIterator[bytes]:
         """The body as it comes; one that stalls or is too large is given up."""
-        size, chunks = 0, self.http.stream()
-        while True:
+        size, more = 0, True
+        while more:
             try:
                 async with asyncio.timeout(self.service.settings.body_seconds):
-                    chunk = await anext(chunks, None)
+                    message = await self.http.receive()
             except TimeoutError:
                 raise ProblemError(408, "the body did not arrive in time") from None
-            except ClientDisconnect:
-                raise ProblemError(400, "the body broke off") from None
-            if chunk is None:
-                return
+            if message["type"] == "http.disconnect":
+                raise ProblemError(400, "the body broke off")
+            chunk, more = message.get("body", b""), message.get("more_body", False)
             size += len(chunk)
             if size > most:
                 raise ProblemError(413, f"the body is larger than {most:,} bytes")
-            yield chunk
+            if chunk:
+                yield chunk
 
 
 def _validated(make: Callable[[], ModelT]) -> ModelT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -64,6 +65,11 @@ class ServeSettings(PluginSettings):
     webhook_url: SecretStr | None = Field(
         default=None, description="Is sent a POST when something waits for a decision."
     )
+    webhook_secret: SecretStr | None = Field(
+        default=None,
+        description="Signs what the webhook is sent, as https://www.standardwebhooks.com says: "
+        "a text, or whsec_ and base64.",
+    )
     smtp_url: SecretStr | None = Field(
         default=None,
         description="smtp[s]://USER:PASSWORD@HOST:PORT, for mails when something waits.",
@@ -80,6 +86,14 @@ class ServeSettings(PluginSettings):
     @classmethod
     def _several_keys(cls, value: Any) -> Any:
         return ",".join(value) if isinstance(value, (list, tuple)) else value  # pyright: ignore[reportUnknownArgumentType]
+
+    @field_validator("webhook_secret")
+    @classmethod
+    def _is_a_secret(cls, value: SecretStr | None) -> SecretStr | None:
+        text = "" if value is None else value.get_secret_value()
+        if text.startswith("whsec_"):
+            base64.b64decode(text.removeprefix("whsec_"), validate=True)
+        return value
 
     @field_validator("public_url")
     @classmethod

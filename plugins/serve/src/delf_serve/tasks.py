@@ -7,15 +7,16 @@ import hashlib
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delf.engine.views.snapshot import snapshot
-from delf.errors import DelfError
+from delf.errors import DelfError, UnknownTaskError
 from delf.events import Event, TaskFinished, TaskQueued, TaskResumed, TaskStarted
-from delf.protocols.journal import Note, SupportsHistory, SupportsInbox, TaskRecord
+from delf.protocols.journal import SupportsHistory, SupportsInbox, TaskRecord
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import OutputFile, RunRequest, State, Task, TaskDetail
@@ -33,7 +34,8 @@ CANCEL: Final = "cancel"
 _LOOK_SECONDS: Final = 5.0
 _CANCEL_SECONDS: Final = 10.0
 _MOST_LIVES: Final = 5
-"""How often a task is taken up whose processes keep dying."""
+_LIVES_SECONDS: Final = 600.0
+"""A task is left to people that was taken up so often in so many seconds: it may be the cause."""
 _MOST: Final = 100_000
 OVER: Final = frozenset({"done", "failed", "stopped"})
 """The states of a journal's tasks that have ended."""
@@ -93,6 +95,7 @@ class _Open:
     """A task that this process works on."""
 
     key: str
+    taken_in: asyncio.Event = field(default_factory=asyncio.Event)
     over: asyncio.Event = field(default_factory=asyncio.Event)
     resumed: asyncio.Task[Any] | None = None
 
@@ -109,6 +112,7 @@ class Tasks:
         self._agent = agent
         self._settings = settings
         self._open: dict[str, _Open] = {}
+        self._open_of: Counter[str] = Counter()
         self._not_ours: set[str] = set()
         self._work: set[asyncio.Task[None]] = set()
         self._waiting: tuple[float, frozenset[str]] = (0.0, frozenset())
@@ -160,13 +164,13 @@ class Tasks:
         Returns:
             Its id, and its conversation if it has one.
         """
-        if sum(known.key == key.name for known in self._open.values()) >= self._settings.open_tasks:
+        if self._open_of[key.name] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         name, digest = f"task_{secrets.token_hex(8)}", _digest(order)
         if order.idempotency_key is not None:
             secret = f"{key.name}\n{order.idempotency_key}".encode("utf-8", "replace")
             name = f"task_{hashlib.sha256(secret).hexdigest()[:32]}"
-            earlier = await self._earlier(name, digest)
+            earlier = await self._known(name, digest)
             if earlier is not None:
                 return name, earlier.conversation
         conversation = order.conversation_id
@@ -174,31 +178,32 @@ class Tasks:
             raise ProblemError(409, "the agent keeps no conversations", "Agent(chat=True)")
         if self._agent.chat is not None and conversation is None:
             conversation = f"web-{secrets.token_hex(6)}"
-        known = self._open[name] = _Open(key.name)
+        known = self._begin(name, key.name)
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
                 self._ended(name)
 
-        mark = {"key": key.name, "order": digest}
-        submitting = asyncio.ensure_future(
-            self._agent.asubmit(
-                order.task,
-                order.timeout,
-                task_id=name,
-                conversation_id=conversation,
-                files=files,
-                setup={MARK: mark},
-                listeners=[listen],
-            )
-        )
+        async def hand_in() -> None:
+            try:
+                await self._agent.asubmit(
+                    order.task,
+                    order.timeout,
+                    task_id=name,
+                    conversation_id=conversation,
+                    files=files,
+                    setup={MARK: {"key": key.name, "order": digest}},
+                    listeners=[listen],
+                )
+            except BaseException:
+                self._ended(name)
+                raise
+            finally:
+                known.taken_in.set()
+
         try:
-            await asyncio.shield(submitting)
-        except asyncio.CancelledError:
-            raise
-        except BaseException:
-            self._open.pop(name, None)
-            known.over.set()
+            await asyncio.shield(hand_in())  # whoever asks may go in between
+        except DelfError:
             earlier = None
             if order.idempotency_key is not None:  # somebody was quicker with the same key
                 earlier = await self._earlier(name, digest)
@@ -207,10 +212,19 @@ class Tasks:
             return name, earlier.conversation
         return name, conversation
 
+    async def _known(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
+        """The task of an idempotency key; whoever is handing it in comes to an end first."""
+        while True:
+            earlier = await self._earlier(name, digest)
+            known = self._open.get(name)
+            if earlier is not None or known is None:
+                return earlier
+            await known.taken_in.wait()
+
     async def _earlier(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
         try:
             first = (await self.journal.read(name))[0]
-        except DelfError:
+        except UnknownTaskError:
             return None
         if not isinstance(first, (TaskQueued, TaskStarted)):
             return None
@@ -220,9 +234,16 @@ class Tasks:
             )
         return first
 
+    def _begin(self, name: str, key: str) -> _Open:
+        known = self._open[name] = _Open(key)
+        self._open_of[key] += 1
+        return known
+
     def _ended(self, name: str) -> None:
         known = self._open.pop(name, None)
         if known is not None:
+            self._open_of[known.key] -= 1
+            known.taken_in.set()
             known.over.set()
 
     async def wait(self, name: str, seconds: float) -> None:
@@ -300,7 +321,7 @@ class Tasks:
         name = record.task_id
         if record.state in OVER:
             return name, False
-        if not self._cancel_here(name):
+        if not await self._cancel_here(name):
             if record.state == "interrupted":
                 raise ProblemError(409, "the task does not run: its process is gone", "resume it")
             await self.journal.post(name, CANCEL, {})
@@ -314,10 +335,11 @@ class Tasks:
             409, f"the process of the task ({record.owner}) has not stopped it", "stop it there"
         )
 
-    def _cancel_here(self, name: str) -> bool:
+    async def _cancel_here(self, name: str) -> bool:
         known = self._open.get(name)
         if known is None:
             return False
+        await known.taken_in.wait()
         if known.resumed is not None:
             known.resumed.cancel()
             return True
@@ -339,10 +361,13 @@ class Tasks:
     async def _take_up(self, name: str, key: str) -> None:
         if name in self._open:
             return
-        events = await self.journal.read(name)
-        first = events[0]
+        known = self._begin(name, key)
+        try:
+            first = (await self.journal.read(name))[0]
+        except BaseException:
+            self._ended(name)
+            raise
         timeout = first.timeout if isinstance(first, TaskQueued) else None
-        known = self._open[name] = _Open(key)
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def listen(event: Event) -> None:
@@ -364,6 +389,7 @@ class Tasks:
                     begun.set_result(None)
 
         known.resumed = asyncio.create_task(work())
+        known.taken_in.set()
         await asyncio.wait({begun}, timeout=_LOOK_SECONDS)
         if begun.done() and begun.exception() is not None:
             begun.result()
@@ -383,8 +409,9 @@ class Tasks:
             return
         events = await self.journal.read(name)
         begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
-        lives = sum(isinstance(event, TaskResumed) for event in events)
-        if begun is None or MARK not in begun.setup or lives >= _MOST_LIVES:
+        lives = [event.at for event in events if isinstance(event, TaskResumed)][-_MOST_LIVES:]
+        is_deadly = len(lives) == _MOST_LIVES and lives[-1] - lives[0] < _LIVES_SECONDS
+        if begun is None or MARK not in begun.setup or is_deadly:
             self._not_ours.add(name)
             return
         try:
@@ -399,15 +426,12 @@ class Tasks:
             try:
                 async for note in self.journal.subscribe_notes(after=position):
                     position = note.position
-                    self._take(note)
+                    if note.kind == CANCEL:
+                        await self._cancel_here(note.task_id)
                 return
             except DelfError as error:
                 _log.warning("notes of other processes come late: %s", error.message)
             await asyncio.sleep(1)
-
-    def _take(self, note: Note) -> None:
-        if note.kind == CANCEL:
-            self._cancel_here(note.task_id)
 
 
 def shared(agent: Agent) -> SharedJournal:

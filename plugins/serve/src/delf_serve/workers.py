@@ -6,12 +6,15 @@ import os
 import signal
 import socket
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
+from delf.errors import DelfError
 from delf_serve.server import address_of, bind, check_bind, serve
 from delf_serve.settings import NAME
 
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
 
 _WAITS_SECONDS: Final = 7 * 86_400.0
 """How long a question waits on a page, where nothing else was said."""
+_REFUSED: Final = 2
+"""The exit status of a worker that another one would not be better than."""
+_SHORTEST_LIFE_SECONDS: Final = 1.0
+"""A worker that ends sooner is replaced after this time, so that nothing spins."""
 
 
 def serve_project(
@@ -100,41 +107,63 @@ class _Pool:
         self._make = make
         self._listener = listener
         self._count = count
-        self._pids: set[int] = set()
+        self._began: dict[int, float] = {}
         self._ending = False
+        self._life, self._held = os.pipe()  # at its end when this process is, however it ended
 
     def run(self) -> int:
-        """Keep them running until this process is told to end."""
+        """Keep them running until this process is told to end; the exit status."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._end)
-        while len(self._pids) < self._count:
-            self._pids.add(self._fork())
-        while self._pids:
-            pid, _ = os.wait()
-            self._pids.discard(pid)
-            if not self._ending:
-                click.echo(f"warning: worker {pid} is gone; another one takes its place", err=True)
-                self._pids.add(self._fork())
-        return 0
+        for _ in range(self._count):
+            self._fork()
+        refused = 0
+        while self._began:
+            pid, status = os.wait()
+            lived = time.monotonic() - self._began.pop(pid)
+            if os.waitstatus_to_exitcode(status) == _REFUSED:
+                refused = _REFUSED
+                self._end()
+            if self._ending:
+                continue
+            click.echo(f"warning: worker {pid} is gone; another one takes its place", err=True)
+            time.sleep(max(0.0, _SHORTEST_LIFE_SECONDS - lived))
+            self._fork()
+        return refused
 
-    def _fork(self) -> int:
+    def _fork(self) -> None:
         pid = os.fork()
-        if pid:
-            return pid
+        if not pid:
+            self._work()
+        self._began[pid] = time.monotonic()
+        if self._ending:  # told between two looks
+            os.kill(pid, signal.SIGTERM)
+
+    def _work(self) -> NoReturn:
         status = 1
         try:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.close(self._held)
+            threading.Thread(target=_end_with, args=(self._life,), daemon=True).start()
             serve(self._make, self._listener)
             status = 0
+        except DelfError as error:
+            status = _REFUSED
+            click.echo(f"error: {error}", err=True)
         except BaseException as error:
             click.echo(f"error: {type(error).__name__}: {error}", err=True)
         finally:
             sys.stderr.flush()
             os._exit(status)
 
-    def _end(self, _number: int, _frame: FrameType | None) -> None:
+    def _end(self, _number: int = 0, _frame: FrameType | None = None) -> None:
         self._ending = True
-        for pid in self._pids:
+        for pid in self._began:
             os.kill(pid, signal.SIGTERM)
+
+
+def _end_with(life: int) -> None:
+    """End this process once the one is gone that holds the other end of a pipe."""
+    os.read(life, 1)
+    os.kill(os.getpid(), signal.SIGTERM)

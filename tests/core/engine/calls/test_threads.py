@@ -92,8 +92,15 @@ async def test_a_function_that_was_given_up_is_let_go_while_all_threads_are_busy
 
 
 async def test_nothing_begins_after_the_end(threads):
-    held, called = threading.Event(), []
-    busy = [asyncio.create_task(threads.run(lambda: held.wait(10))) for _ in range(2)]
+    held, began, called = threading.Event(), threading.Semaphore(0), []
+
+    def hold():
+        began.release()
+        return held.wait(10)
+
+    busy = [asyncio.create_task(threads.run(hold)) for _ in range(2)]
+    for _ in busy:
+        assert await asyncio.to_thread(began.acquire, timeout=10)
     late = asyncio.create_task(threads.run(lambda: called.append(1)))
     await asyncio.sleep(0)
     threads.close()
@@ -122,3 +129,33 @@ async def test_what_a_function_raises_that_is_waited_for_in_place_is_raised(thre
     for _ in range(3):
         with pytest.raises(ValueError, match="no"):
             await threads.run(fail, alone=True)
+
+
+async def test_a_slow_function_holds_up_none_that_came_after_quick_ones():
+    threads = ToolThreads(8)
+    await asyncio.gather(*(threads.run(lambda: 1) for _ in range(50)))
+    meeting = threading.Barrier(8, timeout=10)
+    try:
+        slow = [asyncio.create_task(threads.run(meeting.wait)) for _ in range(8)]
+        quick = [asyncio.create_task(threads.run(lambda: 1)) for _ in range(50)]
+        assert sorted(await asyncio.gather(*slow)) == list(range(8))
+        assert await asyncio.gather(*quick) == [1] * 50
+    finally:
+        threads.close()
+
+
+async def test_functions_that_are_waited_for_in_place_by_many_at_once():
+    threads = ToolThreads(4)
+
+    async def call(number):
+        for step in range(200):
+            pair = functools.partial(divmod, 10 * step + number, 10)
+            assert await threads.run(pair, alone=True) == (step, number)
+            if step % 50 == 49:
+                slow = functools.partial(threading.Event().wait, 0.002)
+                assert await threads.run(slow, alone=True) is False
+
+    try:
+        await asyncio.gather(*(call(number) for number in range(8)))
+    finally:
+        threads.close()

@@ -22,8 +22,11 @@ def find_tools_in(tools: Toolset) -> ConnectionLike:
     async def find_tools(words: str) -> str:
         return render_stubs(tools.like(words, _MOST)) or f"no other tool fits {words!r}"
 
+    more = len(tools.left_out)
     summary = (
-        f"{len(tools.left_out)} more tools may be called. Returns whole stubs of those that fit "
-        "some words; print them and rerun() where the tools here do not do"
+        f"{more} more tools may be called. "
+        * bool(more)
+        + "Returns whole stubs of those that fit some words; print them and rerun() where the "
+        "tools here do not do"
     )
     return tool(name="find_tools", description=summary, effect="read", confirm=False)(find_tools)

@@ -20,9 +20,11 @@ _End = tuple[Any, BaseException | None]
 _STAYS: Final = 0.2
 """Seconds that a thread waits for a function before it ends; Python's own end waits for it."""
 _QUICK: Final = 1e-4
-"""Seconds that a function may take after which the next one is waited for in place."""
+"""Seconds that a quick function takes at the most: it needs no thread of its own."""
 _AT_ONCE: Final = 5e-4
 """Seconds for which a loop waits in place at the most."""
+_LOOKS: Final = 1e-3
+"""Seconds after which it is seen whether functions get on that were left to threads at work."""
 
 
 def _held() -> threading.Lock:
@@ -35,33 +37,45 @@ def _held() -> threading.Lock:
 class _Job:
     function: Callable[[], Any] | None
     loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[None]
+    future: asyncio.Future[None] | None = None
     begun: bool = False
     end: _End | None = None
-    waits: bool = False
-    ended: threading.Lock = field(default_factory=_held)
+
+
+@dataclass(slots=True)
+class _Companion:
+    """A thread for the one function that a loop waits for in place: a hop there, a hop back."""
+
+    job: _Job | None = None
+    go: threading.Lock = field(default_factory=_held)
+    done: threading.Lock = field(default_factory=_held)
 
 
 class ToolThreads:
     """Threads that take functions from one line.
 
     A thread that has nothing to do stays a while, so that a script's next call finds it waiting:
-    to have one fetched for each (``run_in_executor``) costs several times as much. The ends of
+    to have one fetched for each (``run_in_executor``) costs several times as much. Quick functions
+    are left to the threads that are at work, and others come when these do not get on. The ends of
     functions that come while the loop is busy are handed over together.
 
     Args:
-        most: How many run at once.
+        most: How many run at once, and one more for a script that waits.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._executor = ThreadPoolExecutor(most, thread_name_prefix="delf-tool")
+        self._executor = ThreadPoolExecutor(most + 1, thread_name_prefix="delf-tool")
         self._lock = threading.Lock()
         self._line: SimpleQueue[_Job | None] = SimpleQueue()
         self._working = 0
         self._idle = 0
+        self._taken = 0
+        self._watching = False
         self._closed = False
-        self._is_quick = False
+        self._is_quick = True
+        self._companion: _Companion | None = None
+        self._has_companion = False
         self._ended: dict[asyncio.AbstractEventLoop, deque[_Job]] = {}
 
     async def run(self, function: Callable[[], Any], *, alone: bool = False) -> Any:
@@ -77,13 +91,10 @@ class ToolThreads:
                 was quick, its end is then waited for in place for half a millisecond: to put a
                 loop to sleep and wake it costs more than most functions.
         """
-        loop = asyncio.get_running_loop()
-        job = _Job(function, loop, loop.create_future(), waits=alone and self._is_quick)
-        if self._put(job):
-            self._executor.submit(self._work)
+        job = _Job(function, asyncio.get_running_loop())
         try:
-            if not job.waits or not self._ends_at_once(job):
-                await job.future
+            if not (alone and self._is_quick and self._ends_at_once(job)):
+                await (job.future or self._put(job))
         except asyncio.CancelledError as cancelled:
             if self._withdraw(job) or GIVEN_UP in cancelled.args:
                 raise
@@ -96,29 +107,79 @@ class ToolThreads:
                 del error, job  # else the error and this frame would keep each other
         return result
 
-    def _put(self, job: _Job) -> bool:
-        """Whether another thread has to come for it.
+    def _put(self, job: _Job) -> asyncio.Future[None]:
+        """Put a function in the line.
 
-        One that waits is counted as busy before it wakes, so that it is promised to one job only.
+        A thread that waits is counted as busy before it wakes, so that it is promised to one
+        function only.
         """
+        job.future = job.loop.create_future()
         with self._lock:
             if self._closed:
                 raise RuntimeError("no function begins after the end")
             self._line.put(job)
             if self._idle:
                 self._idle -= 1
-                return False
-            more = self._working < self._most
+                return job.future
+            more = self._working < self._most and not (self._is_quick and self._working)
             self._working += more
-            return more
+            watch = not more and not self._watching
+            self._watching |= watch
+        if more:
+            self._executor.submit(self._work)
+        if watch:
+            job.loop.call_later(_LOOKS, self._look, job.loop, self._taken)
+        return job.future
+
+    def _look(self, loop: asyncio.AbstractEventLoop, taken: int) -> None:
+        """Let more threads come where those at work hold up the line."""
+        with self._lock:
+            waiting = self._line.qsize()
+            is_held_up = (self._taken - taken) * _QUICK < self._working * _LOOKS
+            more = min(waiting, self._most - self._working) if is_held_up else 0
+            more = 0 if self._closed else more
+            self._working += more
+            self._watching = waiting > 0
+        for _ in range(more):
+            self._executor.submit(self._work)
+        if waiting:
+            loop.call_later(_LOOKS, self._look, loop, self._taken)
 
     def _ends_at_once(self, job: _Job) -> bool:
-        """Whether a function has ended before it is worth to do something else meanwhile."""
-        if job.ended.acquire(timeout=_AT_ONCE):
-            return True
+        """Whether a function has ended before it is worth to do something else meanwhile.
+
+        Where it has not, it has a future if it is in a thread already.
+        """
+        companion = self._take_companion()
+        if companion is None:
+            return False
+        companion.job = job
+        companion.go.release()
+        if not companion.done.acquire(timeout=_AT_ONCE):
+            with self._lock:
+                if job.end is None:
+                    job.future = job.loop.create_future()
+                    return False
+            companion.done.acquire()
+        self._give_back(companion)
+        return True
+
+    def _take_companion(self) -> _Companion | None:
         with self._lock:
-            job.waits = False
-            return job.end is not None
+            companion, self._companion = self._companion, None
+            if companion is not None or self._has_companion or self._closed:
+                return companion
+            self._has_companion = True
+        companion = _Companion()
+        self._executor.submit(self._accompany, companion)
+        return companion
+
+    def _give_back(self, companion: _Companion) -> None:
+        companion.job = None
+        with self._lock:
+            self._companion = companion
+            if self._closed:
+                companion.go.release()
 
     def _withdraw(self, job: _Job) -> bool:
         """Whether a function has not begun, so that it never will; nor does it stay in the line."""
@@ -136,23 +197,54 @@ class ToolThreads:
                     self._line.get_nowait()
             for _ in range(self._working):
                 self._line.put(None)
+            if self._companion is not None:
+                self._companion.go.release()
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
+            end = self._call(job)
+            if end is not None:
+                self._tell(job, end)
+            del job, end
+
+    def _accompany(self, companion: _Companion) -> None:
+        while True:
+            if not companion.go.acquire(timeout=_STAYS):
+                with self._lock:
+                    if self._companion is companion:
+                        self._companion, self._has_companion = None, False
+                        return
+                companion.go.acquire()  # it was taken just now
+            job = companion.job
+            if job is None:
+                return
+            end = self._call(job)
             with self._lock:
-                job.begun, function = job.function is not None, job.function
-            if function is None:  # it was withdrawn
-                continue
-            result, error = None, None
-            started = time.perf_counter()
-            try:
-                result = function()
-            except BaseException as failure:
-                error = failure
-            self._is_quick = time.perf_counter() - started < _QUICK
-            self._tell(job, (result, error))
-            del job, function, result, error
+                job.end, future = end, job.future
+            if future is None:
+                companion.done.release()
+            else:
+                if end is not None:
+                    self._tell(job, end)
+                self._give_back(companion)
+            del job, end, future
+
+    def _call(self, job: _Job) -> _End | None:
+        """How a function ended; None where it was withdrawn."""
+        with self._lock:
+            self._taken += 1
+            job.begun, function = job.function is not None, job.function
+        if function is None:
+            return None
+        result, error = None, None
+        started = time.perf_counter()
+        try:
+            result = function()
+        except BaseException as failure:
+            error = failure
+        self._is_quick = time.perf_counter() - started < _QUICK
+        return result, error
 
     def _next(self) -> _Job | None:
         """The next function; None when there is none for a while."""
@@ -176,9 +268,6 @@ class ToolThreads:
         """Let the loop know that a function has ended."""
         with self._lock:
             job.end = end
-            if job.waits:
-                job.ended.release()
-                return
             ended = self._ended.setdefault(job.loop, deque())
             ended.append(job)
             is_first = len(ended) == 1
@@ -190,7 +279,7 @@ class ToolThreads:
         with self._lock:
             ended = self._ended.pop(loop, ())
         for job in ended:
-            if not job.future.done():
+            if job.future is not None and not job.future.done():
                 job.future.set_result(None)
 
 

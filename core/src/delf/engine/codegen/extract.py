@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from delf.messages import ModelReply
+from delf.messages import ModelReply, ToolCall
 from delf.records import dataclass
 
 _OPEN = re.compile(r"^([ \t]*)(`{3,}(?=[^`]*$)|~{3,})[ \t]*([\w+#.-]*)")
@@ -55,8 +55,17 @@ def script_in(reply: ModelReply) -> str | None:
     Args:
         reply: What the model said.
     """
-    found = (_from_arguments(call.arguments) for call in reply.calls)
-    return next((code for code in found if code is not None), None) or extract_code(reply.text)
+    call = call_with_script(reply)
+    return extract_code(reply.text) if call is None else _from_arguments(call.arguments)
+
+
+def call_with_script(reply: ModelReply) -> ToolCall | None:
+    """The call in a reply that holds its script; None where the script is in the text.
+
+    Args:
+        reply: What the model said.
+    """
+    return next((c for c in reply.calls if _from_arguments(c.arguments) is not None), None)
 
 
 def _from_arguments(arguments: str) -> str | None:

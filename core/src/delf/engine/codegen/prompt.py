@@ -89,7 +89,7 @@ def retry_messages(
     *,
     fresh: bool,
     done: Sequence[str] = (),
-) -> tuple[Message, ...]:
+) -> tuple[Message, Message]:
     """The follow-up to a script that failed.
 
     Args:
@@ -120,7 +120,7 @@ def retry_messages(
     return assistant(_fenced(code)), user("\n".join(lines))
 
 
-def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, ...]:
+def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, Message]:
     """The follow-up to an answer that is not as it was to be.
 
     Args:
@@ -137,13 +137,13 @@ def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, ...]:
     return assistant(_fenced(code)), user(said)
 
 
-def crash_messages(code: str, message: str, done: Sequence[str] = ()) -> tuple[Message, ...]:
+def crash_messages(code: str, message: str, done: Sequence[str] = ()) -> tuple[Message, Message]:
     """The follow-up to a script that took its sandbox with it."""
     gone = LimitReached(limit="sandbox", message=message)
     return retry_messages(code, gone, "", fresh=True, done=done)
 
 
-def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, ...]:
+def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, Message]:
     """The follow-up to a script that asked for another pass."""
     lines = [f"The script stopped to look at data. It learned:\n{outcome.context}"]
     variables = dict(outcome.variables)

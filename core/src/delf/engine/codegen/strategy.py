@@ -10,7 +10,7 @@ import contextlib
 import json
 from typing import Any, Final, cast
 
-from delf.engine.codegen.extract import script_in
+from delf.engine.codegen.extract import call_with_script, script_in
 from delf.engine.codegen.prompt import (
     crash_messages,
     no_code_messages,
@@ -29,7 +29,7 @@ from delf.errors import (
     ToolExecutionError,
     ToolRefusedError,
 )
-from delf.messages import Message, ModelTool
+from delf.messages import Message, ModelTool, ToolCall, ToolResult, assistant, results
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome, Rerun
 from delf.protocols.strategy import ScriptResult, StrategyHost
 
@@ -69,7 +69,7 @@ class CodegenStrategy:
         messages = host.begin()
         retries = reruns = 0
         while True:
-            code = await _write(host, messages)
+            code, call = await _write(host, messages)
             result = await host.execute(code)
             match result.outcome:
                 case Done(value=value):
@@ -79,12 +79,12 @@ class CodegenStrategy:
                         return text
                     retries += 1
                     await host.retrying(problem)
-                    messages = (*messages, *unfit_messages(code, text, problem))
+                    messages += _as_written(call, unfit_messages(code, text, problem))
                 case Rerun() as outcome:
                     if reruns >= host.rerun_count:
                         raise _too_many_reruns(host, outcome)
                     reruns, retries = reruns + 1, 0
-                    messages = (*messages, *rerun_messages(code, outcome, result.printed))
+                    messages += _as_written(call, rerun_messages(code, outcome, result.printed))
                 case outcome:
                     if result.refused is not None:
                         raise result.refused
@@ -92,14 +92,17 @@ class CodegenStrategy:
                         raise as_error(outcome)
                     retries += 1
                     await host.retrying(_reason(outcome))
-                    messages = (*messages, *_what_went_wrong(code, outcome, result))
+                    messages += _as_written(call, _what_went_wrong(code, outcome, result))
 
 
-async def _write(host: StrategyHost, messages: tuple[Message, ...]) -> str:
+async def _write(host: StrategyHost, messages: tuple[Message, ...]) -> tuple[str, ToolCall | None]:
     """Ask the main model until there is a script, as often as retries are allowed.
 
     A model that takes tools is given one for its script where that is wanted, and by itself after
     an answer without one.
+
+    Returns:
+        The script, and the call that it came in where a tool was offered.
 
     Raises:
         CodeGenerationError: When no answer held a script.
@@ -107,7 +110,8 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...]) -> str:
         DelfError: When the model failed, or the budget is used up.
     """
     async with host.step("generate"):
-        tools = (_RUN,) if host.code_in == "tool" else ()
+        has_called = any(isinstance(part, ToolCall) for said in messages for part in said.parts)
+        tools = (_RUN,) if host.code_in == "tool" or has_called else ()
         if tools and not host.takes_tools:
             raise ModelConfigurationError(
                 "code_in is 'tool', and the model cannot be given tools",
@@ -118,7 +122,7 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...]) -> str:
             reply = await host.ask(messages, tools=tools)
             code = script_in(reply)
             if code is not None:
-                return code
+                return code, call_with_script(reply) if tools else None
             if tries > host.retry_count:
                 raise CodeGenerationError(
                     f"the model {reply.model!r} answered without a script {tries} times"
@@ -128,6 +132,14 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...]) -> str:
             if host.code_in == "auto" and host.takes_tools:
                 tools = (_RUN,)
             messages = (*messages, *no_code_messages(reply.text, in_tool=bool(tools)))
+
+
+def _as_written(call: ToolCall | None, told: tuple[Message, Message]) -> tuple[Message, ...]:
+    """A script and what became of it, as the model wrote it: in a fence, or as call and result."""
+    if call is None:
+        return told
+    result = ToolResult(id=call.id, name=call.name, text=told[1].text)
+    return assistant("", (call,)), results((result,))
 
 
 def compose(said: str, value: Any) -> str:
@@ -148,7 +160,7 @@ def compose(said: str, value: Any) -> str:
     return str(cast("object", value))
 
 
-def _what_went_wrong(code: str, outcome: Outcome, result: ScriptResult) -> tuple[Message, ...]:
+def _what_went_wrong(code: str, outcome: Outcome, result: ScriptResult) -> tuple[Message, Message]:
     if isinstance(outcome, (Failed, LimitReached)):
         fresh, printed = not result.variables_alive, result.printed
         return retry_messages(code, outcome, printed, fresh=fresh, done=result.changes)

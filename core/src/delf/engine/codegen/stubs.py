@@ -11,6 +11,8 @@ from delf.engine.toolset import BoundAction
 _MAX_SUMMARY = 300
 _MAX_CONNECTION: Final = 24_000
 """The most characters about one connection; beyond, its stubs are shortened, then listed."""
+_MOST_CHOSEN: Final = 3_400
+"""Characters of the tools that were chosen of many; ``find_tools`` shows any of them whole."""
 _SHORT_TYPE: Final = 60
 _SHORT_SUMMARY: Final = 70
 
@@ -32,7 +34,12 @@ def render_stubs(actions: Iterable[BoundAction]) -> str:
     return "\n".join([*functions, *blocks])
 
 
-def render_fitting(best_first: Sequence[BoundAction], most: int) -> str:
+def fits(actions: Iterable[BoundAction]) -> bool:
+    """Whether there is room for the whole stubs of actions that were chosen."""
+    return len(render_stubs(actions)) <= _MOST_CHOSEN
+
+
+def render_fitting(best_first: Sequence[BoundAction], most: int = _MOST_CHOSEN) -> str:
     """The stubs of some actions in so many characters: the best ones as detailed as there is room.
 
     What is left is shown by its required parameters, and what does not fit at all is left out.

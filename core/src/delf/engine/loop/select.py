@@ -7,6 +7,7 @@ import logging
 from typing import Final
 
 from delf.engine.builtins.find_tools import find_tools_in
+from delf.engine.codegen.stubs import fits
 from delf.engine.loop.prefilters import SEARCH_FROM, Choice
 from delf.engine.task import TaskState
 from delf.errors import DelfError, PrefilterError
@@ -49,9 +50,9 @@ async def select(task: TaskState, seconds: float) -> None:
 
 
 async def _show(task: TaskState, names: frozenset[str]) -> None:
-    """Show a part of the tools, and with it the way to find the others."""
+    """Show a part of the tools; where that is not all of each, a way to find the rest."""
     tools = task.tools.showing(names)
-    if tools.left_out:
+    if tools.left_out or not fits(tools.shown):
         tools = await tools.with_builtins([find_tools_in(tools)])
     task.tools = tools
 

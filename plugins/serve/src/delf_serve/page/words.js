@@ -64,9 +64,16 @@ export function value(data, indent = 0) {
   }, indent) ?? String(data);
 }
 
+/** A value on one line that may be broken between its parts. */
+function spaced(data) {
+  if (data === null || typeof data !== "object" || "$t" in data) return value(data);
+  if (Array.isArray(data)) return `[${data.map(spaced).join(", ")}]`;
+  return `{${Object.entries(data).map(([name, item]) => `${JSON.stringify(name)}: ${spaced(item)}`).join(", ")}}`;
+}
+
 /** A value over as many lines as it needs, and no more: what fits on one line stands on one. */
 export function pretty(data, indent = "") {
-  const flat = value(data);
+  const flat = spaced(data);
   if (data === null || typeof data !== "object" || "$t" in data || flat.length + indent.length <= 72) return flat;
   const deeper = `${indent}  `;
   const items = Array.isArray(data)

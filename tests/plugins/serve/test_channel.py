@@ -1,0 +1,297 @@
+"""The approval channel ``web``: a webhook and a mail say that something waits."""
+
+from __future__ import annotations
+
+import asyncio
+import email
+import email.policy
+import json
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, cast
+
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
+
+from delf_serve import channel
+from delf_serve.channel import signature
+from support.certificates import tls
+from support.server import free_port
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # of the standard's own example
+PASSWORD = "p@ss/word"
+
+
+class Receiver:
+    """A webhook on loopback.
+
+    Args:
+        answers: A status for each message; 0 drops the connection, and later ones are 204.
+    """
+
+    def __init__(self, answers: Sequence[int] = ()) -> None:
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        left = list(answers)
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(handler) -> None:
+                body = handler.rfile.read(int(handler.headers["content-length"]))
+                headers = {name.lower(): value for name, value in handler.headers.items()}
+                self.got.append((headers, body))
+                status = left.pop(0) if left else 204
+                if not status:
+                    handler.close_connection = True
+                    return
+                handler.send_response(status)
+                handler.send_header("location", "/elsewhere")
+                handler.end_headers()
+
+            do_GET = do_POST
+
+            def log_message(handler, *_: object) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/hook/very-secret-part"
+        Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def receive(monkeypatch) -> Iterator[Any]:
+    """Opens webhooks to which the channel is told to send."""
+    opened: list[Receiver] = []
+
+    def open_one(*answers: int) -> Receiver:
+        opened.append(Receiver(answers))
+        monkeypatch.setenv("DELF_SERVE_WEBHOOK_URL", opened[-1].url)
+        return opened[-1]
+
+    yield open_one
+    for receiver in opened:
+        receiver.close()
+
+
+@dataclass
+class Mailbox:
+    """What an SMTP server took in, and refuses first."""
+
+    port: int
+    refusals: list[str] = field(default_factory=list)
+    mails: list[tuple[list[str], EmailMessage]] = field(default_factory=list)
+    logins: list[tuple[bool, bytes]] = field(default_factory=list)
+
+    async def handle_DATA(self, server: SMTP, session: Any, envelope: Any) -> str:
+        if self.refusals:
+            return self.refusals.pop(0)
+        message = email.message_from_bytes(envelope.content, policy=email.policy.default)
+        self.mails.append((envelope.rcpt_tos, cast("EmailMessage", message)))
+        return "250 OK"
+
+    def authenticate(self, server: SMTP, session: Any, *rest: Any) -> AuthResult:
+        given = rest[-1]
+        assert isinstance(given, LoginPassword)
+        self.logins.append((session.ssl is not None, given.login))
+        is_right = given.password == PASSWORD.encode()
+        return AuthResult(success=is_right, handled=is_right)
+
+
+@contextmanager
+def smtp(host: str = "127.0.0.1", **options: Any) -> Iterator[Mailbox]:
+    """An SMTP server; ``ssl_context`` makes it speak TLS at once, ``tls_context`` on demand."""
+    box = Mailbox(free_port())
+    server = Controller(
+        box, hostname=host, port=box.port, authenticator=box.authenticate, **options
+    )  # fmt: skip
+    server.start()
+    try:
+        yield box
+    finally:
+        server.stop()
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch) -> None:
+    monkeypatch.setattr(channel, "_PAUSES", (0.01, 0.01, 0.01))
+    monkeypatch.setenv("DELF_SERVE_PUBLIC_URL", "https://delf.example.com/")
+
+
+@pytest.fixture
+def trusted(tmp_path, monkeypatch) -> ssl.SSLContext:
+    """What a server needs whose certificate this process trusts."""
+    of_server, _ = tls(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "server.pem"))
+    return of_server
+
+
+def mailing(monkeypatch, box: Mailbox, scheme: str = "smtp", login: str = "", host="127.0.0.1"):
+    monkeypatch.setenv("DELF_SERVE_SMTP_URL", f"{scheme}://{login}{host}:{box.port}")
+    monkeypatch.setenv("DELF_SERVE_MAIL_TO", '["ada@example.com", "bob@example.com"]')
+
+
+async def ask(serve: Any) -> tuple[Any, dict[str, Any]]:
+    """A server with a task that waits, and its question."""
+    server = await serve(agent={"approvals": ["web"]})
+    accepted = await server.run("print(await send('bob'))")
+    return server, await server.question(accepted["task_id"])
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(15):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def approve(server: Any, asked: dict[str, Any]) -> None:
+    """Whoever was not told decides all the same."""
+    place = f"/approvals/{asked['request_id']}"
+    assert (await server.client.post(place, json={"decision": "approve"})).is_success
+    assert (await server.until(asked["task_id"], "done"))["result"] == "sent 1 to bob"
+
+
+async def test_a_webhook_is_told_with_a_link(serve, receive):
+    receiver = receive()
+    server, asked = await ask(serve)
+    await until(lambda: receiver.got)
+    headers, body = receiver.got[0]
+    told = json.loads(body)
+    place = f"/#/{asked['task_id']}/{asked['request_id']}"
+    assert told["url"] == f"https://delf.example.com{place}"
+    assert (told["event"], told["action"], told["effect"]) == (
+        "approval_requested", "send", "irreversible",
+    )  # fmt: skip
+    assert told["message"] == "send(to='bob')"
+    assert "webhook-signature" not in headers
+    await approve(server, asked)
+    assert len(receiver.got) == 1
+
+
+async def test_what_is_signed_can_be_verified(serve, receive, monkeypatch):
+    monkeypatch.setenv("DELF_SERVE_WEBHOOK_SECRET", SECRET)
+    receiver = receive()
+    _, asked = await ask(serve)
+    await until(lambda: receiver.got)
+    headers, body = receiver.got[0]
+    assert headers["webhook-id"] == asked["request_id"]
+    at = int(headers["webhook-timestamp"])
+    assert headers.items() >= signature(SECRET, asked["request_id"], at, body).items()
+
+
+def test_a_signature_is_the_standards():
+    name, body = "msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}'
+    signed = signature(SECRET, name, 1614265330, body)
+    assert signed["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+    assert signature("a text", name, 1, body) != signature("a text", name, 2, body)
+
+
+async def test_a_webhook_that_fails_for_a_while_is_told_again(serve, receive, caplog):
+    receiver = receive(503, 0, 429)
+    await ask(serve)
+    await until(lambda: len(receiver.got) == 4)
+    assert len({body for _, body in receiver.got}) == 1
+    assert "nobody was told" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("answers", "tries", "why"),
+    [((400,), 1, "HTTP 400"), ((302,), 1, "HTTP 302"), ((500,) * 9, 4, "HTTP 500")],
+)
+async def test_a_webhook_that_refuses_fails_no_task(serve, receive, caplog, answers, tries, why):
+    receiver = receive(*answers)
+    server, asked = await ask(serve)
+    await until(lambda: "nobody was told" in caplog.text)
+    assert len(receiver.got) == tries
+    assert f"nobody was told by post that {asked['request_id']} waits: {why}" in caplog.text
+    assert "very-secret-part" not in caplog.text
+    await approve(server, asked)
+
+
+async def test_nobody_at_the_address_fails_no_task(serve, monkeypatch, caplog):
+    monkeypatch.setenv("DELF_SERVE_WEBHOOK_URL", f"http://127.0.0.1:{free_port()}/hook")
+    server, asked = await ask(serve)
+    await until(lambda: "nobody was told" in caplog.text)
+    assert "ConnectionRefusedError" in caplog.text
+    await approve(server, asked)
+
+
+async def test_a_mail_is_sent_with_a_link(serve, monkeypatch):
+    with smtp() as box:
+        mailing(monkeypatch, box)
+        server, asked = await ask(serve)
+        await until(lambda: box.mails)
+        await approve(server, asked)
+    ((to, message),) = box.mails
+    assert to == ["ada@example.com", "bob@example.com"]
+    assert message["Subject"] == "delf waits for you: send"
+    text = message.get_content()
+    assert "send(to='bob')" in text
+    assert f"https://delf.example.com/#/{asked['task_id']}/{asked['request_id']}" in text
+
+
+async def test_a_mail_server_that_is_busy_is_tried_again(serve, monkeypatch):
+    with smtp() as box:
+        box.refusals += ["451 later", "451 later"]
+        mailing(monkeypatch, box)
+        await ask(serve)
+        await until(lambda: box.mails)
+    assert not box.refusals
+
+
+async def test_a_password_is_sent_after_starttls(serve, monkeypatch, trusted):
+    with smtp(tls_context=trusted, auth_require_tls=True) as box:
+        mailing(monkeypatch, box, login="ada:p%40ss%2Fword@")
+        await ask(serve)
+        await until(lambda: box.mails)
+    assert box.logins == [(True, b"ada")]
+
+
+async def test_a_mail_server_may_speak_tls_at_once(serve, monkeypatch, trusted):
+    with smtp(ssl_context=trusted, auth_require_tls=False) as box:
+        mailing(monkeypatch, box, "smtps", "ada:p%40ss%2Fword@")
+        await ask(serve)
+        await until(lambda: box.mails)
+    assert len(box.logins) == 1
+
+
+async def test_a_certificate_that_nobody_trusts_gets_no_password(
+    serve, monkeypatch, tmp_path, caplog
+):
+    of_server, _ = tls(tmp_path)
+    with smtp(tls_context=of_server, auth_require_tls=True) as box:
+        mailing(monkeypatch, box, login="ada:p%40ss%2Fword@")
+        server, asked = await ask(serve)
+        await until(lambda: "nobody was told" in caplog.text)
+        await approve(server, asked)
+    assert (box.logins, box.mails) == ([], [])
+    assert "SSLCertVerificationError" in caplog.text
+
+
+async def test_a_password_is_not_sent_unencrypted_to_another_machine(serve, monkeypatch, caplog):
+    with smtp("0.0.0.0", auth_require_tls=False) as box:  # reached, and not known as loopback
+        mailing(monkeypatch, box, login="ada:p%40ss%2Fword@", host="0.0.0.0")
+        server, asked = await ask(serve)
+        await until(lambda: "nobody was told" in caplog.text)
+        await approve(server, asked)
+    assert (box.logins, box.mails) == ([], [])
+    assert "SMTPNotSupportedError" in caplog.text
+
+
+async def test_a_wrong_password_fails_no_task_and_is_not_told(serve, monkeypatch, caplog):
+    with smtp(auth_require_tls=False) as box:
+        mailing(monkeypatch, box, login="ada:another-one@")
+        server, asked = await ask(serve)
+        await until(lambda: "nobody was told" in caplog.text)
+        await approve(server, asked)
+    assert (set(box.logins), box.mails) == ({(False, b"ada")}, [])
+    assert "nobody was told by mail" in caplog.text
+    assert "SMTP 535" in caplog.text
+    assert "another-one" not in caplog.text

@@ -1,0 +1,38 @@
+"""Servers that are killed at random moments lose nothing, repeat nothing and mislead nobody."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+KILLS: Final = int(os.environ.get("DELF_TEST_SERVE_KILLS", "3"))
+SEED: Final = os.environ.get("DELF_TEST_SERVE_SEED", "20261122")
+
+
+@pytest.mark.timeout(120 + 30 * KILLS)
+@pytest.mark.parametrize(
+    ("servers", "journal_url"), [(1, "sqlite"), (2, "postgresql")], indirect=["journal_url"]
+)
+def test_kills_lose_and_repeat_nothing(tmp_path, servers, journal_url):
+    order = [str(tmp_path), str(KILLS), SEED, str(servers), journal_url]
+    done = subprocess.run(
+        [sys.executable, "-m", "support.serve_kills", *order],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    print(told)
+    assert told["faults"] == []
+    assert told["kills"] == KILLS
+    assert told["resumed"]
+    assert told["streams_cut"]

@@ -1,0 +1,335 @@
+"""Kills servers at random moments while they work and are watched, and looks at what is left.
+
+    cd tests && python -m support.serve_kills FOLDER KILLS SEED SERVERS JOURNAL
+
+Hands tasks in, answers what they ask, follows each by its event stream, each time at any of the
+servers; kills one of them with SIGKILL and starts it again. Prints what it saw as JSON; ``faults`` is empty if all is well: each
+task that was accepted ended right, none of its steps was made twice, and no stream left an event
+out, told one twice, or told another one than the journal's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import random
+import sqlite3
+import sys
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from delf import Agent, tool
+from delf.events import encode
+from delf_devkit.testing.hosts import TestHost
+from delf_devkit.testing.models import ScriptedModel
+from delf_journal_sql import SqlJournal
+from support.server import free_port
+from support.serving import doing, scripts_of
+
+OPEN = 12
+"""Tasks under way at once."""
+STEPS = 12
+CODE = """name = {name!r}
+for step in range({steps}):
+    await mark(name, step)
+    print(step)
+print(await send(name))"""
+ANSWER = "\n".join([*map(str, range(STEPS)), "sent {name}"])
+LONGEST_LIFE = 1.5
+LEFT_ALONE = 6
+"""Looks, a second apart, after which a task is one that no server takes up by itself."""
+SECONDS = 300.0
+"""For the tasks to end after the last kill."""
+_LOST = (httpx.TransportError,)
+
+
+class Truth:
+    """What was really done, beside the journal."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "truth.db"
+        with closing(self._open()) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("CREATE TABLE IF NOT EXISTS done (name TEXT, step INTEGER)")
+
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, timeout=60, isolation_level=None)
+
+    def note(self, name: str, step: int) -> None:
+        with closing(self._open()) as connection:
+            connection.execute("INSERT INTO done VALUES (?, ?)", (name, step))
+
+    def has(self, name: str, step: int) -> bool:
+        return (name, step) in self.all()
+
+    def all(self) -> Counter[tuple[str, int]]:
+        with closing(self._open()) as connection:
+            return Counter(connection.execute("SELECT name, step FROM done").fetchall())
+
+
+def serve(folder: Path, journal: str, port: int) -> None:
+    """The server's process."""
+    truth = Truth(folder)
+
+    @tool(effect="irreversible", confirm=False)
+    async def mark(name: str, step: int) -> None:
+        """Write a step down."""
+        await asyncio.sleep(0.01)
+        truth.note(name, step)
+        await asyncio.sleep(0.01)
+
+    @tool(effect="irreversible", confirm=True)
+    async def send(name: str) -> str:
+        """Send it."""
+        truth.note(name, STEPS)
+        return f"sent {name}"
+
+    os.environ["DELF_JOURNAL_SQL_URL"] = journal
+    host = TestHost.discover(environ={})
+    model = ScriptedModel(default=scripts_of)
+    host.provide(model.spec, model.factory)
+    agent = Agent(
+        tools=[mark, send], llm="scripted", sandbox="local", host=host, journal="sql",
+        approvals=["web"], timeout=600, max_tasks=OPEN, retry_count=0,
+    )  # fmt: skip
+    agent.serve(port=port, files_folder=str(folder / "files"))
+
+
+class Story:
+    """One task, as its client saw it.
+
+    Args:
+        name: What it is called.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.task_id = ""
+        self.events: list[dict[str, Any]] = []
+        self.at: httpx.AsyncClient | None = None
+        self.opened = 0
+
+    def take(self, data: str, number: int) -> str | None:
+        """An event that came; what is wrong with it."""
+        event = json.loads(data)
+        wanted = len(self.events) + 1
+        if event["seq"] != number or number != wanted:
+            return f"{self.name}: event {number} came where {wanted} was to come"
+        self.events.append(event)
+        return None
+
+
+class Trial:
+    """Servers that are killed again and again, and their clients.
+
+    Args:
+        folder: For all files.
+        journal: The journal's URL.
+        servers: How many there are.
+        seed: Of the moments.
+    """
+
+    def __init__(self, folder: Path, journal: str, servers: int, seed: int) -> None:
+        self._folder, self._journal = folder, journal
+        self._random = random.Random(seed)
+        self._truth = Truth(folder)
+        self._processes = multiprocessing.get_context("forkserver")
+        self._processes.set_forkserver_preload(["support.serving", "delf_journal_sql.journal"])
+        self._clients = [
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{free_port()}", timeout=30)
+            for _ in range(servers)
+        ]
+        self.stories: list[Story] = []
+        self.faults: list[str] = []
+        self.streams_cut: list[int] = []
+        self.resumed_by_hand = 0
+        self.answers_lost = 0
+        self.kills = 0
+        self._started: list[Any] = []
+
+    def end(self) -> None:
+        """Kill what still runs."""
+        for server in self._started:
+            server.kill()
+            server.join()
+
+    async def run(self, kills: int) -> dict[str, Any]:
+        """Kill so often, let everything end, and look."""
+        servers = [await self._start(client) for client in self._clients]
+        helpers = [asyncio.create_task(self._decide()), asyncio.create_task(self._resume())]
+        clients = [asyncio.create_task(self._hand_in(kills)) for _ in range(OPEN)]
+        while self.kills < kills:
+            await asyncio.sleep(self._random.uniform(0, LONGEST_LIFE))
+            number = self._random.randrange(len(servers))
+            client = self._clients[number]
+            self.streams_cut.append(sum(story.at is client for story in self.stories))
+            servers[number].kill()
+            await asyncio.to_thread(servers[number].join)
+            self.kills += 1
+            servers[number] = await self._start(client)
+        try:
+            async with asyncio.timeout(SECONDS):
+                await asyncio.gather(*clients)
+        except TimeoutError:
+            self.faults.append("some tasks have not ended")
+        for work in (*helpers, *clients):
+            work.cancel()
+        await asyncio.gather(*helpers, *clients, return_exceptions=True)
+        for client, server in zip(self._clients, servers, strict=True):
+            await client.aclose()
+            server.terminate()
+            await asyncio.to_thread(server.join, 30)
+        return await self._look()
+
+    async def _start(self, client: httpx.AsyncClient) -> Any:
+        order = (self._folder, self._journal, client.base_url.port)
+        server = self._processes.Process(target=serve, args=order)
+        server.start()
+        self._started.append(server)
+        while server.is_alive():
+            try:
+                if (await client.get("/ready")).is_success:
+                    return server
+            except _LOST:
+                await asyncio.sleep(0.01)
+        raise RuntimeError(f"the server ended by itself: {server.exitcode}")
+
+    def _any(self) -> httpx.AsyncClient:
+        return self._random.choice(self._clients)
+
+    async def _ask(self, method: str, path: str, **more: Any) -> httpx.Response:
+        """A request, again until a server answers it."""
+        while True:
+            try:
+                answer = await self._any().request(method, path, **more)
+            except _LOST:
+                self.answers_lost += method == "POST"
+                await asyncio.sleep(0.02)
+                continue
+            if answer.status_code < 500:
+                return answer
+
+    async def _hand_in(self, kills: int) -> None:
+        """One task after another, until the server was killed often enough."""
+        while self.kills < kills:
+            story = Story(f"t{len(self.stories)}")
+            self.stories.append(story)
+            order = {"task": doing(CODE.format(name=story.name, steps=STEPS))}
+            answer = await self._ask("POST", "/run", json=order | {"idempotency_key": story.name})
+            if answer.status_code != 202:
+                self.faults.append(f"{story.name} was not accepted: {answer.text}")
+                return
+            story.task_id = answer.json()["task_id"]
+            while not await self._follow(story):
+                await asyncio.sleep(0.02)
+
+    async def _follow(self, story: Story) -> bool:
+        """Read a task's events from where its client is; whether that was the end."""
+        headers = {"last-event-id": str(len(story.events))} if story.events else {}
+        path, number, client = f"/tasks/{story.task_id}/events", 0, self._any()
+        try:
+            async with client.stream("GET", path, headers=headers) as answer:
+                if answer.status_code == 204:
+                    return True
+                if answer.status_code != 200:
+                    self.faults.append(f"{story.name}: its stream is a {answer.status_code}")
+                    return answer.status_code < 500
+                story.at = client
+                story.opened += 1
+                async for line in answer.aiter_lines():
+                    if line == "event: end":
+                        return True
+                    if line.startswith("id: "):
+                        number = int(line[4:])
+                    elif line.startswith("data: ") and (fault := story.take(line[6:], number)):
+                        self.faults.append(fault)
+                        return True
+        except _LOST:
+            return False
+        finally:
+            story.at = None
+        return False
+
+    async def _decide(self) -> None:
+        """Answer questions: of calls that broke off, by what was really done."""
+        while True:
+            for asked in (await self._ask("GET", "/approvals")).json()["approvals"]:
+                name = asked["arguments"]["name"]
+                step = asked["arguments"].get("step", STEPS)
+                decision: dict[str, Any] = {"decision": "approve"}
+                if asked["unsettled"] and self._truth.has(name, step):
+                    result = f"sent {name}" if step == STEPS else None
+                    decision = {"decision": "settle", "result": result}
+                await self._ask("POST", f"/approvals/{asked['request_id']}", json=decision)
+            await asyncio.sleep(0.05)
+
+    async def _resume(self) -> None:
+        """Go on with what the server leaves to people: tasks whose processes died too often."""
+        seen: Counter[str] = Counter()
+        while True:
+            await asyncio.sleep(1)
+            found = await self._ask("GET", "/tasks", params={"state": "interrupted"})
+            names = [task["task_id"] for task in found.json()["tasks"]]
+            seen = Counter({name: seen[name] + 1 for name in names})
+            for name in names:
+                if seen[name] >= LEFT_ALONE:
+                    answer = await self._ask("POST", f"/tasks/{name}/resume")
+                    self.resumed_by_hand += answer.is_success
+
+    async def _look(self) -> dict[str, Any]:
+        """Compare what clients saw, what the journal says and what was done."""
+        journal = SqlJournal(self._journal)
+        known = {record.task_id: record for record in await journal.find(100_000)}
+        resumed = events = 0
+        if set(known) != {story.task_id for story in self.stories}:
+            self.faults.append(f"{len(known)} tasks are there of {len(self.stories)}")
+        for story in self.stories:
+            record = known.get(story.task_id)
+            if record is None or record.state != "done":
+                self.faults.append(f"{story.name} is {record and record.state}")
+                continue
+            kept = [json.loads(json.dumps(encode(e))) for e in await journal.read(story.task_id)]
+            events += len(kept)
+            resumed += any(event["type"] == "TaskResumed" for event in kept)
+            if story.events != kept:
+                self.faults.append(f"{story.name}: {len(story.events)} events of {len(kept)}")
+            if kept[-1]["data"]["text"] != ANSWER.format(name=story.name):
+                self.faults.append(f"{story.name} answered {kept[-1]['data']['text']!r}")
+        await journal.aclose()
+        done = self._truth.all()
+        wanted = {(story.name, step) for story in self.stories for step in range(STEPS + 1)}
+        self.faults += [f"{key} was done {n} times" for key, n in done.items() if n != 1]
+        self.faults += [f"{key} was not done" for key in sorted(wanted - set(done))]
+        return {
+            "kills": self.kills,
+            "tasks": len(self.stories),
+            "resumed": resumed,
+            "resumed_by_hand": self.resumed_by_hand,
+            "answers_lost": self.answers_lost,
+            "events": events,
+            "streams_opened": sum(story.opened for story in self.stories),
+            "streams_cut": sum(self.streams_cut),
+            "faults": self.faults,
+        }
+
+
+def main(folder: Path, kills: int, seed: int, servers: int, journal: str) -> None:
+    started = time.monotonic()
+    trial = Trial(folder, journal, servers, seed)
+    try:
+        found = asyncio.run(trial.run(kills))
+    finally:
+        trial.end()
+    print(json.dumps({**found, "seconds": round(time.monotonic() - started, 1)}))
+
+
+if __name__ == "__main__":
+    place, total, start, count, url = sys.argv[1:]
+    main(Path(place), int(total), int(start), int(count), url)
