@@ -10,7 +10,6 @@ from delf.cli import errors
 from delf.cli.output import json_text
 from delf.cli.state import State, state_of
 from delf.errors import ConfigurationError, DelfError
-from delf.plugins.journals import journal_name, project_journal
 from delf.protocols.journal import SupportsHistory, SupportsStops
 
 
@@ -39,6 +38,8 @@ def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
 
 
 async def _stop(state: State, task_id: str) -> tuple[str, bool, str]:
+    from delf.plugins.journals import journal_name, project_journal
+
     project = state.load_project()
     host = state.discover(project.environ)
     journal = project_journal(project, host)
