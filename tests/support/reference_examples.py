@@ -26,13 +26,16 @@ from typing import Any, Final
 SECONDS: Final = 60
 PLUGIN: Final = '''
 """A model by script: $SCRIPTS are its scripts, $LOG gets what it is asked."""
-import json, os
+import functools, json, os
 from delf.hookspecs import hookimpl
 from delf.messages import ModelReply, Price, Usage
 from delf.specs import ModelSpec
 
 NAMES = ("gemini-3.5-flash", "gemini-3.1-flash-lite", "gpt-5.5", "claude-opus-4-8", "claude-sonnet-4-6")
-scripts = json.loads(os.environ.get("SCRIPTS", "[]")) or ["print(1)"]
+
+@functools.cache
+def scripts_of_this_process():
+    return json.loads(os.environ.get("SCRIPTS", "[]")) or ["print(1)"]
 
 @hookimpl
 def delf_models():
@@ -51,6 +54,7 @@ class Model:
             log.write(json.dumps({"asked": asked, "settings": {**self.settings, **request.settings}}) + "\\\\n")
         text = '{"list_pets": "List all pets."}'
         if request.purpose == "generate":
+            scripts = scripts_of_this_process()
             text = f"```python\\\\n{scripts.pop(0) if len(scripts) > 1 else scripts[0]}\\\\n```"
         usage = Usage(input_tokens=100, output_tokens=20)
         return ModelReply(text=text, model=self.name, usage=usage, cost_usd=0.00014)
@@ -64,12 +68,14 @@ class Model:
 
 
 def install_model(site: Path) -> None:
-    """Put the plugin where Python finds it, as an installer would."""
+    """Put the plugin where Python finds it, as an installer did a while ago."""
     info = site / "delf_by_script-1.0.dist-info"
     info.mkdir(parents=True)
     (site / "delf_by_script.py").write_text(PLUGIN)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: delf-by-script\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[delf]\nby-script = delf_by_script\n")
+    then = time.time() - 60
+    os.utime(site, (then, then))
 
 
 def renamed(code: str) -> str:
@@ -120,8 +126,14 @@ def main(folder: Path) -> None:
     """Run all blocks, one after the other."""
     for name in ("agent", "engine.runtime", "engine.views.trace", "config.project"):
         importlib.import_module(f"delf.{name}")
-    for name in ("delf_sql", "delf_openapi", "delf_gmail"):
-        importlib.import_module(name)
+    for name in (
+        "sql.connection",
+        "openapi.connection",
+        "gmail.connection",
+        "sandbox_local.backend",
+    ):
+        importlib.import_module(f"delf_{name}")
+    importlib.import_module("delf.plugins.host").PluginHost.discover().records()
     assert threading.active_count() == 1, "a process with threads cannot be forked"
     gc.freeze()
     for block in json.loads((folder / "blocks.json").read_text()):

@@ -104,5 +104,7 @@ class Ranking:
             perfect += self._most.get(word, self._unknown)
             for number, share in self._postings.get(word, ()):
                 scores[number] = score(number, 0.0) + share
-        best = heapq.nsmallest(max(0, limit), scores, key=lambda number: (-scores[number], number))
-        return [(number, scores[number] / perfect) for number in best]
+        least = min(heapq.nlargest(max(0, limit), scores.values()), default=math.inf)
+        best = (number for number, counts in scores.items() if counts >= least)
+        ranked = sorted(best, key=lambda number: (-scores[number], number))[: max(0, limit)]
+        return [(number, scores[number] / perfect) for number in ranked]

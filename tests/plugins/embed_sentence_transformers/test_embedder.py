@@ -20,6 +20,7 @@ pytestmark = pytest.mark.timeout(180)
 def imported() -> None:
     """The import of torch takes as long as all the rest; no test is about it."""
     importlib.import_module("sentence_transformers")
+    importlib.import_module("torch").set_num_threads(1)  # several wait for each other by turning
 
 
 class TestMiniLM(EmbedderContract):
