@@ -196,7 +196,7 @@ OF_PLUGINS = {
     *(f"delf memory {name}" for name in ("list", "search", "show", "stats")),
     *("delf google status", "delf audit show", "delf audit verify", "delf schedule list"),
     *(f"delf workers {name}" for name in ("list", "show", "run")),
-    "delf runs undo",
+    *("delf runs undo", "delf runs stop"),
 }
 
 
@@ -252,6 +252,7 @@ def test_json_of_tasks(here):
     checked("delf runs export", [exported])
     checked("delf runs list", [exported["task"]])
     checked("event", exported["events"])
+    checked("delf runs stop", [written(here, "runs", "stop", name, "--json")])
     pruned = written(here, "runs", "prune", "--keep", "1", "--json")
     checked("delf runs prune", [pruned])
     assert pruned["tasks"] == [name]

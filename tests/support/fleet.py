@@ -21,6 +21,7 @@ from delf_journal_sql import SqlJournal
 from support.openai_server import OpenAIServer, Reply
 from support.program import DELF
 
+OVER = frozenset({"done", "failed", "stopped"})
 SCRIPT = """```python
 name = {name!r}
 for step in range({steps}):
@@ -29,7 +30,7 @@ print(await noted(name))
 ```"""
 
 TOOLS = '''
-import asyncio, sqlite3
+import asyncio, os, sqlite3
 from delf import tool
 
 def truth():
@@ -39,9 +40,16 @@ def truth():
 @tool(effect="irreversible", confirm=False)
 async def mark(name: str, step: int) -> None:
     """Write a step down."""
-    await asyncio.sleep({pause})
     with truth() as connection:
-        connection.execute("INSERT INTO marks VALUES (?, ?)", (name, step))
+        begun = (name, step, os.getpid())
+        row = connection.execute("INSERT INTO begun VALUES (?, ?, ?)", begun).lastrowid
+    try:
+        await asyncio.sleep({pause})
+        with truth() as connection:
+            connection.execute("INSERT INTO marks VALUES (?, ?)", (name, step))
+    finally:
+        with truth() as connection:
+            connection.execute("DELETE FROM begun WHERE rowid = ?", (row,))
 
 @tool(effect="read", confirm=False)
 def noted(name: str) -> int:
@@ -73,11 +81,12 @@ class Fleet:
         pause: float = 0.02,
         lease: float = 1.5,
     ) -> None:
-        self.folder, self.steps = folder, steps
+        self.folder, self.steps, self.lease = folder, steps, lease
         self._truth = folder / "truth.db"
         with contextlib.closing(sqlite3.connect(self._truth)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("CREATE TABLE marks (name TEXT, step INTEGER)")
+            connection.execute("CREATE TABLE begun (name TEXT, step INTEGER, pid INTEGER)")
             connection.commit()
         self.model = OpenAIServer(self._answer).__enter__()
         self.workers: list[subprocess.Popen[bytes]] = []
@@ -129,22 +138,42 @@ class Fleet:
     async def all_over(self, seconds: float) -> None:
         """Wait until every task is over; answer what is asked about interrupted calls by the truth."""
         async with asyncio.timeout(seconds):
-            while set(await self.states()) - {"done", "failed", "stopped"}:
+            while set(await self.states()) - OVER:
                 await self.answer()
                 await asyncio.sleep(0.2)
 
     async def answer(self) -> None:
-        """Say of calls that were interrupted whether they happened."""
+        """Say of calls that were interrupted whether they happened.
+
+        As a careful person does: a call that somebody who lives may still make is waited for.
+        """
         for record in await self.journal.find_requests(waiting=True):
             asked = record.requested
-            marked = self.marks()[(asked.arguments["name"], asked.arguments["step"])]
+            call = (asked.arguments["name"], asked.arguments["step"])
+            marked = self.marks()[call]
+            if not marked and self._may_still_happen(*call):
+                continue
             decision = Settled(result=None) if marked else Approved()
             data = answer_data(asked.request_id, asked.digest, decision, "the test")
             await self.journal.post(asked.task_id, KIND, data)
 
+    def _may_still_happen(self, name: str, step: int) -> bool:
+        living = {worker.pid for worker in self.workers if worker.poll() is None}
+        with contextlib.closing(sqlite3.connect(self._truth, timeout=60)) as connection:
+            rows = connection.execute(
+                "SELECT pid FROM begun WHERE name = ? AND step = ?", (name, step)
+            ).fetchall()
+        return any(pid in living for (pid,) in rows)
+
+    async def tasks_of(self, worker: subprocess.Popen[bytes]) -> list[str]:
+        """The ids of the tasks that a worker has in hand."""
+        mine = f"pid {worker.pid} on "
+        running = await self.journal.find(1000, state="running")
+        return [record.task_id for record in running if (record.owner or "").startswith(mine)]
+
     def marks(self) -> Counter[tuple[str, int]]:
         """How often each step of each task was written down."""
-        with contextlib.closing(sqlite3.connect(self._truth)) as connection:
+        with contextlib.closing(sqlite3.connect(self._truth, timeout=60)) as connection:
             return Counter(connection.execute("SELECT name, step FROM marks").fetchall())
 
     def logs(self) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import glob
 import pathlib
+import shutil
+import signal
+import subprocess
 import time
 import urllib.parse
 import uuid
@@ -115,7 +118,7 @@ class PostgresServer:
         self._emptied.append(name)
 
 
-def _recipe(initdb: str, postgres: str) -> Recipe:
+def _recipe(initdb: str, postgres: str, **more: str) -> Recipe:
     user = service_user("postgres")
     folder = new_folder("delf-pg-", user)
     secret = pathlib.Path(folder, "password")
@@ -133,7 +136,7 @@ def _recipe(initdb: str, postgres: str) -> Recipe:
         "UTF8",
         "--locale=C",
     ]
-    settings = {**_SETTINGS, "port": str(port), "unix_socket_directories": folder}
+    settings = {**_SETTINGS, **more, "port": str(port), "unix_socket_directories": folder}
     serve = [postgres, "-D", data]
     for key, value in settings.items():
         serve += ["-c", f"{key}={value}"]
@@ -148,14 +151,107 @@ def _recipe(initdb: str, postgres: str) -> Recipe:
     )
 
 
+class OwnPostgres:
+    """A server of one test, which may be crashed and whose clock may be set.
+
+    Args:
+        server: Where it is.
+        recipe: How it runs.
+        clock: Whether its clock can be set.
+    """
+
+    def __init__(self, server: PostgresServer, recipe: Recipe, *, clock: bool) -> None:
+        self._server = server
+        self._recipe = recipe
+        self._process = self._start()
+        self._name = f"t{uuid.uuid4().hex[:12]}"
+        server.run(f"CREATE DATABASE {self._name}")
+        if clock:
+            server.run(_CLOCK.format(name=self._name), self._name)
+
+    @property
+    def url(self) -> str:
+        """Its one database."""
+        return self._server.url(self._name)
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
+
+    def restart(self) -> None:
+        """Let it crash, and start it again."""
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait(30)
+        self._process = self._start()
+
+    def shift(self, seconds: float) -> None:
+        """Set its clock: so many seconds beside the right time."""
+        self._server.run(f"UPDATE clock.shift SET seconds = {seconds}", self._name)
+
+    def end(self) -> None:
+        """Stop it, and remove its folder."""
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(30)
+        shutil.rmtree(self._recipe.folder, ignore_errors=True)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        recipe, user = self._recipe, self._recipe.user
+        who = {} if user is None else {"user": user, "group": user, "extra_groups": []}
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": recipe.folder}
+        process = subprocess.Popen(recipe.serve, **quiet, **who)
+        _wait_until_started(self._server)
+        return process
+
+
+_CLOCK = """
+CREATE SCHEMA clock;
+CREATE TABLE clock.shift (seconds double precision);
+INSERT INTO clock.shift VALUES (0);
+CREATE FUNCTION clock.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS
+    'SELECT pg_catalog.clock_timestamp() + seconds * interval ''1 second'' FROM clock.shift';
+ALTER DATABASE {name} SET search_path = public, clock, pg_catalog;
+"""
+"""The server's own function is found after this one, where a statement does not say which."""
+
+
 @contextlib.contextmanager
-def postgres_session(factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    """The session's server; skips where PostgreSQL is not installed."""
+def own_postgres(*, clock: bool = True) -> Iterator[OwnPostgres]:
+    """A server for one test alone; skips where PostgreSQL is not installed.
+
+    Args:
+        clock: Whether its clock can be set.
+    """
+    programs = _programs()
+    recipe = _recipe(*programs, synchronous_commit="on")
+    user = recipe.user
+    who = {} if user is None else {"user": user, "group": user, "extra_groups": []}
+    for command in recipe.setup:
+        subprocess.run(command, check=True, capture_output=True, cwd=recipe.folder, **who)
+    one = OwnPostgres(PostgresServer(**recipe.facts), recipe, clock=clock)
+    try:
+        yield one
+    finally:
+        one.end()
+
+
+def postgres_is_installed() -> bool:
+    """Whether a server can be started."""
+    return bool(shutil.which("postgres") or glob.glob("/usr/lib/postgresql/*/bin/postgres"))
+
+
+def _programs() -> list[str]:
     folders = sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
-    programs = [
+    return [
         find_program(*(f"{folder}/{name}" for folder in folders), name)
         for name in ("initdb", "postgres")
     ]
+
+
+@contextlib.contextmanager
+def postgres_session(factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """The session's server; skips where PostgreSQL is not installed."""
+    programs = _programs()
     with shared_server("postgres", factory, lambda: _recipe(*programs)) as facts:
         server = PostgresServer(**facts)
         _wait_until_started(server)

@@ -10,11 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar, Unpack, cast
 
 from delf.background import BackgroundTasks, Granularity, HandingIn, handed_in, past_end, stream_of
+from delf.engine.elsewhere import snapshot_of
 from delf.engine.task import TaskRequest, check_task, new_task_id
 from delf.errors import AgentConfirmationError, AgentStateError, ConfigurationError
 from delf.llm import LLMConfig
 from delf.protocols.approval import Approved, Edited, Rejected, Remember, Settled
 from delf.protocols.command import SupportsAgent, SupportsServing
+from delf.protocols.journal import Journal, SupportsStops
 from delf.response import Response, past_response, response_of
 from delf.sync import RuntimeHome
 from delf.terminal import visible
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from delf.events import Event
     from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
-    from delf.protocols.journal import Journal
     from delf.protocols.memory import MemoryStore, SupportsStore
     from delf.protocols.strategy import Strategy
     from delf.surroundings import AgentChat
@@ -443,10 +444,7 @@ class Agent:
         return need_command(self._host, name, protocol)
 
     def serve(self, host: str = "127.0.0.1", port: int = 8080, **options: Any) -> None:
-        """Serve its tasks over HTTP, with a page, until the process ends (the plugin ``serve``).
-
-        ``options`` are ``api_key``, ``allow_origins`` and the plugin's other settings.
-        """
+        """Serve its tasks over HTTP, with a page; ``options``: settings of the plugin ``serve``."""
         self._command("serve", SupportsServing).serve_agent(self, host=host, port=port, **options)
 
     def asgi_app(self, **options: Any) -> Any:
@@ -457,7 +455,7 @@ class Agent:
         """How a task stands now, by the journal; from any thread, or ``UnknownTaskError``."""
         if (task := self._tasks.find(task_id)) is not None:
             return task.look()
-        return self._home.call_anywhere(lambda runtime: runtime.snapshot(task_id))
+        return self._home.call_anywhere(lambda r: snapshot_of(r.journal, task_id))
 
     def wait(self, task_id: str, timeout: float | None = None) -> Response:
         """Wait for a task, whoever does it; past ``timeout`` a ``TimeoutError``, and it goes on."""
@@ -466,7 +464,10 @@ class Agent:
         return self._home.call_anywhere(lambda runtime: past_end(runtime, task_id, timeout))
 
     def cancel(self, task_id: str) -> bool:
-        """Stop a submitted task; False when it was over already."""
+        """Stop a submitted task, whoever works on it; False when it was over already."""
+        journal = None if (runtime := self._home.runtime) is None else runtime.journal
+        if self._tasks.find(task_id) is None and isinstance(journal, SupportsStops):
+            return self._home.call_anywhere(lambda _: journal.stop(task_id, self.agent_id))
         return self._tasks.cancel(task_id)
 
     # -- approvals -----------------------------------------------------------------------

@@ -11,6 +11,7 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypedDict, get_args
 
+from delf.engine.elsewhere import wait_for_end
 from delf.engine.task import TaskRequest
 from delf.errors import ConfigurationError, TaskStoppedError, UnknownTaskError
 from delf.messages import ModelDelta
@@ -66,7 +67,7 @@ async def past_end(runtime: Runtime, task_id: str, timeout: float | None) -> Res
     from delf.events import TaskFinished
 
     async with asyncio.timeout(timeout):
-        events = await runtime.wait_for_end(task_id)
+        events = await wait_for_end(runtime.journal, task_id)
     return past_response(events, next(e for e in events if isinstance(e, TaskFinished)))
 
 

@@ -71,6 +71,12 @@ def test_the_stub_says_what_it_takes_and_gives():
     assert action.parameters[0].doc == "A short title."
 
 
+def test_the_schema_says_its_dialect():
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    action, _ = make({"$schema": dialect, "type": "object", "properties": {}})
+    assert action.schema()["$schema"] == dialect
+
+
 def test_the_schema_has_the_names_that_scripts_use():
     action, _ = make()
     schema = json.loads(json.dumps(action.schema()))

@@ -8,5 +8,6 @@ class TestPackage(PluginContract):
     offers = {
         "command": [
             "config", "doctor", "inspect", "plugins check", "plugins install", "plugins uninstall",
+            "runs stop",
         ]
     }  # fmt: skip

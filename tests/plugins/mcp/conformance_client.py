@@ -27,6 +27,20 @@ from delf_mcp.connection import _CONTEXT
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 GIVEN = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
 DESCRIBED_AT = "https://conformance-test.local/client-metadata.json"
+WAYS = {
+    "auth/client-credentials-jwt": "client_credentials",
+    "auth/client-credentials-basic": "client_credentials",
+    "auth/wif-jwt-bearer": "workload",
+    "auth/enterprise-managed-authorization": "enterprise",
+}
+NAMES = {
+    "client_id": "client_id",
+    "client_secret": "client_secret",
+    "private_key_pem": "private_key",
+    "signing_algorithm": "signing_algorithm",
+    "idp_token_endpoint": "idp",
+    "idp_client_id": "idp_client_id",
+}
 EXAMPLES = {"integer": 3, "number": 3.0, "string": "x", "boolean": True, "array": [], "object": {}}
 
 
@@ -34,6 +48,13 @@ async def follow(url: str) -> None:
     """What a browser does where the user agrees at once."""
     async with httpx.AsyncClient(follow_redirects=True, timeout=30) as http:
         await http.get(url)
+
+
+def issuer_of(url: str) -> str:
+    """Where to log in at a server, which an administrator knows."""
+    place = httpx.URL(url)
+    known = httpx.get(place.copy_with(path=f"/.well-known/oauth-protected-resource{place.path}"))
+    return known.json()["authorization_servers"][0]
 
 
 async def agreed(_question: str, arguments: Any, _name: str, _fit: Any) -> Any:
@@ -49,13 +70,19 @@ def connection(url: str, folder: str) -> MCP:
     if os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "2025") < "2026":
         settings["protocol"] = "legacy"
     if SCENARIO.startswith("auth/"):
-        way = "client_credentials" if "client-credentials" in SCENARIO else "browser"
-        settings |= {"oauth": way, "tokens": f"{folder}/tokens.json", "open_url": follow}
+        settings |= {
+            "oauth": WAYS.get(SCENARIO, "browser"),
+            "tokens": f"{folder}/tokens.json",
+            "open_url": follow,
+        }
         settings["oauth_port"] = 20000 + os.getpid() % 20000
-        if "client_id" in GIVEN:
-            settings["client_id"] = GIVEN["client_id"]
-        if "client_secret" in GIVEN:
-            settings["client_secret"] = GIVEN["client_secret"]
+        settings |= {ours: GIVEN[name] for name, ours in NAMES.items() if name in GIVEN}
+        token = GIVEN.get("idp_id_token") or GIVEN.get("valid_jwt")
+        if token is not None:
+            (Path(folder) / "token").write_text(token)
+            settings["assertion_file"] = f"{folder}/token"
+        if settings["oauth"] == "enterprise":
+            settings["issuer"] = issuer_of(url)
         if SCENARIO == "auth/basic-cimd":
             settings["client_metadata_url"] = DESCRIBED_AT
     return MCP(name="conformance", **settings)
@@ -92,11 +119,16 @@ async def main(url: str, folder: str) -> None:
         _consent=agreed,
     )
     try:
-        for action in await server.actions():
+        actions = await server.actions()
+        schemas = [a.schema() for a in actions if a.name == "json_schema_2020_12_tool" and a.schema]
+        for action in actions:
             if action.context != _CONTEXT:
                 continue
-            given = {**action.validate(arguments_of(action)), _CONTEXT: context}
+            arguments = arguments_of(action)
+            if action.name == "json_schema_echo":
+                arguments["schema"] = schemas[0]
             try:
+                given = {**action.validate(arguments), _CONTEXT: context}
                 print(action.name, await action.call(**given))
             except DelfError as error:
                 print(action.name, error.describe(), file=sys.stderr)

@@ -113,6 +113,20 @@ async def folders(ctx: Context) -> list[str]:
     return [str(root.uri) for root in (await ctx.session.list_roots()).roots]
 
 
+@server.tool()
+async def grow(name: str, ctx: Context) -> str:
+    """Adds a tool."""
+
+    def grown() -> str:
+        """Was not there before."""
+        return f"{name} has grown"
+
+    server.add_tool(grown, name=name)
+    await ctx.notify_tools_changed()
+    await ctx.session.send_tool_list_changed()
+    return "grown"
+
+
 @server.resource("notes://today")
 def today() -> str:
     """Notes of today."""

@@ -175,6 +175,39 @@ def _command(pid: str) -> str:
         return ""
 
 
+async def stale(srv: MCP) -> None:
+    """Wait until the server has said that its tools are others."""
+    async with asyncio.timeout(20):
+        while not srv.is_stale():
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("protocol", ["legacy", "auto"])
+async def test_a_tool_that_a_server_adds_is_there_for_the_next_task(open_mcp, protocol) -> None:
+    srv = open_mcp(protocol=protocol)
+    host = TestHost.discover(environ={})
+    model = ScriptedModel()
+    host.provide(model.spec, model.factory)
+    model.writes("print((await srv.grow('ivy'))['result'])", "print((await srv.ivy())['result'])")
+    async with Agent(tools=[srv], llm="scripted", host=host, on_confirm=lambda _: True) as agent:
+        assert (await agent.arun("Plant.")).text == "grown"
+        await stale(srv)
+        response = await agent.arun("Look.")
+        assert response.text == "ivy has grown", response
+        assert not srv.is_stale()
+
+
+async def test_a_server_that_was_started_again_is_asked_for_its_tools_anew(open_mcp) -> None:
+    srv = open_mcp()
+    names = {action.name for action in await srv.actions()}
+    assert not srv.is_stale()
+    with pytest.raises(ToolExecutionError):
+        await invoke(srv, "die")
+    await invoke(srv, "add", a=1, b=2)
+    assert {action.name for action in await srv.actions()} == names
+    assert not srv.is_stale()
+
+
 # -- what it may ask ----------------------------------------------------------------------------
 
 

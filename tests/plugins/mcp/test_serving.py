@@ -1,6 +1,8 @@
 """A project as an MCP server, driven by the official client."""
 
+import base64
 import json
+from typing import Any
 
 import pytest
 from mcp import Client
@@ -28,6 +30,15 @@ class Shop(Connection):
             lamp: Its name.
         """
         return {"anna": 40.0}[lamp]
+
+    @action(effect="read")
+    async def picture(self, lamp: str) -> list[Any]:
+        """A lamp with its picture."""
+        return [
+            lamp,
+            {"type": "image", "media_type": "image/png", "data": b"\x89PNG"},
+            {"on": True},
+        ]
 
     @action(effect="irreversible")
     async def sell(self, lamp: str) -> str:
@@ -74,7 +85,7 @@ every_era = pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_actions_are_tools_with_hints(served, mode) -> None:
     async with Client(served.server(), mode=mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert set(tools) == {"run", "Shop_price".lower(), "shop_sell"}
+    assert set(tools) == {"run", "shop_price", "shop_picture", "shop_sell"}
     assert tools["shop_price"].description == "The price of a lamp."
     assert tools["shop_price"].input_schema["required"] == ["lamp"]
     assert tools["shop_price"].annotations.read_only_hint
@@ -87,6 +98,17 @@ async def test_a_call_that_reads_asks_nobody(served, mode) -> None:
         result = await client.call_tool("shop_price", {"lamp": "anna"})
     assert not result.is_error
     assert json.loads(result.content[0].text) == 40.0
+
+
+@every_era
+async def test_pictures_are_pictures(served, mode) -> None:
+    async with Client(served.server(), mode=mode) as client:
+        result = await client.call_tool("shop_picture", {"lamp": "anna"})
+    title, picture, state = result.content
+    assert (title.type, title.text) == ("text", "anna")
+    assert (picture.type, picture.mime_type) == ("image", "image/png")
+    assert base64.b64decode(picture.data) == b"\x89PNG"
+    assert json.loads(state.text) == {"on": True}
 
 
 @every_era

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import re
 import signal
-import time
+import sys
 from pathlib import Path
 
 import pytest
 
+from delf.events import TaskFinished
+from support.chaos import Chaos
 from support.fleet import Fleet, fleet
+from support.postgres import own_postgres
 from support.program import delf, write_recording
 
 pytestmark = [pytest.mark.timeout(240)]
 
 TASKS = int(os.environ.get("DELF_TEST_CHAOS_TASKS", "12"))
+WORKERS = int(os.environ.get("DELF_TEST_CHAOS_WORKERS", "3"))
 
 
 def names(count: int) -> list[str]:
@@ -37,36 +40,47 @@ async def begun(one: Fleet, count: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def chaos(one: Fleet, seconds: float) -> None:
-    """Kill and stop workers at random moments, and replace them, until all tasks are over."""
-    chance = random.Random(7)
-    until = time.monotonic() + seconds
-    while set(await one.states()) - {"done", "failed", "stopped"}:
-        assert time.monotonic() < until, one.logs()
-        await one.answer()
-        await asyncio.sleep(chance.uniform(0.2, 1.0))
-        worker = chance.choice([worker for worker in one.workers if worker.poll() is None])
-        if chance.random() < 0.5:
-            os.killpg(worker.pid, signal.SIGKILL)
-            one.start("--concurrency", "3")
-        else:
-            worker.send_signal(signal.SIGSTOP)
-            await asyncio.sleep(chance.uniform(1.0, 4.0))
-            worker.send_signal(signal.SIGCONT)
-        if time.monotonic() > until - seconds / 2:
-            break
-    await one.all_over(seconds)
+async def survived(chaos: Chaos, count: int) -> None:
+    """Every task ended once and did all it had to do once; say how that went."""
+    one = chaos.one
+    assert dict(await one.states()) == {"done": count}, one.logs()
+    assert once_each(one, count)
+    for record in await one.journal.find(count):
+        events = await one.journal.read(record.task_id)
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
+        assert [type(e) for e in events].count(TaskFinished) == 1
+    delays = await chaos.delays()
+    median = delays[len(delays) // 2] if delays else 0.0
+    sys.stderr.write(
+        f"{count} tasks; {dict(chaos.done)}; {len(delays)} tasks lost by kills went on after "
+        f"{median:.1f} s (median), {max(delays, default=0.0):.1f} s at most\n"
+    )
 
 
-async def test_three_workers_through_kills_and_stops(tmp_path: Path, postgres_url: str) -> None:
-    async with fleet(tmp_path, postgres_url, postgres_url) as one:
-        await one.submit(names(TASKS))
-        for _ in range(3):
-            one.start("--concurrency", "3")
+@pytest.mark.timeout(240 + 2 * TASKS)
+async def test_workers_through_kills_stops_crashes_and_a_clock(tmp_path: Path) -> None:
+    with own_postgres() as server:
+        async with fleet(tmp_path, server.url, server.url) as one:
+            await one.submit(names(TASKS))
+            chaos = Chaos(one, server)
+            for _ in range(WORKERS):
+                one.start(*chaos.options)
+            await begun(one, 3)
+            await chaos.shake(150.0 + 1.5 * TASKS)
+            await survived(chaos, TASKS)
+
+
+@pytest.mark.timeout(240 + TASKS)
+async def test_workers_on_one_machine_through_kills_and_stops(tmp_path: Path) -> None:
+    count = max(6, TASKS // 4)
+    async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db") as one:
+        await one.submit(names(count))
+        chaos = Chaos(one)
+        for _ in range(WORKERS):
+            one.start(*chaos.options)
         await begun(one, 3)
-        await chaos(one, 90.0 + TASKS)
-        assert dict(await one.states()) == {"done": TASKS}
-        assert once_each(one, TASKS)
+        await chaos.shake(150.0 + TASKS)
+        await survived(chaos, count)
 
 
 async def test_another_worker_goes_on_with_the_tasks_of_a_dead_one(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from delf.config.connections import Connector
 from delf.config.project import ConnectionEntry
@@ -21,6 +21,7 @@ from delf.engine.builtins.llm import LLM, TaskLLM
 from delf.engine.calls.children import ChildTasks
 from delf.engine.calls.gate import Gate
 from delf.engine.calls.threads import ToolThreads
+from delf.engine.elsewhere import outcome_of
 from delf.engine.host import TaskHost
 from delf.engine.inputs import find_inputs, input_files, readers_of
 from delf.engine.journal.claims import Claims, is_over
@@ -40,7 +41,7 @@ from delf.engine.secrets.known import secrets_of_agent, secrets_of_settings
 from delf.engine.secrets.redaction import Redactor
 from delf.engine.task import TaskContext, TaskOutcome, TaskRequest, TaskState
 from delf.engine.toolset import Toolset, load_toolset
-from delf.engine.waiting import Slot, TaskClock, Turns, to_its_end
+from delf.engine.waiting import Slot, Stops, TaskClock, Turns, to_its_end
 from delf.environment import using_environ
 from delf.errors import AgentStateError, ConfigurationError, DelfError
 from delf.events import Event, TaskFinished
@@ -67,12 +68,8 @@ from delf.records import dataclass
 from delf.specs import ApprovalSpec, JournalSpec, MemorySpec, ObserverSpec, Spec, StrategySpec
 from delf.tools.context import ChildResult
 
-if TYPE_CHECKING:
-    from delf.engine.views.snapshot import StreamSnapshot
-
 _log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
-_MOST_LOOKED_THROUGH = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +151,7 @@ class Runtime:
         self._threads = ToolThreads(_TOOL_THREADS)
         self._running: set[asyncio.Task[TaskOutcome]] = set()
         self._claims = Claims()
+        self._stops = Stops()
         self._places = asyncio.Semaphore(parts.config.max_tasks)
         self._turns = Turns()
         self._background: set[asyncio.Future[None]] = set()
@@ -308,15 +306,18 @@ class Runtime:
         self._running.add(work)
         work.add_done_callback(self._running.discard)
         self._claims.in_hand.add(request.task_id)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            own = asyncio.current_task()
-            if self._stopped and (own is None or not own.cancelling()):
-                raise AgentStateError("the agent was stopped") from None
-            raise
-        finally:
-            await to_its_end(self._leave(work, request.task_id))
+        with self._stops.heeded(self._journal, request.task_id, work) as stop:
+            try:
+                return await work
+            except asyncio.CancelledError:
+                own = asyncio.current_task()
+                if (own is not None and own.cancelling()) or not (self._stopped or stop.asked):
+                    raise
+                if self._stopped:
+                    raise AgentStateError("the agent was stopped") from None
+                return await outcome_of(self._journal, request.task_id)
+            finally:
+                await to_its_end(self._leave(work, request.task_id))
 
     async def _leave(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:
         """Give a task back once its work is over."""
@@ -373,28 +374,6 @@ class Runtime:
         for listener in (*self._feeds, *request.listeners):
             listener(queued)
         return replace(request, past=(queued,))
-
-    async def snapshot(self, task_id: str) -> StreamSnapshot:
-        """How a task of the journal stands, whoever works on it; else ``UnknownTaskError``."""
-        from delf.engine.views.snapshot import snapshot
-
-        events = await self._journal.read(task_id)
-        records = await self._journal.find(_MOST_LOOKED_THROUGH)
-        state = next((r.state for r in records if r.task_id == task_id), "")
-        return snapshot(events, interrupted=state == "interrupted")
-
-    async def wait_for_end(self, task_id: str) -> Sequence[Event]:
-        """The events of a task of the journal, once it is over, whoever works on it.
-
-        Raises:
-            UnknownTaskError: When the journal does not have it.
-        """
-        coming = self._journal.subscribe(task_id)
-        events = await self._journal.read(task_id)
-        if not any(isinstance(event, TaskFinished) for event in events):
-            await anext(event async for event in coming if isinstance(event, TaskFinished))
-            events = await self._journal.read(task_id)
-        return events
 
     async def run_child(self, request: TaskRequest) -> ChildResult:
         """Work a child task to its end. Implements :class:`delf.engine.calls.children.RunsTasks`.
@@ -520,6 +499,8 @@ class Runtime:
         child = request.child
         config = self._config if child is None else child.config
         if request.files is None and (child is None or child.tools is None):
+            if self._set_up.changing:
+                await self._set_up.renew()
             return config, self._set_up, self._inputs
         inputs: Sequence[InputFile] = self._inputs
         if request.files is not None:

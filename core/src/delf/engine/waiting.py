@@ -1,13 +1,24 @@
-"""What a task waits for: its turn, its place, its time, and what must come to its end."""
+"""What a task waits for: its turn, its place, its time, and what must come to its end.
+
+And who stops it: others ask for that through the journal.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from delf.errors import DelfError
+from delf.protocols.journal import Journal, SupportsStops
+
+_log = logging.getLogger(__name__)
+_LOOK_SECONDS: Final = 1.0
 
 
 class Slot:
@@ -188,3 +199,54 @@ class Turns:
                 loop.call_soon(self._next, loop)
                 return
         self._taken = False
+
+
+@dataclass(eq=False)
+class Stop:
+    """Whether a task was asked to stop, and the work of it that is cancelled then."""
+
+    work: asyncio.Task[Any]
+    asked: bool = False
+
+
+class Stops:
+    """The tasks of an agent: others are heeded once a second, and not by those that end sooner."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Stop] = {}
+        self._next: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def heeded(self, journal: Journal, task_id: str, work: asyncio.Task[Any]) -> Generator[Stop]:
+        """Cancel the work of a task once somebody asks for it."""
+        stop = self._tasks[task_id] = Stop(work)
+        if self._next is None and isinstance(journal, SupportsStops):
+            self._look_later(journal)
+        try:
+            yield stop
+        finally:
+            del self._tasks[task_id]
+            if not self._tasks and self._next is not None:
+                self._next.cancel()
+                self._next = None
+
+    def _look_later(self, journal: SupportsStops) -> None:
+        def look() -> None:
+            self._looking = asyncio.ensure_future(self._look(journal))
+
+        self._next = asyncio.get_running_loop().call_later(_LOOK_SECONDS, look)
+
+    async def _look(self, journal: SupportsStops) -> None:
+        asked: Collection[str] = ()
+        try:
+            asked = await journal.asked_to_stop(self._tasks.keys())
+        except DelfError as error:
+            _log.warning("whether tasks are to stop is not known now: %s", error.message)
+        for stop in (self._tasks[name] for name in asked if name in self._tasks):
+            if not stop.asked:
+                stop.asked = True
+                stop.work.cancel()
+        self._next = None
+        if self._tasks:
+            self._look_later(journal)

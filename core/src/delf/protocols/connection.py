@@ -63,6 +63,15 @@ class SupportsPluginContext(Protocol):
 
 
 @runtime_checkable
+class SupportsRenewal(Protocol):
+    """A connection whose actions may become others while an agent uses it."""
+
+    def is_stale(self) -> bool:
+        """Whether ``actions()`` may give others than last time; asked before each task."""
+        ...
+
+
+@runtime_checkable
 class SupportsClose(Protocol):
     """Something that holds resources. It can be used again after it was closed."""
 

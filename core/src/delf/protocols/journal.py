@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from delf.events import ApprovalDecided, ApprovalRequested, Event
@@ -286,4 +286,29 @@ class SupportsInbox(Protocol):
             task_id: Only this task's.
             after: Only those after this position.
         """
+        ...
+
+
+@runtime_checkable
+class SupportsStops(Protocol):
+    """A journal through which a task is stopped, whoever works on it."""
+
+    async def stop(self, task_id: str, by: str) -> bool:
+        """Ask whoever works on a task to stop it, and wait for that; end it where nobody does.
+
+        Args:
+            task_id: The task.
+            by: Who wants it.
+
+        Returns:
+            False when it was over already.
+
+        Raises:
+            UnknownTaskError: When no such task is known.
+            DelfError: When it is not stopped in time.
+        """
+        ...
+
+    async def asked_to_stop(self, task_ids: Collection[str]) -> Collection[str]:
+        """Those of these tasks that somebody has asked to stop."""
         ...

@@ -132,7 +132,8 @@ class _Arguments:
 
     def schema(self) -> dict[str, Any]:
         """The arguments as a JSON schema, under the names that scripts use."""
-        own = {key: self._whole[key] for key in ("$defs", "definitions") if key in self._whole}
+        kept = ("$schema", "$defs", "definitions")
+        own = {key: self._whole[key] for key in kept if key in self._whole}
         return {
             "type": "object",
             "properties": dict(self._schemas),

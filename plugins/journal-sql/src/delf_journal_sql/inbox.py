@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from delf.events import ApprovalDecided, ApprovalRequested
@@ -16,6 +17,9 @@ from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection
 from delf_journal_sql.owners import COLUMNS, looking
 from delf_journal_sql.store import EVENT, TASK, blob_data, key_of, like_text, stored_task
+
+_AT_ONCE: Final = 500
+"""Tasks of one query: databases limit its parameters."""
 
 # In words that the partial index has, too.
 _KINDS: Final = "e.type IN ('ApprovalRequested', 'ApprovalDecided')"
@@ -55,6 +59,26 @@ def notes_from(
         Note(position=pos, task_id=name, at=at, kind=kind, data=from_jsonable(json.loads(data)))
         for pos, name, at, kind, data in rows
     ]
+
+
+def noted(connection: Connection, kind: str, task_ids: Sequence[str]) -> set[str]:
+    """Those of these tasks that have a note of a kind.
+
+    Args:
+        connection: For reading.
+        kind: What the notes are about.
+        task_ids: The tasks; any number.
+    """
+    found: set[str] = set()
+    for start in range(0, len(task_ids), _AT_ONCE):
+        some = {f"id{n}": name for n, name in enumerate(task_ids[start : start + _AT_ONCE])}
+        rows = connection.execute(
+            "SELECT t.task_id FROM delf_tasks AS t JOIN delf_notes AS n ON n.task = t.id "  # noqa: S608 - own names
+            f"WHERE n.kind = :kind AND t.task_id IN ({', '.join(f':{name}' for name in some)})",
+            {"kind": kind, **some},
+        )
+        found.update(str(row[0]) for row in rows)
+    return found
 
 
 def find_requests(

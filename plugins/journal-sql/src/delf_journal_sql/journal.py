@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
@@ -18,6 +18,7 @@ from delf_journal_sql.database import Connection, open_database, transaction
 from delf_journal_sql.errors import ConnectionLostError
 from delf_journal_sql.schema import migrate
 from delf_journal_sql.settings import JournalSettings
+from delf_journal_sql.stopping import STOP, stop_task
 from delf_journal_sql.watch import Subscription, Watcher
 from delf_journal_sql.writer import Append, Call, Writer
 
@@ -252,6 +253,24 @@ class SqlJournal:
     async def notes(self, task_id: str | None = None, after: int = 0) -> Sequence[Note]:
         """The notes of a task or of all, in order, after a position."""
         return await self._read(lambda c: inbox.notes_from(c, after, task_id))
+
+    async def stop(self, task_id: str, by: str) -> bool:
+        """Stop a task, whoever works on it; False when it was over already.
+
+        Args:
+            task_id: The task.
+            by: Who wants it.
+
+        Raises:
+            UnknownTaskError: When no such task is known.
+            DelfError: When the process that works on it does not stop it in time.
+        """
+        return await stop_task(self, task_id, by)
+
+    async def asked_to_stop(self, task_ids: Collection[str]) -> Collection[str]:
+        """Those of these tasks that somebody has asked to stop."""
+        names = tuple(task_ids)
+        return await self._read(lambda c: inbox.noted(c, STOP, names))
 
     def subscribe_notes(
         self, task_id: str | None = None, after: int | None = None

@@ -10,7 +10,7 @@ from delf.specs import CommandSpec
 
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
-    """``config``, ``doctor``, ``inspect``, and what there is beneath ``plugins``."""
+    """``config``, ``doctor``, ``inspect``, ``runs stop``, and what there is beneath ``plugins``."""
     yield CommandSpec(
         name="config",
         summary="Look at the configuration, and change it.",
@@ -40,4 +40,9 @@ def delf_commands() -> Iterable[CommandSpec]:
         name="plugins uninstall",
         summary="Uninstall plugins.",
         factory="delf_manage.packages:uninstall",
+    )
+    yield CommandSpec(
+        name="runs stop",
+        summary="Stop a task, wherever it runs.",
+        factory="delf_manage.stop:stop",
     )

@@ -92,6 +92,7 @@ class MCP(Connection):
         """The server's tools, and what reads its resources and prompts."""
         server = self._server()
         async with self._link(server, "tools") as client:
+            server.stale = False
             offered = client.server_capabilities
             tools = await _tools(client) if offered.tools is not None else []
         actions: dict[str, Action] = {}
@@ -108,6 +109,10 @@ class MCP(Connection):
             for made in self._functions("prompts", self.list_prompts, self.get_prompt):
                 actions.setdefault(made.name, made)
         return list(actions.values())
+
+    def is_stale(self) -> bool:
+        """Whether the server has said that its tools are others now, or was started again."""
+        return self._server().stale
 
     async def context(self, task: str) -> str | None:
         """What the server says about its use, for the prompt."""
@@ -296,6 +301,7 @@ class _Server:
         from delf_mcp.link import Link
         from delf_mcp.target import Target
 
+        self.stale = False
         self.asking: Asking = Asking(settings.sampling, settings.roots)
         target = Target(
             name,
@@ -303,8 +309,12 @@ class _Server:
             self.asking.callbacks,
             connection.keep_secret,
             connection.show,
+            self._others,
         )
         self.link: Link = Link(name, target.open, settings.start_timeout)
+
+    def _others(self) -> None:
+        self.stale = True
 
 
 async def _tools(client: Client) -> list[types.Tool]:

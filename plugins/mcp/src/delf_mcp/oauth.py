@@ -20,7 +20,8 @@ from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuth
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import ValidationError
 
-from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
+from delf.errors import ConnectionUnavailableError
+from delf_mcp.assertions import by_enterprise, by_private_key, by_workload, needs
 from delf_mcp.settings import MCPSettings
 
 if TYPE_CHECKING:
@@ -184,14 +185,21 @@ def login(
     tokens = TokenFile(_file(name, settings), learned)
     secret = settings.client_secret.get_secret_value() if settings.client_secret else None
     scope = " ".join(settings.scopes) or None
+    if settings.oauth == "workload":
+        return by_workload(name, settings, tokens, settings.url, learned)
+    if settings.oauth == "enterprise":
+        return by_enterprise(name, settings, tokens, settings.url, learned)
     if settings.oauth == "client_credentials":
-        if not settings.client_id or not secret:
-            raise ConnectionConfigurationError(
-                f"connection {name!r} logs in without a browser, and has no client",
-                hint="give client_id and client_secret",
-            )
+        if settings.private_key is not None:
+            return by_private_key(name, settings, tokens, settings.url)
+        needs(name, settings, "client_id", "client_secret")
         return ClientCredentialsOAuthProvider(
-            settings.url, tokens, settings.client_id, secret, scope=scope
+            settings.url,
+            tokens,
+            settings.client_id or "",
+            secret or "",
+            scope=scope,
+            issuer=settings.issuer,
         )
     back = Returning(settings.oauth_port, open_url)
     fields: dict[str, Any] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -53,9 +54,45 @@ def _piece(block: Any) -> Any:
         return {
             "type": "resource",
             "uri": str(block.resource.uri),
+            "media_type": block.resource.mime_type,
             "content": _contents(block.resource),
         }
     return block.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def blocks_of(text: str) -> list[types.ContentBlock]:
+    """A result as pieces of content: the other way of :func:`content_of`, which reads them.
+
+    Args:
+        text: The result as JSON, bytes in base64.
+    """
+    value = json.loads(text)
+    pieces = cast("list[Any]", value) if isinstance(value, list) else [value]
+    if any(_is_media(piece) for piece in pieces):
+        return [_block(piece) for piece in pieces]
+    return [types.TextContent(type="text", text=text)]
+
+
+def _is_media(piece: Any) -> bool:
+    kind = cast("dict[str, Any]", piece).get("type") if isinstance(piece, dict) else None
+    wanted = {"resource": ("uri", "content")}.get(str(kind), ("media_type", "data"))
+    return kind in ("image", "audio", "resource") and all(
+        isinstance(cast("dict[str, Any]", piece).get(name), str) for name in wanted
+    )
+
+
+def _block(piece: Any) -> types.ContentBlock:
+    if not _is_media(piece):
+        text = piece if isinstance(piece, str) else json.dumps(piece)
+        return types.TextContent(type="text", text=text)
+    if piece["type"] == "image":
+        return types.ImageContent(type="image", data=piece["data"], mime_type=piece["media_type"])
+    if piece["type"] == "audio":
+        return types.AudioContent(type="audio", data=piece["data"], mime_type=piece["media_type"])
+    resource = types.TextResourceContents(
+        uri=piece["uri"], mime_type=piece.get("media_type"), text=piece["content"]
+    )
+    return types.EmbeddedResource(type="resource", resource=resource)
 
 
 def _contents(item: Any) -> Any:

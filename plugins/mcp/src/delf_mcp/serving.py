@@ -18,6 +18,7 @@ from mcp.server.lowlevel.server import Server
 from delf import Agent
 from delf.errors import DelfError
 from delf.protocols.approval import ApprovalRequest, Approved, Decision, Rejected
+from delf_mcp.results import blocks_of
 from delf_mcp.strategy import LIST
 
 _RUN: Final = "run"
@@ -45,7 +46,7 @@ MakeAgent = Callable[..., Agent]
 class Work:
     """A call or task that is under way for a client, and the questions that it has for the user."""
 
-    def __init__(self, begun: Coroutine[Any, Any, str]) -> None:
+    def __init__(self, begun: Coroutine[Any, Any, list[types.ContentBlock]]) -> None:
         self.questions: asyncio.Queue[tuple[ApprovalRequest, asyncio.Future[Decision]]]
         self.questions = asyncio.Queue()
         self.asked: asyncio.Future[Decision] | None = None
@@ -159,19 +160,20 @@ class Served:
         if key:
             self._working.pop(key, None)
         try:
-            text = work.task.result()
+            content = work.task.result()
         except DelfError as error:
             return _failed(f"{error.message} ({error.hint})" if error.hint else error.message)
-        return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
+        return types.CallToolResult(content=content)
 
-    async def _begin(self, tool: str, arguments: Mapping[str, Any]) -> str:
+    async def _begin(self, tool: str, arguments: Mapping[str, Any]) -> list[types.ContentBlock]:
         if tool == _RUN:
             response = await self._tasks.arun(str(arguments.get("task", "")))
-        else:
-            call = {"call": self._names[tool], "arguments": dict(arguments)}
-            response = await self._calls.arun(json.dumps(call))
+            response.raise_for_status()
+            return [types.TextContent(type="text", text=response.text)]
+        call = {"call": self._names[tool], "arguments": dict(arguments)}
+        response = await self._calls.arun(json.dumps(call))
         response.raise_for_status()
-        return response.text
+        return blocks_of(response.text)
 
     async def _confirm(self, request: ApprovalRequest) -> Decision:
         """Ask the client's user."""

@@ -48,11 +48,27 @@ class MCPSettings(PluginSettings):
     protocol: Literal["auto", "legacy"] = Field(
         default="auto", description="Begin as of 2026, or at once as servers before that do."
     )
-    oauth: Literal["off", "browser", "client_credentials"] = Field(
+    oauth: Literal["off", "browser", "client_credentials", "workload", "enterprise"] = Field(
         default="off", description="How to log in at the address."
     )
     client_id: str | None = Field(default=None, description="For OAuth, where one was given.")
     client_secret: SecretStr | None = Field(default=None, description="For OAuth.")
+    private_key: SecretStr | None = Field(
+        default=None, description="For OAuth: a PEM that proves the client, in place of its secret."
+    )
+    signing_algorithm: str = Field(default="RS256", description="What the private key signs with.")
+    issuer: str | None = Field(
+        default=None, description="For OAuth: the only server at which to log in."
+    )
+    assertion_file: LocalPath | None = Field(
+        default=None,
+        description="For workload and enterprise: the file of the token that a platform renews.",
+    )
+    idp: str | None = Field(
+        default=None, description="For enterprise: the identity provider's token endpoint."
+    )
+    idp_client_id: str | None = Field(default=None, description="For enterprise.")
+    idp_client_secret: SecretStr | None = Field(default=None, description="For enterprise.")
     scopes: tuple[str, ...] = Field(default=(), description="For OAuth.")
     client_metadata_url: str | None = Field(
         default=None, description="For OAuth: the https address that describes this client."

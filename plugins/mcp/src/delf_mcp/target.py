@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import tempfile
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -10,14 +12,18 @@ from typing import Any, Final, TextIO, cast
 
 import httpx2
 import mcp_types as types
-from mcp import Client, StdioServerParameters, stdio_client
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
 from delf.errors import ConnectionUnavailableError
 from delf_mcp.link import first_of, watched
 from delf_mcp.oauth import OpenURL, login
 from delf_mcp.settings import MCPSettings
 
+_log = logging.getLogger(__name__)
+
+_AGAIN_SECONDS: Final = 1.0
 _CONNECT_SECONDS: Final = 30.0
 _READ_SECONDS: Final = 300.0
 _TAIL: Final = 600
@@ -32,6 +38,7 @@ class Target:
         callbacks: What it may ask.
         learned: Told of each secret that is had.
         open_url: Shows an address to the user.
+        others: Told when its tools may have become others.
     """
 
     def __init__(
@@ -41,7 +48,9 @@ class Target:
         callbacks: dict[str, Any],
         learned: Callable[[str], None],
         open_url: OpenURL,
+        others: Callable[[], None],
     ) -> None:
+        self._others = others
         self._name = name
         self._settings = settings
         self._callbacks = callbacks
@@ -95,14 +104,49 @@ class Target:
                     hint="run it by hand to see why",
                 ) from None
 
-    def _client(self, transport: Any, ended: Callable[[], None]) -> Client:
+    @asynccontextmanager
+    async def _client(self, transport: Any, ended: Callable[[], None]) -> AsyncGenerator[Client]:
         streams: Any = watched(transport, ended)
-        return Client(
+        made = Client(
             streams,
             client_info=types.Implementation(name="delf", version=version("delf")),
             mode=self._settings.protocol,
+            message_handler=self._hear,
             **self._callbacks,
         )
+        async with made as client:
+            self._others()
+            listening = asyncio.create_task(self._listen(client))
+            try:
+                yield client
+            finally:
+                listening.cancel()
+                await asyncio.wait({listening})
+
+    async def _hear(self, message: Any) -> None:
+        """Servers before 2026 say by themselves that their tools are others."""
+        if isinstance(message, types.ToolListChangedNotification):
+            self._others()
+
+    async def _listen(self, client: Client) -> None:
+        """Servers of 2026 say it to who listens."""
+        tools = client.server_capabilities.tools
+        if tools is None or not tools.list_changed:
+            return
+        while True:
+            try:
+                async with client.listen(tools_list_changed=True) as coming:
+                    async for _ in coming:
+                        self._others()
+                return
+            except ListenNotSupportedError:
+                return
+            except (MCPError, TimeoutError) as error:
+                _log.debug("%s: whether its tools change is not known: %s", self._name, error)
+                return
+            except SubscriptionLost:
+                self._others()
+            await asyncio.sleep(_AGAIN_SECONDS)
 
 
 def _tail(said: TextIO) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import os
 import secrets
 import socket
@@ -20,6 +21,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, SetEnqueueOptions, SetWorkflowID
+
+_log = logging.getLogger(__name__)
 
 APPLICATION: Final = "delf"
 TASK: Final = "delf.task"
@@ -60,6 +63,7 @@ class Workflows:
 
     def __init__(self, url: str, queues: Sequence[str], work: Work, fire: Fire) -> None:
         self._queues = tuple(queues)
+        self._url = url
         loop = asyncio.get_running_loop()
         DBOS(config=configuration(url))
 
@@ -74,6 +78,15 @@ class Workflows:
 
         self._task = task
         self._scheduled = scheduled
+
+    async def is_reachable(self) -> bool:
+        """Whether its database answers; its tables are there then."""
+        try:
+            await asyncio.to_thread(lambda: DBOS.migrate(system_database_url=self._url))
+        except Exception as error:  # the drivers of databases differ
+            _log.warning("the database of the queues does not answer: %s", _first_line(error))
+            return False
+        return True
 
     async def start(
         self, *, concurrency: int, at_once: int | None, per_second: float | None
@@ -136,6 +149,10 @@ class Workflows:
                 destroy_registry=True, workflow_completion_timeout_sec=max(0, round(seconds))
             )
         )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 async def _on(loop: asyncio.AbstractEventLoop, work: Awaitable[str]) -> str:

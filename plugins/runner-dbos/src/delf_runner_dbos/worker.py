@@ -75,6 +75,10 @@ class Worker:
             stop: Set when it is time.
         """
         options = self._options
+        while not await workflows.is_reachable():
+            await _wait(stop, 2.0)
+            if stop.is_set():
+                return
         await workflows.start(
             concurrency=options.concurrency,
             at_once=options.at_once,
@@ -123,7 +127,7 @@ class Worker:
             return
         tries = await workflows.tries(prefix)
         if tries and tries[-1][1] in ("PENDING", "ENQUEUED", "DELAYED"):
-            if tries[-1][1] == "PENDING" and record.state == "interrupted":
+            if tries[-1][1] == "PENDING":  # who took it died, perhaps before it began the task
                 await workflows.again(tries[-1][0], queue)
             return
         if len(tries) >= _TRIES:

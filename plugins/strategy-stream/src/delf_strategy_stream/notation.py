@@ -117,7 +117,7 @@ class FunctionCalls:
             ModelTool(
                 name=self._names[tool.name],
                 description=tool.summary + (" (asks)" if tool.asks else ""),
-                parameters=tool.schema,
+                parameters=_without(tool.schema, "$schema"),
             )
             for tool in tools
         )
@@ -226,9 +226,14 @@ def _safe_names(names: Sequence[str]) -> dict[str, str]:
     return safe
 
 
+def _without(schema: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """A schema without keys that no model needs, and that some vendors refuse."""
+    return {key: value for key, value in schema.items() if key not in names}
+
+
 def _line(tool: ToolDescription) -> str:
     """A tool in the prompt: its name, arguments as a schema, what it does."""
-    schema = {key: value for key, value in tool.schema.items() if key != "title"}
+    schema = _without(tool.schema, "$schema", "title")
     summary = " ".join(tool.summary.split())
     return f"- {tool.name}{' (asks)' if tool.asks else ''}: {summary} args: {_json(schema)}"
 

@@ -13,7 +13,12 @@ from delf.errors import DelfError
 from delf.events import Warned
 from delf.llm import LLMConfig, as_llm_config
 from delf.messages import Message, ModelReply, ModelRequest
-from delf.protocols.connection import ConnectionLike, SetupAsk, SupportsSetup
+from delf.protocols.connection import (
+    ConnectionLike,
+    SetupAsk,
+    SupportsRenewal,
+    SupportsSetup,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +37,17 @@ class SetUp:
         self._left = [c for c in connections if isinstance(c, SupportsSetup) and c.needs_setup]
         self.needed = bool(self._left)
         """Whether tasks come here before they choose their tools."""
+        self.changing = [c for c in connections if isinstance(c, SupportsRenewal)]
         self._turn = asyncio.Lock()
+
+    async def renew(self) -> None:
+        """List the actions of connections anew that have others now; to be done before a task."""
+        async with self._turn:
+            for connection in (c for c in self.changing if c.is_stale()):
+                try:
+                    self.tools = await self.tools.with_reloaded(connection)
+                except DelfError as error:
+                    _log.warning("%s has other actions now: %s", connection.name, error.message)
 
     async def __call__(self, task: TaskState) -> None:
         """Set up what is left to be. A failure costs a warning, never the task.

@@ -1,0 +1,87 @@
+"""Stopping a task that any process may work on: it is asked by a note, or ended here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+from delf.errors import DelfError, TaskStoppedError
+from delf.events import ChildFinished, ModelReplied, TaskFinished
+from delf.protocols.journal import TaskRecord
+
+if TYPE_CHECKING:
+    from delf_journal_sql.journal import SqlJournal
+
+STOP: Final = "cancel"
+"""The kind of the note."""
+_OVER: Final = frozenset({"done", "failed", "stopped"})
+_FREE: Final = frozenset({"queued", "interrupted"})
+_LOOK_SECONDS: Final = 1.0
+_STOP_SECONDS: Final = 20.0
+
+
+async def stop_task(journal: SqlJournal, task_id: str, by: str) -> bool:
+    """Stop a task.
+
+    Args:
+        journal: Where it is.
+        task_id: The task.
+        by: Who wants it.
+
+    Returns:
+        Whether it was stopped; False when it ended otherwise, or was over already.
+
+    Raises:
+        UnknownTaskError: When the journal does not have it.
+        DelfError: When the process that works on it does not stop it in time.
+    """
+    if (await journal.task(task_id)).state in _OVER:
+        return False
+    coming = journal.subscribe(task_id)
+    deadline, asked = time.monotonic() + _STOP_SECONDS, False
+    while (record := await journal.task(task_id)).state not in _OVER:
+        if record.state in _FREE:
+            await _end(journal, record)
+            continue
+        if not asked:
+            await journal.post(task_id, STOP, {"by": by})
+            asked = True
+        if time.monotonic() > deadline:
+            raise DelfError(
+                f"{record.owner or 'the process of the task'} has not stopped it yet",
+                hint="it will as soon as it can; delf runs show tells",
+            )
+        try:
+            await asyncio.wait_for(anext(coming), _LOOK_SECONDS)
+        except TimeoutError:
+            continue  # perhaps its process is gone, and nobody has it in hand any more
+    return record.state == "stopped"
+
+
+async def _end(journal: SqlJournal, record: TaskRecord) -> None:
+    """End a task that nobody works on; somebody else may be quicker."""
+    try:
+        await journal.claim(record.task_id)
+    except DelfError:
+        if (await journal.task(record.task_id)).state in _FREE:
+            raise
+        return
+    events = await journal.read(record.task_id)
+    if isinstance(events[-1], TaskFinished):
+        return
+    paid = [event for event in events if isinstance(event, (ModelReplied, ChildFinished))]
+    costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
+    await journal.append(
+        TaskFinished(
+            task_id=record.task_id,
+            seq=events[-1].seq + 1,
+            at=time.time(),
+            status=False,
+            text="",
+            duration_ms=0.0,
+            error="the task was stopped",
+            code=TaskStoppedError.code,
+            cost_usd=None if None in costs else sum((cost or 0.0 for cost in costs), 0.0),
+        )
+    )

@@ -1,0 +1,56 @@
+"""``delf runs stop``."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from delf.cli import errors
+from delf.cli.output import json_text
+from delf.cli.state import State, state_of
+from delf.errors import ConfigurationError, DelfError
+from delf.protocols.journal import SupportsHistory, SupportsStops
+
+
+@click.command("stop", epilog="Exit status: 0 done, 1 it has not stopped, or is not known.")
+@click.argument("task_id", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@click.pass_context
+def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
+    """Stop a task, in whatever process or on whatever machine it runs.
+
+    One that waits for a worker, or whose process is gone, is over at once, and is not resumed.
+
+    \b
+    delf runs stop 3f9a
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    state = state_of(ctx)
+    try:
+        name, stopped, became = asyncio.run(_stop(state, task_id))
+    except DelfError as error:
+        ctx.exit(errors.report(error, debug=state.debug, clean=state.clean))
+    if as_json:
+        click.echo(json_text({"task_id": name, "stopped": stopped, "state": became}, indent=2))
+        return
+    told = "stopped" if stopped else f"was over already: {became}"
+    click.echo(f"{errors.visible(name)} {told}")
+
+
+async def _stop(state: State, task_id: str) -> tuple[str, bool, str]:
+    from delf.plugins.journals import journal_name, project_journal
+
+    project = state.load_project()
+    host = state.discover(project.environ)
+    journal = project_journal(project, host)
+    if not isinstance(journal, SupportsHistory) or not isinstance(journal, SupportsStops):
+        raise ConfigurationError(
+            f"no process hears another through the journal {journal_name(project, host)!r}",
+            hint='name one that processes share: journal = "sql"',
+        )
+    try:
+        name = await journal.resolve(task_id)
+        stopped = await journal.stop(name, "cli")
+        return name, stopped, (await journal.task(name)).state
+    finally:
+        await journal.aclose()

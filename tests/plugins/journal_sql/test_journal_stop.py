@@ -1,0 +1,148 @@
+"""A task is stopped from anywhere that sees its journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from delf import Agent, tool
+from delf.errors import DelfError, UnknownTaskError
+from delf.events import TaskFinished, TaskStarted
+from delf_journal_sql import SqlJournal, stopping
+
+Made = Callable[..., Agent]
+
+
+class Waiting:
+    """An action that says when it is called, and waits to be cancelled."""
+
+    def __init__(self) -> None:
+        self.called = asyncio.Event()
+        self.cancelled = asyncio.Event()
+
+    def tool(self) -> Any:
+        @tool(effect="write", confirm=False)
+        async def wait() -> None:
+            """Wait."""
+            self.called.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.cancelled.set()
+
+        return wait
+
+
+@pytest.fixture
+def waiting() -> Waiting:
+    return Waiting()
+
+
+@pytest.fixture
+def make_agent(
+    delf_host: Any, scripted_model: Any, monkeypatch: pytest.MonkeyPatch, journal_url: str
+) -> Made:
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", journal_url)
+
+    def make(*tools: Any, **options: Any) -> Agent:
+        given: Any = {"llm": "scripted", "sandbox": "local", "host": delf_host, "journal": "sql"}
+        return Agent(tools=list(tools), **given, **options)
+
+    return make
+
+
+async def test_a_task_that_another_agent_works_on(
+    make_agent: Made, scripted_model: Any, open_journal: Any, journal_url: str, waiting: Waiting
+) -> None:
+    scripted_model.writes("await wait()")
+    journal = open_journal(journal_url)
+    async with make_agent(waiting.tool()) as agent:
+        work = asyncio.create_task(agent.arun("wait"))
+        await waiting.called.wait()
+        (record,) = await journal.find()
+        assert await journal.stop(record.task_id, "a test")
+        await waiting.cancelled.wait()
+        response = await work
+    assert (response.state, response.error) == ("stopped", "the task was stopped")
+    assert (await journal.task(record.task_id)).state == "stopped"
+    assert not await journal.stop(record.task_id, "a test")
+
+
+async def test_a_task_that_waits_for_its_place(
+    make_agent: Made, scripted_model: Any, open_journal: Any, journal_url: str, waiting: Waiting
+) -> None:
+    scripted_model.writes("await wait()")
+    journal = open_journal(journal_url)
+    async with make_agent(waiting.tool(), max_tasks=1) as agent:
+        first = asyncio.create_task(agent.arun("first"))
+        await waiting.called.wait()
+        second = await agent.asubmit("second")
+        assert await journal.stop(second, "a test")
+        assert [type(event).__name__ for event in await journal.read(second)] == [
+            "TaskQueued",
+            "TaskFinished",
+        ]
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+
+
+async def test_a_task_that_waits_in_a_queue_is_over_at_once(
+    make_agent: Made, open_journal: Any, journal_url: str
+) -> None:
+    async with make_agent() as agent:
+        name = agent.submit("later", queue="night")
+        assert await asyncio.to_thread(agent.cancel, name)
+        assert not await asyncio.to_thread(agent.cancel, name)
+        response = await asyncio.to_thread(agent.wait, name)
+        assert response.state == "stopped"
+        with pytest.raises(UnknownTaskError):
+            await asyncio.to_thread(agent.cancel, "task_of_nobody")
+    assert await open_journal(journal_url).next_queued(["night"]) == []
+
+
+async def test_a_task_whose_process_is_gone_is_not_resumed(
+    make_agent: Made, scripted_model: Any, open_journal: Any, journal_url: str, waiting: Waiting
+) -> None:
+    scripted_model.writes("await wait()")
+    journal = open_journal(journal_url)
+    agent = await make_agent(waiting.tool()).astart()
+    work = asyncio.create_task(agent.arun("wait"))
+    await waiting.called.wait()
+    (record,) = await journal.find()
+    await agent.astop(leave=True)
+    await asyncio.wait({work})
+    assert isinstance(work.exception(), DelfError)
+    assert (await journal.task(record.task_id)).state == "interrupted"
+    assert await journal.stop(record.task_id, "a test")
+    async with make_agent(waiting.tool()) as other:
+        assert (await other.aresume(record.task_id)).state == "stopped"
+    events = await journal.read(record.task_id)
+    assert isinstance(events[-1], TaskFinished)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+
+
+async def test_a_process_that_does_not_heed_is_named(
+    open_journal: Any, journal_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, other = open_journal(journal_url), open_journal(journal_url)
+    await owner.append(TaskStarted(task_id="t", seq=1, at=1.0, task="Do it."))
+    monkeypatch.setattr(stopping, "_STOP_SECONDS", 0.0)
+    with pytest.raises(DelfError, match=r"pid \d+ on .* has not stopped it yet"):
+        await other.stop("t", "a test")
+    assert await other.asked_to_stop(["t", "u"]) == {"t"}
+
+
+async def test_notes_of_any_number_of_tasks(open_journal: Any, journal_url: str) -> None:
+    journal: SqlJournal = open_journal(journal_url)
+    names = [f"t{number}" for number in range(1200)]
+    started = [TaskStarted(task_id=name, seq=1, at=1.0, task="Do it.") for name in names]
+    await asyncio.gather(*map(journal.append, started))
+    for name in ("t3", "t1199"):
+        await journal.post(name, stopping.STOP, {"by": "first"})
+        await journal.post(name, stopping.STOP, {"by": "second"})
+    await journal.post("t4", "approval", {})
+    assert await journal.asked_to_stop(names) == {"t3", "t1199"}

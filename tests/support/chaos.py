@@ -1,0 +1,89 @@
+"""What befalls workers: they are killed or stopped, their database crashes, its clock is set back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from delf.events import TaskFinished, TaskResumed
+from support.fleet import OVER, Fleet
+from support.postgres import OwnPostgres
+
+
+@dataclass
+class Chaos:
+    """Shakes a fleet until its tasks are over.
+
+    Args:
+        one: The fleet.
+        server: The journal's and DBOS's database, where it is shaken, too.
+        options: With which workers are started.
+        seed: Of the choices.
+        done: What befell them, and how often.
+    """
+
+    one: Fleet
+    server: OwnPostgres | None = None
+    options: tuple[str, ...] = ("--concurrency", "3")
+    seed: int = 7
+    done: Counter[str] = field(default_factory=Counter[str])
+    _lost: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
+
+    async def shake(self, seconds: float) -> None:
+        """Shake it until all tasks are over: each way once, then by chance.
+
+        Args:
+            seconds: How long that may take; the last third of it nothing befalls them.
+        """
+        chance = random.Random(self.seed)
+        ways = [self._kill, self._stop]
+        if self.server is not None:
+            ways += [self._crash, self._set_clock_back]
+        first, begun = iter(ways), time.monotonic()
+        async with asyncio.timeout(seconds):
+            while set(await self.one.states()) - OVER:
+                await self.one.answer()
+                await asyncio.sleep(chance.uniform(0.2, 1.0))
+                if time.monotonic() - begun < seconds * 2 / 3:
+                    way = next(first, None) or chance.choices(ways, (6, 6, 1, 1)[: len(ways)])[0]
+                    self.done[way.__name__.strip("_")] += 1
+                    await way(chance)
+
+    async def _kill(self, chance: random.Random) -> None:
+        worker = self._one_of_them(chance)
+        lost = await self.one.tasks_of(worker)
+        os.killpg(worker.pid, signal.SIGKILL)
+        self._lost += [(time.time(), task_id) for task_id in lost]
+        self.one.start(*self.options)
+
+    async def _stop(self, chance: random.Random) -> None:
+        worker = self._one_of_them(chance)
+        worker.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(self.one.lease * chance.uniform(0.7, 2.7))
+        worker.send_signal(signal.SIGCONT)
+
+    async def _crash(self, _: random.Random) -> None:
+        assert self.server is not None
+        await asyncio.to_thread(self.server.restart)
+
+    async def _set_clock_back(self, chance: random.Random) -> None:
+        assert self.server is not None
+        await asyncio.to_thread(self.server.shift, -chance.uniform(2, 4000))
+
+    def _one_of_them(self, chance: random.Random) -> subprocess.Popen[bytes]:
+        return chance.choice([worker for worker in self.one.workers if worker.poll() is None])
+
+    async def delays(self) -> list[float]:
+        """Seconds from each kill until somebody went on with a task that was lost by it."""
+        found: list[float] = []
+        for at, task_id in self._lost:
+            events = await self.one.journal.read(task_id)
+            on = (e.at - at for e in events if isinstance(e, (TaskResumed, TaskFinished)))
+            found += [next((delay for delay in on if delay > 0), 0.0)]
+        return sorted(found)
