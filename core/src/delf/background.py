@@ -92,7 +92,10 @@ class BackgroundTask:
         from delf.engine.views.snapshot import StreamSnapshot, snapshot
 
         if self.events:
-            return snapshot(tuple(self.events))
+            seen = snapshot(tuple(self.events))
+            if seen.is_terminal or not self.outcome.cancelled():
+                return seen
+            return replace(seen, state="stopped")  # its last steps are still on their way
         elapsed = int((time.time() - self.accepted_at) * 1000)
         state, error = "queued", None
         if self.outcome.done():

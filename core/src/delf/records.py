@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import operator
 import reprlib
+import threading
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,20 +49,25 @@ else:
         return make
 
 
+_THAWING: Final = threading.RLock()
+
+
 @contextlib.contextmanager
 def _thawed_bases(cls: type, *, frozen: bool) -> Generator[None]:
     """Frozen is what is made so here, and the standard library wants bases like their class."""
     bases = [vars(base).get("__dataclass_params__") for base in cls.__mro__[1:]]
     params: list[Any] = [item for item in bases if item is not None]
-    if any(item.frozen != frozen for item in params):
-        raise TypeError(f"{cls.__name__}: a dataclass is frozen where its base is, and only there")
-    for item in params:
-        item.frozen = False
-    try:
-        yield
-    finally:
+    with _THAWING:  # modules are imported in several threads
+        if any(item.frozen != frozen for item in params):
+            about = "a dataclass is frozen where its base is, and only there"
+            raise TypeError(f"{cls.__name__}: {about}")
         for item in params:
-            item.frozen = frozen
+            item.frozen = False
+        try:
+            yield
+        finally:
+            for item in params:
+                item.frozen = frozen
 
 
 class _Absent:
