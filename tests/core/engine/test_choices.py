@@ -36,6 +36,7 @@ from delf.messages import (
 )
 from delf.protocols.context import PluginContext
 from delf.protocols.model import ModelContext
+from delf.protocols.prefilter import Selection
 from delf.protocols.sandbox import Available, Limits, Unavailable
 from delf.specs import ModelSpec, PrefilterSpec, SandboxSpec
 from delf.testing import ScriptedModel
@@ -196,6 +197,14 @@ def prefilters(host, mode):
     return Prefilters(host, {}, PluginContext(data_dir=Path()), mode)
 
 
+class NamedPrefilter:
+    def __init__(self, name):
+        self.name = name
+
+    async def select(self, task, catalog, ask):
+        return Selection(names=(self.name,))
+
+
 @pytest.mark.parametrize(
     ("mode", "actions", "served"),
     [
@@ -211,10 +220,10 @@ def prefilters(host, mode):
 def test_when_tools_are_filtered(host, mode, actions, served):
     for name in ("filter", "search"):
         spec = PrefilterSpec(name=name, summary="s", factory="x:y", modes=(name,))
-        host.provide(spec, lambda name=name: name)
+        host.provide(spec, lambda name=name: NamedPrefilter(name))
     chosen = prefilters(host, mode)
     choice = chosen.choose(actions)
-    assert (None if choice is None else chosen.made(choice)) == served
+    assert (None if choice is None else chosen.made(choice).name) == served
 
 
 def test_auto_prefers_a_prefilter_that_asks_no_model(host):

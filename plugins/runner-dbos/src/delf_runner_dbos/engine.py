@@ -129,14 +129,12 @@ class Workflows:
 
         await asyncio.to_thread(enqueue)
 
-    async def tries(self, prefix: str) -> list[tuple[str, str]]:
-        """The workflows whose names begin so, the oldest first: name and status."""
+    async def tries(self, prefix: str) -> list[tuple[str, str, str | None]]:
+        """The workflows whose names begin so: name, status, and what work on its task returned."""
         found = await asyncio.to_thread(
-            lambda: DBOS.list_workflows(
-                workflow_id_prefix=prefix, load_input=False, load_output=False
-            )
+            lambda: DBOS.list_workflows(workflow_id_prefix=prefix, load_input=False)
         )
-        return [(item.workflow_id, item.status) for item in found]
+        return [(item.workflow_id, item.status, item.output) for item in found]
 
     async def again(self, key: str, queue: str) -> None:
         """Have a workflow begun once more: whoever had it is gone."""

@@ -66,6 +66,7 @@ class Worker:
         self._options = options
         self._known: dict[str, float] = {}
         self._in_hand: set[str] = set()
+        self._given_up: set[str] = set()
 
     async def run(self, workflows: Workflows, stop: asyncio.Event) -> None:
         """Work until an event is set; then end in order.
@@ -126,16 +127,18 @@ class Worker:
         if record.state not in ("interrupted", "queued"):
             return
         tries = await workflows.tries(prefix)
-        if tries and tries[-1][1] in ("PENDING", "ENQUEUED", "DELAYED"):
-            if tries[-1][1] == "PENDING":  # who took it died, perhaps before it began the task
-                await workflows.again(tries[-1][0], queue)
+        for name, status, _ in tries:  # in no order that a clock which was set back would keep
+            if status == "PENDING":  # who took it died, perhaps before it began the task
+                await workflows.again(name, queue)
+            if status in ("PENDING", "ENQUEUED", "DELAYED"):
+                return
+        failed = sum(result != "taken" for _, _, result in tries)
+        if failed >= _TRIES:
+            if prefix not in self._given_up:
+                _log.warning("task %s was tried %d times; see to it", record.task_id, failed)
+                self._given_up.add(prefix)
             return
-        if len(tries) >= _TRIES:
-            if record.task_id not in self._known:
-                _log.warning("task %s was tried %d times; see to it", record.task_id, len(tries))
-                self._known[record.task_id] = time.monotonic()
-            return
-        delay = min(2.0 ** len(tries), _LONGEST_DELAY) if tries else 0.0
+        delay = min(2.0**failed, _LONGEST_DELAY) if tries else 0.0
         key = f"{prefix}{len(tries) + 1}"
         await workflows.enqueue(key, queue, record.task_id, delay)
 
