@@ -36,7 +36,7 @@ export class TaskView {
     this.figures = el("p", { class: "figures" });
     this.meter = el("div", { class: "meter", role: "img" }, el("span", {}));
     this.actions = el("div", { class: "buttons" });
-    this.jump = el("button", { type: "button", class: "jump", onclick: () => this.goToQuestion() });
+    this.jump = el("button", { type: "button", class: "jump", hidden: true, onclick: () => this.goToQuestion() });
     this.error = el("div", { class: "failure", role: "alert" });
     this.warnings = el("ul", { class: "warnings" });
     this.answer = el("section", { class: "answer", "aria-label": "Answer" });
