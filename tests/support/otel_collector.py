@@ -29,6 +29,7 @@ class Collector:
         self.metrics: list[dict[str, Any]] = []
         self.services: set[str] = set()
         self.raw = b""
+        self._came = threading.Condition()
         collector = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -61,11 +62,19 @@ class Collector:
         self._thread.join()
 
     def take(self, path: str, body: bytes) -> None:
-        self.raw += body
-        if path == "/v1/traces":
-            self._traces(ExportTraceServiceRequest.FromString(body))
-        else:
-            self._metrics(ExportMetricsServiceRequest.FromString(body))
+        with self._came:
+            self.raw += body
+            if path == "/v1/traces":
+                self._traces(ExportTraceServiceRequest.FromString(body))
+            else:
+                self._metrics(ExportMetricsServiceRequest.FromString(body))
+            self._came.notify_all()
+
+    def wait_for(self, name: str, number: int) -> None:
+        """Wait until so many spans of a name have come."""
+        with self._came:
+            came = self._came.wait_for(lambda: len(self.named(name)) >= number, timeout=60)
+            assert came, f"no {number} spans {name!r} came"
 
     def _traces(self, request: ExportTraceServiceRequest) -> None:
         for resource in request.resource_spans:

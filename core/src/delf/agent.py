@@ -267,8 +267,8 @@ class Agent:
             setup: Kept in the journal for whoever resumes the task; plain data, no secrets.
             conversation_id: As for :meth:`run`.
         """
-        request = self._request(task, timeout, conversation_id)
-        request = replace(request, listeners=listeners, on_delta=on_delta, setup=dict(setup or {}))
+        request = self._request(task, timeout, conversation_id, setup=setup)
+        request = replace(request, listeners=listeners, on_delta=on_delta)
         return await self._home.call_async(lambda runtime: self._run(runtime, request))
 
     def resume(self, task_id: str, timeout: float | None = None) -> Response:
@@ -318,8 +318,9 @@ class Agent:
             self._request("resumed", timeout, kept), task_id=task_id, past=past, **seen
         )
         if begun is not None:
-            patient, files = not begun.attended, begun.setup.get("input_files")
-            request = replace(request, task=begun.task, patient=patient, files=files)
+            patient, setup = not begun.attended, begun.setup
+            files = setup.get("input_files")
+            request = replace(request, task=begun.task, patient=patient, files=files, setup=setup)
         return await self._run(runtime, request)
 
     def submit(

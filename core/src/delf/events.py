@@ -77,9 +77,14 @@ class TaskStarted(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResumed(_Event):
-    """A task whose process was gone is taken up again; what came before is not repeated."""
+    """A task whose process was gone is taken up again; what came before is not repeated.
+
+    ``setup`` and ``parent`` are those with which it began.
+    """
 
     origin: str = ""
+    setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    parent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -189,11 +189,15 @@ class ObserverSpec(Spec):
 
     Args:
         opt_in: It is used only where the setting ``observers`` names it; else always.
+        setup: ``"module:attribute"`` of what is called without arguments where a task is
+            ordered, in the context of who orders it. It gives plain data that stays with the task,
+            in ``setup`` of its events, also where it is resumed elsewhere.
     """
 
     kind: ClassVar[str] = "observer"
 
     opt_in: bool = False
+    setup: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

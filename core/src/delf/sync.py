@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
@@ -200,7 +201,8 @@ class RuntimeHome:
         if not self.is_here or runtime is None:
             return self.call(work)
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(lambda: asyncio.run(work(runtime))).result()
+            in_context = contextvars.copy_context().run
+            return thread.submit(in_context, lambda: asyncio.run(work(runtime))).result()
 
     def post_after(
         self, first: Work[U], then: Callable[[Runtime, U], Coroutine[Any, Any, T]]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON
+from opentelemetry.trace import Tracer
 
 from delf import Agent, CallContext, tool
 from delf.errors import LLMExecutionError, PluginError
@@ -103,6 +109,84 @@ async def test_parent_and_child_are_one_trace_without_orphans(collector: Collect
         begin, end = span["ns"]
         assert begin <= end
         assert not span["parent"] or begin >= ids[span["parent"]]["ns"][0] - 1_000_000
+
+
+def traced(sampled: bool = True) -> Tracer:
+    """What a program makes its own spans with."""
+    return TracerProvider(sampler=ALWAYS_ON if sampled else ALWAYS_OFF).get_tracer("program")
+
+
+def ways(agent: Agent) -> dict[str, Callable[[], object]]:
+    return {
+        "run": lambda: agent.run("Do it."),
+        "submit": lambda: agent.wait(agent.submit("Do it.")),
+        "arun": lambda: asyncio.run(agent.arun("Do it.")),
+    }
+
+
+@pytest.mark.parametrize("way", ["run", "submit", "arun"])
+def test_the_span_of_the_program_is_the_parent(collector: Collector, way: str) -> None:
+    host = TestHost.discover(environ={})
+    model = ScriptedModel().writes("print(await colleague('Count.'))", "print(await stock('lamp'))")
+    host.provide(model.spec, model.factory)
+    tools = [stock, colleague]
+    with (
+        Agent(tools=tools, llm="scripted", host=host, observers=["otel"]) as agent,
+        traced().start_as_current_span("order") as span,
+    ):
+        ways(agent)[way]()
+    own = span.get_span_context()
+    assert {span["trace"] for span in collector.spans} == {f"{own.trace_id:032x}"}
+    ids = {span["id"] for span in collector.spans}
+    assert [span["name"] for span in collector.spans if span["parent"] not in ids] == [
+        "invoke_agent delf"
+    ]
+    assert f"{own.span_id:016x}" in {span["parent"] for span in collector.spans}
+    assert len(ids) == len(collector.spans) == 6
+
+
+async def test_a_program_that_does_not_sample_gets_no_spans(collector: Collector) -> None:
+    with traced(sampled=False).start_as_current_span("order"):
+        await run(ScriptedModel().writes("print(await colleague('Count.'))", "print(1)"))
+    assert collector.spans == []
+    assert {metric["name"] for metric in collector.metrics} == {
+        "gen_ai.client.operation.duration",
+        "gen_ai.client.token.usage",
+    }
+
+
+def test_two_processes_and_a_child_are_one_trace_without_orphans(
+    collector: Collector, tmp_path: Path
+) -> None:
+    trace, span = "1234567890abcdef" * 2, "fedcba0987654321"
+    env = {
+        **os.environ,
+        "OTEL_BSP_SCHEDULE_DELAY": "50",
+        "TRACEPARENT": f"00-{trace}-{span}-01",
+    }
+    command = [sys.executable, "-m", "support.traced_worker", f"sqlite:///{tmp_path}/journal.db"]
+    here: dict[str, Any] = {"cwd": Path(__file__).parents[2], "env": env, "text": True}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([*command, "new"], **here, **pipes) as first:
+        assert first.stdin is not None
+        assert first.stdout is not None
+        task = first.stdout.readline().strip()
+        collector.wait_for("execute_tool stock", 2)
+        first.stdin.write("die\n")
+        first.stdin.flush()
+        assert first.wait(60) == -signal.SIGKILL
+    before = len(collector.spans)
+    del env["TRACEPARENT"]
+    second = subprocess.run([*command, task], **here, capture_output=True, check=True)
+    assert second.stdout.split() == ["4", "1", "1"]
+    assert len(collector.spans) > before >= 4
+    ids = {span["id"] for span in collector.spans}
+    assert len(ids) == len(collector.spans)
+    assert {span["trace"] for span in collector.spans} == {trace}
+    (root,) = [each for each in collector.spans if each["parent"] not in ids]
+    assert (root["name"], root["parent"]) == ("invoke_agent delf", span)
+    conventions = Conventions()
+    assert [wrong for span in collector.spans for wrong in conventions.check_span(span)] == []
 
 
 async def test_a_call_is_linked_to_its_approval(collector: Collector) -> None:

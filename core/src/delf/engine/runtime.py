@@ -26,7 +26,7 @@ from delf.engine.host import TaskHost
 from delf.engine.inputs import find_inputs, input_files, readers_of
 from delf.engine.journal.claims import Claims, is_over
 from delf.engine.journal.log import TaskLog
-from delf.engine.journal.observers import ObserverFeed
+from delf.engine.journal.observers import ObserverFeed, names_of, setup_of
 from delf.engine.journal.replay import PATIENCE_SECONDS, Replay
 from delf.engine.loop.memory import AgentMemory
 from delf.engine.loop.pipeline import LEFT, TaskPipeline, handed_in, never_begun
@@ -210,8 +210,7 @@ class Runtime:
             must_ask="approval_mode" in config.model_fields_set,
         )
         self._open_hooks()
-        unasked = [spec.name for spec in parts.host.specs(ObserverSpec) if not spec.opt_in]
-        for name in dict.fromkeys((*unasked, *config.observers)):
+        for name in names_of(parts.host, config.observers):
             observer = self._make(ObserverSpec, name)
             self._feeds.append(ObserverFeed(name, observer, self._redactor))
         self._spec = SessionSpec(
@@ -302,7 +301,7 @@ class Runtime:
         """
         if self._stopped:
             raise AgentStateError("the agent was stopped")
-        work = asyncio.ensure_future(self._work(request))
+        work = asyncio.ensure_future(self._work(self._noted(request)))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
         self._claims.in_hand.add(request.task_id)
@@ -318,6 +317,13 @@ class Runtime:
                 return await outcome_of(self._journal, request.task_id)
             finally:
                 await to_its_end(self._leave(work, request.task_id))
+
+    def _noted(self, request: TaskRequest) -> TaskRequest:
+        """A new task with what observers want to stay with it; this is in its caller's context."""
+        if request.past or request.child is not None:
+            return request
+        noted = setup_of(self._host, self._config.observers)
+        return replace(request, setup={**noted, **request.setup}) if noted else request
 
     async def _leave(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:
         """Give a task back once its work is over."""
@@ -369,6 +375,7 @@ class Runtime:
                 f"no worker sees the journal {self._config.journal!r}",
                 hint='use one that other processes share: journal = "sql"',
             )
+        request = self._noted(request)
         queued = handed_in(request, self._parts.agent_id, self._redactor)
         await self._journal.append(queued)
         for listener in (*self._feeds, *request.listeners):

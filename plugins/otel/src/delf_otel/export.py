@@ -19,6 +19,8 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 from delf_otel.spans import Attribute, FinishedSpan
 
 _SCOPE: Final = InstrumentationScope("delf")
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_UNSAMPLED: Final = TraceFlags(TraceFlags.DEFAULT)
 _NANOSECONDS: Final = 1_000_000_000
 
 # The buckets that the conventions ask for.
@@ -80,12 +82,12 @@ class Export:
             failed["error.type"] = span.failure
         return ReadableSpan(
             name=span.name,
-            context=_context(span.trace_id, span.span_id),
-            parent=None if span.parent_id is None else _context(span.trace_id, span.parent_id),
+            context=_context(span, span.span_id),
+            parent=None if span.parent_id is None else _context(span, span.parent_id),
             resource=self._resource,
             attributes={**span.attributes, **failed},
             events=[Event(name, extra, _time(at)) for name, at, extra in span.events],
-            links=[Link(_context(span.trace_id, linked)) for linked in span.links],
+            links=[Link(_context(span, linked)) for linked in span.links],
             kind=SpanKind.CLIENT if span.client else SpanKind.INTERNAL,
             instrumentation_scope=_SCOPE,
             status=Status(StatusCode.ERROR, span.told) if failed else Status(),
@@ -104,10 +106,9 @@ class Export:
                 self._tokens.record(tokens, {**labels, "gen_ai.token.type": kind})
 
 
-def _context(trace_id: int, span_id: int) -> SpanContext:
-    return SpanContext(
-        trace_id, span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED)
-    )
+def _context(span: FinishedSpan, span_id: int) -> SpanContext:
+    flags = _SAMPLED if span.sampled else _UNSAMPLED
+    return SpanContext(span.trace_id, span_id, is_remote=False, trace_flags=flags)
 
 
 def _time(seconds: float) -> int:

@@ -15,4 +15,5 @@ def delf_observers() -> Iterable[ObserverSpec]:
         summary="OpenTelemetry traces and metrics of tasks, models and tools.",
         factory="delf_otel.observer:OtelObserver",
         opt_in=True,
+        setup="delf_otel.context:current",
     )

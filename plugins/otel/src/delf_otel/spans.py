@@ -33,6 +33,7 @@ from delf.events import (
     Warned,
 )
 from delf.messages import Usage
+from delf_otel.context import parent_in
 
 _OTHER: Final = "_OTHER"
 _MILLISECOND: Final = 0.001
@@ -73,7 +74,8 @@ def provider_of(model: str) -> str:
 class FinishedSpan:
     """A span that is over: times in seconds of Unix time, ids as OpenTelemetry's whole numbers.
 
-    ``links`` are spans of the same trace. ``failure`` is the low-cardinality name of what went
+    ``sampled`` is the decision of the program that ordered the task. ``links`` are spans of the
+    same trace. ``failure`` is the low-cardinality name of what went
     wrong, and ``told`` its text, which is given only where content is wanted.
     """
 
@@ -82,6 +84,7 @@ class FinishedSpan:
     trace_id: int
     span_id: int
     parent_id: int | None
+    sampled: bool
     start: float
     end: float
     attributes: Mapping[str, Attribute]
@@ -98,6 +101,7 @@ class _Task:
     trace_id: int
     span_id: int
     parent_id: int | None
+    sampled: bool
     start: float
     attributes: dict[str, Attribute]
     events: list[tuple[str, float, Mapping[str, Attribute]]] = field(
@@ -125,7 +129,7 @@ class Spans:
     def __init__(self, *, content: bool = False) -> None:
         self._content = content
         self._tasks: dict[str, _Task] = {}
-        self._children: dict[str, tuple[int, int]] = {}
+        self._children: dict[str, int] = {}
 
     def take(self, event: Event) -> FinishedSpan | None:
         """Take note of an event.
@@ -144,7 +148,7 @@ class Spans:
                 task.calls[event.call_id] = event
             case ChildStarted():
                 span = _id(8, event.task_id, "call", event.call_id)
-                self._children[event.child_id] = (task.trace_id, span)
+                self._children[event.child_id] = span
             case ApprovalRequested():
                 task.asked[event.request_id] = event
             case SandboxOpened():
@@ -162,10 +166,7 @@ class Spans:
         return None
 
     def _begin(self, event: TaskStarted | TaskResumed) -> None:
-        parent = event.parent if isinstance(event, TaskStarted) else None
-        trace, span = self._children.pop(event.task_id, (None, None))
-        if trace is None and parent in self._tasks:
-            trace, span = self._tasks[parent].trace_id, self._tasks[parent].span_id
+        trace, span, sampled = self._above(event)
         attributes: dict[str, Attribute] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": "delf",
@@ -181,12 +182,24 @@ class Spans:
             if self._content:
                 attributes["gen_ai.input.messages"] = _message("user", event.task)
         self._tasks[event.task_id] = _Task(
-            trace_id=_id(16, event.task_id) if trace is None else trace,
+            trace_id=trace,
             span_id=_id(8, event.task_id),
             parent_id=span,
+            sampled=sampled,
             start=event.at,
             attributes=attributes,
         )
+
+    def _above(self, event: TaskStarted | TaskResumed) -> tuple[int, int | None, bool]:
+        """A task's trace, the span above it, and whether they are sampled."""
+        parent = None if event.parent is None else self._tasks.get(event.parent)
+        call = self._children.pop(event.task_id, None)
+        if parent is not None:
+            return parent.trace_id, parent.span_id if call is None else call, parent.sampled
+        given = parent_in(event.setup)
+        if given is not None:
+            return given.trace_id, given.span_id, given.sampled
+        return _id(16, event.task_id), None, True
 
     def _chat(self, task: _Task, event: ModelReplied | ModelFailed) -> FinishedSpan:
         provider = provider_of(event.model)
@@ -212,6 +225,7 @@ class Spans:
             trace_id=task.trace_id,
             span_id=_id(8, event.task_id, "chat", event.seq),
             parent_id=task.span_id,
+            sampled=task.sampled,
             start=event.at - event.duration_ms * _MILLISECOND,
             end=event.at,
             attributes=attributes,
@@ -242,6 +256,7 @@ class Spans:
             trace_id=task.trace_id,
             span_id=_id(8, event.task_id, "call", event.call_id),
             parent_id=task.span_id,
+            sampled=task.sampled,
             start=event.at - event.duration_ms * _MILLISECOND if begun is None else begun.at,
             end=event.at,
             attributes=attributes,
@@ -268,6 +283,7 @@ class Spans:
             trace_id=task.trace_id,
             span_id=span_id,
             parent_id=task.span_id,
+            sampled=task.sampled,
             start=asked.at,
             end=event.at,
             attributes=attributes,
@@ -286,6 +302,7 @@ class Spans:
             trace_id=task.trace_id,
             span_id=task.span_id,
             parent_id=task.parent_id,
+            sampled=task.sampled,
             start=task.start,
             end=event.at,
             attributes=attributes,

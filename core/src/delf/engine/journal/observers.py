@@ -4,13 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from delf.engine.secrets.redaction import Redactor
 from delf.events import Event
+from delf.plugins.host import PluginHost
 from delf.protocols.observer import Observer
+from delf.specs import ObserverSpec
 
 _log = logging.getLogger(__name__)
 _CLOSE_SECONDS = 5.0
+
+
+def names_of(host: PluginHost, asked_for: Sequence[str]) -> list[str]:
+    """The observers of an agent: all but those that want to be asked for, and what is asked for."""
+    unasked = [spec.name for spec in host.specs(ObserverSpec) if not spec.opt_in]
+    return list(dict.fromkeys((*unasked, *asked_for)))
+
+
+def setup_of(host: PluginHost, asked_for: Sequence[str]) -> dict[str, Any]:
+    """What an agent's observers want to stay with a task that is ordered here and now.
+
+    Args:
+        host: The plugins.
+        asked_for: Names of observers.
+    """
+    found: dict[str, Any] = {}
+    for spec in (host.spec(ObserverSpec, name) for name in names_of(host, asked_for)):
+        if spec.setup is not None:
+            found |= host.resolve(replace(spec, factory=spec.setup))()
+    return found
 
 
 class ObserverFeed:

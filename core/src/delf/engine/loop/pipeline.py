@@ -106,8 +106,9 @@ class TaskPipeline:
 
     async def _record_start(self, origin: str) -> None:
         task, request = self._task, self._task.request
+        parent = None if request.child is None else request.child.parent
         if task.replay.resumed:
-            await self._log.record(TaskResumed, origin=origin)
+            await self._log.record(TaskResumed, origin=origin, setup=request.setup, parent=parent)
         else:
             continued = request.conversation
             await self._log.record(
@@ -118,7 +119,7 @@ class TaskPipeline:
                 setup=request.setup,
                 conversation=None if continued is None else continued.conversation_id,
                 attended=request.attended,
-                parent=None if request.child is None else request.child.parent,
+                parent=parent,
                 worker=None if request.child is None else request.worker,
             )
         for message in self._warnings:

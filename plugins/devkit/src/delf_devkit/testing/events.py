@@ -35,7 +35,7 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
     known: list[tuple[type[Any], dict[str, Any]]] = [
         (ev.TaskQueued, {"task": "Pay the bill.\nToday.", "origin": "agent_1", "timeout": 60.0}),
         (ev.TaskStarted, {"task": "Pay the bill.\nToday.", "origin": "agent_1", "seed": "5eed"}),
-        (ev.TaskResumed, {"origin": "agent_2"}),
+        (ev.TaskResumed, {"origin": "agent_2", "setup": {}, "parent": None}),
         (ev.StepStarted, {"step": "generate", "attempt": 2}),
         (ev.StepFinished, {"step": "generate", "duration_ms": 1.5, "attempt": 2}),
         (ev.ToolsSelected, {"actions": ("bank.pay", "add"), "by": "prefilter"}),
