@@ -32,13 +32,16 @@ CACHE = ROOT / ".cache" / "mcp-servers"
 PAGE = ROOT / "docs" / "mcp.md"
 BEGIN, END = "<!-- servers -->\n", "<!-- end of servers -->"
 START_SECONDS = 300.0
+HEAD = ("| server | from | actions | read, write, irreversible | call |", "|---|---|---|---|---|")
 EFFECTS = ("read", "write", "irreversible")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """A server, a call of it, and what the answer has to hold; ``{folder}`` and ``{page}`` stand
-    for what it works on."""
+    """A server, a call of it, and what the answer has to hold.
+
+    ``{folder}`` and ``{page}`` stand for what it works on.
+    """
 
     package: str
     tool: str
@@ -66,7 +69,7 @@ SERVERS = [
     ),
     Server(
         package="mcp-server-fetch",
-        args=["--ignore-robots-txt"],
+        args=["--ignore-robots-txt", "--allow-private-ips"],
         tool="fetch",
         arguments={"url": "{page}"},
         holds="lamps of the shop",
@@ -236,10 +239,9 @@ async def main() -> int:
                 rows.append(f"| `{server.package}` | | | | fails: {error.message[:200]} |")
             print(rows[-1], flush=True)
     if "--write" in sys.argv:
-        head = "| server | from | actions | read, write, irreversible | call |\n|---|---|---|---|---|\n"
         before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
-        table = head + "".join(f"{row}\n" for row in rows)
+        table = "".join(f"{row}\n" for row in (*HEAD, *rows))
         PAGE.write_text(f"{before}{BEGIN}{table}{END}{after}", "utf-8")
     return failed
 
