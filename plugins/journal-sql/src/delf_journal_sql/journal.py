@@ -406,11 +406,17 @@ class SqlJournal:
         return await done
 
     async def _read(self, function: Callable[[Connection], T]) -> T:
+        def once() -> T:
+            with self._database.reader() as lent, transaction(lent, write=False) as connection:
+                return function(connection)
+
         def read() -> T:
             self._open()
             try:
-                with self._database.reader() as lent, transaction(lent, write=False) as connection:
-                    return function(connection)
+                try:
+                    return once()
+                except ConnectionLostError:
+                    return once()  # by a connection that is made now
             except ConnectionLostError as lost:
                 raise lost.error from lost
 
