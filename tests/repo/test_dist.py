@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 BIN = Path(sys.executable).parent
 STANDARD = (
     "approval-terminal", "chat", "files", "journal-sql", "manage", "model-http", "sandbox-local",
+    "strategy-codegen",
 )  # fmt: skip
 BUILT = (*STANDARD, "devkit", "model-recorded")
 SCRIPT = """

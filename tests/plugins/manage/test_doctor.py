@@ -84,6 +84,7 @@ def test_nothing_is_installed(doctor, monkeypatch):
     hints = [item["hint"] for item in data["findings"] if item["status"] == "problem"]
     assert hints == [
         "delf plugins install sandbox-local",
+        "delf plugins shows every plugin with its state",
         "delf plugins install model-http",
     ]
 

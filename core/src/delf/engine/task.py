@@ -137,6 +137,25 @@ class TaskContext:
     live: Mapping[str, str] = field(default_factory=dict[str, str])
     files: Sequence[str] = ()
 
+    def message(self, task: str) -> Message:
+        """The task with all that belongs to it, but for the history.
+
+        Args:
+            task: The task in words.
+        """
+        from delf.messages import user
+
+        parts: list[str] = []
+        if self.summary:
+            parts.append(f"Summary of what was said before in this conversation:\n{self.summary}")
+        if self.facts:
+            parts.append("Known facts:\n" + "\n".join(f"- {fact}" for fact in self.facts))
+        parts += [f"About {name}:\n{text}" for name, text in self.live.items()]
+        if self.files:
+            parts.append("Input files:\n" + "\n".join(f"- {name}" for name in self.files))
+        parts.append(f"Task:\n{task}")
+        return user("\n\n".join(parts))
+
 
 @dataclass(kw_only=True)
 class TaskState:

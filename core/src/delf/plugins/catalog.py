@@ -66,7 +66,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
     "prefilter": ("llm-filter", "llm-search", "semantic"),
     "approval": ("terminal",),
     "journal": ("sql",),
-    "strategy": ("stream",),
+    "strategy": ("codegen", "stream"),
     "observer": (),
     "command": tuple(name for names in _COMMANDS.values() for name in names),
     "format": ("excel",),

@@ -139,6 +139,8 @@ def _examine(state: State) -> Iterator[Finding]:
     host = state.discover(environ)
     yield from _plugins(host)
     yield from asyncio.run(_sandboxes(host, project, config))
+    if config is not None:
+        yield _strategy(host, config)
     yield from _models(host, config, environ)
     if project is not None:
         yield from _connections(host, project)
@@ -194,6 +196,17 @@ async def _sandboxes(
         install = None if found else "delf plugins install sandbox-local"
         found.append(Finding(area="sandbox", status="problem", text=what, hint=install))
     return found
+
+
+def _strategy(host: PluginHost, config: AgentConfig) -> Finding:
+    from delf.errors import PluginError
+    from delf.specs import StrategySpec
+
+    try:
+        spec = host.spec(StrategySpec, config.strategy)
+    except PluginError as error:
+        return Finding(area="strategy", status="problem", text=error.message, hint=error.hint)
+    return Finding(area="strategy", status="ok", text=f"{spec.name}, of {host.origin(spec)}")
 
 
 async def _try_sandbox(

@@ -4,8 +4,24 @@ import json
 
 import pytest
 
-from delf.errors import ModelConfigurationError
+from delf import Agent
+from delf.errors import ConfigurationError, ModelConfigurationError
 from delf.messages import ModelReply, ToolCall, ToolResult, Usage
+from delf_strategy_codegen.strategy import CodegenStrategy
+
+
+@pytest.fixture
+def make_agent(delf_host):
+    """Makes agents, and stops them at the end."""
+    made = []
+
+    def make(**options):
+        made.append(Agent(llm="scripted", sandbox="local", host=delf_host, **options))
+        return made[-1]
+
+    yield make
+    for agent in made:
+        agent.stop()
 
 
 def call_of(code):
@@ -19,7 +35,7 @@ def asked(model):
 
 def test_in_a_tool(make_agent, scripted_model):
     scripted_model.says(call_of("print(1 +"), call_of("print(6 * 7)"))
-    agent = make_agent(code_in="tool")
+    agent = make_agent(strategy=CodegenStrategy(code_in="tool"))
     assert agent.run("what is it?").text == "42"
     assert asked(scripted_model) == [["run"], ["run"]]
     assert "one call of run" in scripted_model.prompts[0]
@@ -32,7 +48,7 @@ def test_in_a_tool(make_agent, scripted_model):
 
 def test_in_a_fence_and_nowhere_else_it_is_asked_for(make_agent, scripted_model):
     scripted_model.says("I cannot.", call_of("print(42)"))
-    assert make_agent(code_in="fence").run("what is it?").text == "42"
+    assert make_agent(strategy=CodegenStrategy(code_in="fence")).run("what is it?").text == "42"
     assert asked(scripted_model) == [[], []]
 
 
@@ -66,4 +82,17 @@ def test_a_model_that_takes_no_tools_is_offered_none(make_agent, scripted_model)
     assert "answered without a script 2 times" in response.error
     assert asked(scripted_model) == [[], []]
     with pytest.raises(ModelConfigurationError, match="cannot be given tools"):
-        make_agent(code_in="tool").run("what is it?")
+        make_agent(strategy=CodegenStrategy(code_in="tool")).run("what is it?")
+
+
+def test_the_project_says_where(delf_host, scripted_model, tmp_path):
+    def project(code_in):
+        (tmp_path / "delf.toml").write_text(f"[plugins.strategy-codegen]\ncode_in = '{code_in}'\n")
+        return Agent.from_project(tmp_path, llm="scripted", sandbox="local", host=delf_host)
+
+    scripted_model.says(call_of("print(42)"))
+    with project("tool") as agent:
+        assert agent.run("what is it?").text == "42"
+    assert asked(scripted_model) == [["run"]]
+    with project("nowhere") as agent, pytest.raises(ConfigurationError, match="code_in: Input sho"):
+        agent.run("what is it?")

@@ -5,9 +5,9 @@ import warnings
 
 import pytest
 
-from delf.engine.codegen import extract as codeblock
-from delf.engine.codegen.extract import extract_code, parse_script, script_in
 from delf.messages import ModelReply, ToolCall
+from delf_strategy_codegen import extract as codeblock
+from delf_strategy_codegen.extract import extract_code, parse_script, script_in
 from support.answers import ANSWERS, SCRIPT, SHAPES, fenced
 
 

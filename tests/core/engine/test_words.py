@@ -1,28 +1,17 @@
-"""What models and people read: prompt, stubs, preview, answer, output folder."""
+"""What models and people read: stubs, the task with its context, preview, output folder."""
 
-import datetime as dt
 import os
 
 import pytest
 
 from delf import Connection, action
-from delf.engine.codegen.prompt import (
-    first_messages,
-    no_code_messages,
-    rerun_messages,
-    retry_messages,
-    script_rules,
-)
-from delf.engine.codegen.strategy import compose
-from delf.engine.codegen.stubs import render_stubs
 from delf.engine.output import OutputFolder
 from delf.engine.scripts import named_actions
+from delf.engine.stubs import render_stubs
 from delf.engine.task import TaskContext
 from delf.engine.toolset import check_connection_names, load_toolset
 from delf.engine.views.changes import told_call
 from delf.errors import ConnectionConfigurationError, ToolDefinitionError
-from delf.messages import system, user
-from delf.protocols.sandbox import Failed, LimitReached, Rerun
 from delf.tools.action import Action, action_from_function
 from delf.tools.function import tool
 
@@ -49,10 +38,6 @@ class Shop(Connection):
 def add(a: int, b: int = 1) -> int:
     """Add two numbers."""
     return a + b
-
-
-def text_of(message):
-    return "".join(part.text for part in message.parts)
 
 
 # -- stubs ----------------------------------------------------------------------------------
@@ -85,85 +70,14 @@ async def test_stubs_survive_quotes_and_long_words_in_descriptions():
     assert len(text) < 400
 
 
-# -- prompt ---------------------------------------------------------------------------------
+# -- context ------------------------------------------------------------------------------
 
 
-async def test_one_tool_takes_at_most_600_tokens():
-    stubs = render_stubs((await load_toolset([add])).actions)
-    messages = first_messages("What is 1 + 2?", TaskContext(), script_rules(stubs))
-    assert sum(len(text_of(m)) for m in messages) / 4 <= 600
-
-
-async def test_the_beginning_is_the_same_byte_for_byte():
-    stubs = render_stubs((await load_toolset([Shop(), add])).actions)
-    again = render_stubs((await load_toolset([Shop(), add])).actions)
-    one = first_messages("a", TaskContext(), script_rules(stubs, ("pandas",)))
-    rich = TaskContext(facts=["f"], history=[user("before")], live={"sql": "tables"}, files=["/a"])
-    two = first_messages("b", rich, script_rules(again, ("pandas",)))
-    assert one[0] == two[0] == system(script_rules(stubs, ("pandas",)))
-    assert [m.role for m in two] == ["system", "user", "user"]
-    for follow in (
-        retry_messages("code", Failed(kind="E", message="m"), "", fresh=False),
-        rerun_messages("code", Rerun(context="c", remaining="r"), ""),
-        no_code_messages(""),
-    ):
-        assert (*one, *follow)[: len(one)] == one
-        assert [m.role for m in follow] == ["assistant", "user"]
-        assert text_of(follow[0])
-
-
-def test_what_belongs_to_the_task_comes_after_the_rules():
+def test_what_belongs_to_the_task_comes_before_it():
     context = TaskContext(facts=["likes tea"], live={"sql": "users(id)"}, files=["/in.csv"])
-    text = text_of(first_messages("the task", context, "")[-1])
-    assert [
-        text.index(part) for part in ("likes tea", "users(id)", "/in.csv", "the task")
-    ] == sorted(text.index(part) for part in ("likes tea", "users(id)", "/in.csv", "the task"))
-    assert "There are none" in script_rules("")
-
-
-def test_a_failure_is_told_with_line_variables_and_what_was_printed():
-    failed = Failed(
-        kind="KeyError",
-        message="'x'",
-        line=3,
-        source="rows['x']",
-        variables={"rows": "list of 2 dict"},
-    )
-    text = text_of(retry_messages("code", failed, "half an answer" * 1_000, fresh=False)[1])
-    for part in (
-        "KeyError: 'x'",
-        "Line 3: rows['x']",
-        "- rows: list of 2 dict",
-        "half an answer",
-        "(cut)",
-    ):
-        assert part in text
-    fresh = text_of(
-        retry_messages("code", LimitReached(limit="cpu", message="m"), "", fresh=True)[1]
-    )
-    assert "cpu limit: m" in fresh
-    assert "Its variables are lost" in fresh
-    assert "rows" not in fresh
-
-
-def test_what_a_failed_script_changed_is_told():
-    done = [told_call("sql.write", {"sql": f"INSERT {n}", "params": None}) for n in range(30)]
-    failed = Failed(kind="E", message="m")
-    text = text_of(retry_messages("code", failed, "", fresh=False, done=done)[1])
-    assert "- … 10 calls\n- sql.write(sql='INSERT 10', params=None)\n" in text
-    assert "- sql.write(sql='INSERT 29', params=None)\n" in text
-    assert "INSERT 9'" not in text
-    assert "changed" not in text_of(retry_messages("code", failed, "", fresh=False)[1])
-    assert len(told_call("sql.write", {"sql": "x\n" * 10_000})) < 300
-
-
-def test_a_script_with_a_fence_is_shown_in_a_longer_one():
-    from delf.engine.codegen.extract import extract_code
-
-    code = 's = """\n```\nx\n````\n"""\nprint(s)'
-    shown = text_of(retry_messages(code, Failed(kind="E", message="m"), "", fresh=True)[0])
-    assert shown.startswith("`````python\n")
-    assert extract_code(shown) == code
+    text = context.message("the task").text
+    places = [text.index(part) for part in ("likes tea", "users(id)", "/in.csv", "the task")]
+    assert places == sorted(places)
 
 
 # -- toolset --------------------------------------------------------------------------------
@@ -218,25 +132,11 @@ async def test_actions_that_ask_are_named(code, names):
     assert tuple(bound.name for bound in named) == names
 
 
-# -- compose --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("printed", "value", "answer"),
-    [
-        ("\na\n\n", 5, "a"),
-        ("", "text", "text"),
-        ("  \n", None, "  "),
-        ("", None, ""),
-        ("", 5, "5"),
-        ("", {"ü": [1]}, '{\n  "ü": [\n    1\n  ]\n}'),
-        ("", [dt.date(2020, 1, 2)], '[\n  "2020-01-02"\n]'),
-        ("", {(1, 2): 3}, "{(1, 2): 3}"),
-        ("", {1}, "{1}"),
-    ],
-)
-def test_the_answer(printed, value, answer):
-    assert compose(printed, value) == answer
+def test_a_call_is_told_in_a_line():
+    assert told_call("sql.write", {"sql": "INSERT 1", "params": None}) == (
+        "sql.write(sql='INSERT 1', params=None)"
+    )
+    assert len(told_call("sql.write", {"sql": "x\n" * 10_000})) < 300
 
 
 # -- output folder --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The strategy ``codegen``: the model writes a script, which calls the tools.
+"""``CodegenStrategy``: the model writes a script, which calls the tools.
 
 A script that asks for another pass, or fails, is followed by another one, written with what was
 learned or with what went wrong, until one is done or the passes are used up.
@@ -8,16 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
-from delf.engine.codegen.extract import call_with_script, script_in
-from delf.engine.codegen.prompt import (
-    crash_messages,
-    no_code_messages,
-    rerun_messages,
-    retry_messages,
-    unfit_messages,
-)
 from delf.errors import (
     ApprovalRejectedError,
     CodeGenerationError,
@@ -32,6 +24,15 @@ from delf.errors import (
 from delf.messages import Message, ModelTool, ToolCall, ToolResult, assistant, results
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Outcome, Rerun
 from delf.protocols.strategy import ScriptResult, StrategyHost
+from delf_strategy_codegen.extract import call_with_script, script_in
+from delf_strategy_codegen.prompt import (
+    crash_messages,
+    no_code_messages,
+    rerun_messages,
+    retry_messages,
+    script_rules,
+    unfit_messages,
+)
 
 _HINT: Final = "response.trace has the scripts and calls; retry_count allows more attempts"
 _OF_KIND: Final[dict[str, type[DelfError]]] = {
@@ -55,8 +56,19 @@ _RUN: Final = ModelTool(
 )
 
 
+CodeIn = Literal["auto", "fence", "tool"]
+
+
 class CodegenStrategy:
-    """Scripts that the model writes. Implements :class:`delf.protocols.strategy.Strategy`."""
+    """Scripts that the model writes. Implements :class:`delf.protocols.strategy.Strategy`.
+
+    Args:
+        code_in: Where the model writes a script: in a ``fence`` of its answer, or in the argument
+            of a ``tool``. With ``auto`` it is offered the tool after an answer without a script.
+    """
+
+    def __init__(self, *, code_in: CodeIn = "auto") -> None:
+        self._code_in: CodeIn = code_in
 
     async def solve(self, host: StrategyHost) -> str:
         """Write and run scripts until one is done.
@@ -66,10 +78,11 @@ class CodegenStrategy:
             CodeGenerationError: When the model wrote none.
             DelfError: When the model, the budget or the sandbox gave up.
         """
-        messages = host.begin()
+        in_tool = self._code_in == "tool"
+        messages = host.begin(script_rules(host.stubs, host.libraries, in_tool=in_tool))
         retries = reruns = 0
         while True:
-            code, call = await _write(host, messages)
+            code, call = await _write(host, messages, self._code_in)
             result = await host.execute(code)
             match result.outcome:
                 case Done(value=value):
@@ -95,7 +108,9 @@ class CodegenStrategy:
                     messages += _as_written(call, _what_went_wrong(code, outcome, result))
 
 
-async def _write(host: StrategyHost, messages: tuple[Message, ...]) -> tuple[str, ToolCall | None]:
+async def _write(
+    host: StrategyHost, messages: tuple[Message, ...], code_in: CodeIn
+) -> tuple[str, ToolCall | None]:
     """Ask the main model until there is a script, as often as retries are allowed.
 
     A model that takes tools is given one for its script where that is wanted, and by itself after
@@ -111,7 +126,7 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...]) -> tuple[str
     """
     async with host.step("generate"):
         has_called = any(isinstance(part, ToolCall) for said in messages for part in said.parts)
-        tools = (_RUN,) if host.code_in == "tool" or has_called else ()
+        tools = (_RUN,) if code_in == "tool" or has_called else ()
         if tools and not host.takes_tools:
             raise ModelConfigurationError(
                 "code_in is 'tool', and the model cannot be given tools",
@@ -129,7 +144,7 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...]) -> tuple[str
                 )
             tries += 1
             await host.retrying("the answer held no script")
-            if host.code_in == "auto" and host.takes_tools:
+            if code_in == "auto" and host.takes_tools:
                 tools = (_RUN,)
             messages = (*messages, *no_code_messages(reply.text, in_tool=bool(tools)))
 

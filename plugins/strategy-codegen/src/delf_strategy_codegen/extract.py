@@ -9,10 +9,9 @@ import re
 import textwrap
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from delf.messages import ModelReply, ToolCall
-from delf.records import dataclass
 
 _OPEN = re.compile(r"^([ \t]*)(`{3,}(?=[^`]*$)|~{3,})[ \t]*([\w+#.-]*)")
 _PYTHON = frozenset({"", "python", "py", "python3", "py3", "tool_code", "code", "ipython"})
@@ -30,8 +29,7 @@ _MAX_COMPARED = 20
 _SIMILAR = 0.6
 
 
-@dataclass(frozen=True, slots=True)
-class _Fence:
+class _Fence(NamedTuple):
     """A line that opens or closes a block."""
 
     line: int
@@ -41,8 +39,7 @@ class _Fence:
     bare: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(NamedTuple):
     language: str
     code: str
 

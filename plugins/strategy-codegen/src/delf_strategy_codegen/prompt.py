@@ -1,11 +1,10 @@
-"""The words that a model gets: a byte-stable beginning, then what belongs to the task."""
+"""The words that a model gets: how to write scripts, and what became of the last one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from delf.engine.task import TaskContext
-from delf.messages import Message, assistant, system, user
+from delf.messages import Message, assistant, user
 from delf.protocols.sandbox import Failed, LimitReached, Rerun
 
 _RULES = """\
@@ -47,25 +46,6 @@ def script_rules(stubs: str, libraries: Sequence[str] = (), *, in_tool: bool = F
     rules = _RULES.format(python=_PYTHON, libraries=extra, answer=answer)
     tools = f"```python\n{stubs}\n```" if stubs else "There are none; compute the answer."
     return f"{rules}\n\nTools:\n{tools}"
-
-
-def task_message(task: str, context: TaskContext) -> Message:
-    """The task with what belongs to it."""
-    parts: list[str] = []
-    if context.summary:
-        parts.append(f"Summary of what was said before in this conversation:\n{context.summary}")
-    if context.facts:
-        parts.append("Known facts:\n" + "\n".join(f"- {fact}" for fact in context.facts))
-    parts += [f"About {name}:\n{text}" for name, text in context.live.items()]
-    if context.files:
-        parts.append("Input files:\n" + "\n".join(f"- {name}" for name in context.files))
-    parts.append(f"Task:\n{task}")
-    return user("\n\n".join(parts))
-
-
-def first_messages(task: str, context: TaskContext, rules: str) -> tuple[Message, ...]:
-    """A conversation's start: rules, what was said before, and the task with its context."""
-    return (system(rules), *context.history, task_message(task, context))
 
 
 def no_code_messages(reply: str, *, in_tool: bool = False) -> tuple[Message, ...]:
