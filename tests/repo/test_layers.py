@@ -37,7 +37,7 @@ PROGRAM = frozenset({"delf.cli", "delf.terminal"})
 VIEWS = "delf.engine.views"
 # What commands share: tasks are run, looked at and decided about, in whatever process.
 SHARED = PROGRAM | {
-    "delf.agent", "delf.config", "delf.environment", "delf.engine.approvals", "delf.engine.secrets", VIEWS,
+    "delf.agent", "delf.background", "delf.config", "delf.environment", "delf.engine.approvals", "delf.engine.secrets", VIEWS,
     "delf.plugins", "delf.records", "delf.response", "delf.surroundings",
 }  # fmt: skip
 RUN_TASKS = PROGRAM | {"delf.plugins", "delf.surroundings", "delf.sync", VIEWS}

@@ -9,6 +9,8 @@ import click
 
 from delf_cli import complete
 
+HANDING: Final = ("queue", "key")
+"""Options that go along with ``--detach``."""
 _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
 _MODES_BY_NAME: Final = ("interactive", "approve_all", "strict", *_MODES)
 _OPTIONS: Final = (
@@ -109,6 +111,11 @@ _OPTIONS: Final = (
     click.Option(
         ["--queue"], metavar="NAME", help="Of which worker, with --detach.  [default: default]"
     ),
+    click.Option(
+        ["--key"],
+        metavar="TEXT",
+        help="On whose behalf, as customer-7, with --detach: a queue has limits for each key.",
+    ),
     click.Option(["--show-code"], is_flag=True, help="Show each script."),
     click.Option(["-v", "--verbose"], is_flag=True, help="Show each step and call, and a summary."),
     click.Option(
@@ -120,13 +127,14 @@ _OPTIONS: Final = (
 )
 
 
-def run_options(without: Iterable[str] = ()) -> list[click.Parameter]:
+def run_options(without: Iterable[str] = (), *, handing: bool = False) -> list[click.Parameter]:
     """Those of ``delf run``, to be added to the parameters of a command.
 
     Args:
         without: Names of options that the command does not take.
+        handing: Whether it can leave a task to a worker: ``--detach``, and what goes along.
     """
-    left_out = frozenset(without)
+    left_out = {*without, *(() if handing else ("detach", *HANDING))}
     return [option for option in _OPTIONS if option.name not in left_out]
 
 

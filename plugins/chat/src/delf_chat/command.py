@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=click.Command)
 
-_NOT_SHARED: Final = {"as_json", "events", "detach", "queue"}
+_NOT_SHARED: Final = {"as_json", "events"}
 _COMMANDS: Final = {
     "list": ("delf_chat.conversations:list_command", "List the conversations."),
     "delete": ("delf_chat.conversations:delete", "Forget conversations by their ids."),

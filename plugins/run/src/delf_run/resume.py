@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from delf.events import TaskQueued, TaskStarted
     from delf_cli.session import Options
 
-_NOT_SHARED: Final = {"no_journal", "detach", "queue"}
+_NOT_SHARED: Final = {"no_journal"}
 
 
 @click.command(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from delf.cli.state import state_of
-from delf_cli.options import flags_of, rest_of, run_options
+from delf_cli.options import HANDING, flags_of, rest_of, run_options
 
 
 class _RunCommand(click.Command):
@@ -49,21 +49,24 @@ def run(ctx: click.Context, task: str, **given: Any) -> None:
         raise click.UsageError("--json and --events exclude each other", ctx)
     if given["journal"] and given["no_journal"]:
         raise click.UsageError("--journal and --no-journal exclude each other", ctx)
-    if given["queue"] and not given["detach"]:
-        raise click.UsageError("--queue goes with --detach", ctx)
+    handing: dict[str, Any] = {name: given[name] for name in HANDING if given[name] is not None}
+    if handing and not given["detach"]:
+        option = next(iter(handing)).replace("_", "-")
+        raise click.UsageError(f"--{option} goes with --detach", ctx)
     state = state_of(ctx)
     text = _task_text(ctx, task)
     if given["detach"]:
         from delf_cli.session import Options, detach
 
+        handing.setdefault("queue", "default")
         options = Options(flags=flags_of(given), **rest_of(given))
-        ctx.exit(detach(state, text, options, given["queue"] or "default"))
+        ctx.exit(detach(state, text, options, cast("Any", handing)))
     from delf_cli.session import Options, run_session
 
     ctx.exit(run_session(state, text, Options(flags=flags_of(given), **rest_of(given))))
 
 
-run.params += run_options()
+run.params += run_options(handing=True)
 
 
 def _task_text(ctx: click.Context, task: str) -> str:

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from delf_serve.app import Application
 
 _NOT_SHARED: Final = {
-    *("as_json", "events", "show_code", "verbose", "no_journal", "detach", "queue"),
+    "as_json",
+    "events",
+    "show_code",
+    "verbose",
+    "no_journal",
 }
 _LISTS: Final = ("hosts", "allow_origins")
 _OWN: Final = ("api_key", "keys_file", *_LISTS)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from delf_workers.definition import WorkerDefinition
     from delf_workers.registry import Registry
 
-_NOT_SHARED: Final = {"connections", "files", "strategy", "detach", "queue"}
+_NOT_SHARED: Final = {"connections", "files", "strategy"}
 
 
 @click.group("workers")
