@@ -40,16 +40,14 @@ TIMEOUT_MS = 200_000
 START_SECONDS = 60.0
 
 NOT_OFFERED = {
-    "logging-set-level": "logging",
-    "tools-call-with-logging": "logging",
+    "logging-set-level": "logging, which the protocol gave up in 2026",
+    "tools-call-with-logging": "logging, which the protocol gave up in 2026",
     "completion-complete": "completion",
-    "tools-call-sampling": "sampling: a project has its own model",
-    "elicitation-sep1034-defaults": "forms of a tool's own: what delf asks is an approval",
-    "elicitation-sep1330-enums": "forms of a tool's own: what delf asks is an approval",
-    "tools-call-elicitation": "forms of a tool's own: what delf asks is an approval",
-    "tools-call-with-progress": "progress in numbers",
+    "tools-call-sampling": "sampling: a project has a model of its own",
+    "elicitation-sep1034-defaults": "forms with choices: what delf asks is an approval",
+    "elicitation-sep1330-enums": "forms with choices: what delf asks is an approval",
     "prompts": "prompts",
-    "resources": "resources",
+    "resources": "resources but for the files of tasks",
     "server-sse-polling": "polling over SSE",
     "json-schema-2020-12": "a schema of the suite's own",
 }

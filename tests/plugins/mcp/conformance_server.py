@@ -11,7 +11,7 @@ from typing import Any
 
 import uvicorn
 
-from delf import Agent, tool
+from delf import Agent, CallContext, tool
 from delf.testing import ScriptedModel, TestHost
 from delf_mcp.serving import Served
 
@@ -73,7 +73,23 @@ def test_error_handling() -> str:
     raise ValueError("This tool intentionally returns an error for testing")
 
 
+@tool(effect="read", confirm=False)
+def test_tool_with_progress(context: CallContext) -> str:
+    """Says how it goes."""
+    for part in ("begun", "half", "done"):
+        context.say(part)
+    return "It was long."
+
+
+@tool(effect="irreversible")
+def test_elicitation(message: str) -> str:
+    """Does what somebody has to agree to."""
+    return message
+
+
 TOOLS = [
+    test_tool_with_progress,
+    test_elicitation,
     test_simple_text,
     test_image_content,
     test_audio_content,

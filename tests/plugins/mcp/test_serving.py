@@ -5,10 +5,10 @@ import json
 from typing import Any
 
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 from mcp_types import ElicitResult
 
-from delf import Agent, Connection, action
+from delf import Agent, CallContext, Connection, action
 from delf.testing import ScriptedModel, TestHost
 from delf_mcp.serving import Served
 
@@ -41,10 +41,17 @@ class Shop(Connection):
         ]
 
     @action(effect="irreversible")
-    async def sell(self, lamp: str) -> str:
+    async def sell(self, lamp: str, count: int = 1) -> str:
         """Sell a lamp."""
-        self.sold.append(lamp)
+        self.sold += [lamp] * count
         return f"sold {lamp}"
+
+    @action(effect="read")
+    async def polish(self, lamp: str, context: CallContext) -> str:
+        """Polish a lamp, which takes long."""
+        for part in ("shade", "foot", "cable"):
+            context.say(f"{part} of {lamp}")
+        return "it shines"
 
 
 @pytest.fixture
@@ -85,7 +92,7 @@ every_era = pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_actions_are_tools_with_hints(served, mode) -> None:
     async with Client(served.server(), mode=mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert set(tools) == {"run", "shop_price", "shop_picture", "shop_sell"}
+    assert set(tools) == {"run", "shop_price", "shop_picture", "shop_sell", "shop_polish"}
     assert tools["shop_price"].description == "The price of a lamp."
     assert tools["shop_price"].input_schema["required"] == ["lamp"]
     assert tools["shop_price"].annotations.read_only_hint
@@ -124,7 +131,86 @@ async def test_a_call_that_matters_asks_the_clients_user(served, shop, mode) -> 
     assert json.loads(result.content[0].text) == "sold anna"
     assert shop.sold == ["anna"]
     assert len(asked) == 1
-    assert "shop.sell(lamp='anna')" in asked[0]
+    assert "shop.sell(lamp='anna'" in asked[0]
+
+
+@every_era
+async def test_the_clients_user_may_change_what_is_done(served, shop, mode) -> None:
+    forms = []
+
+    async def change(context, params):
+        forms.append(params.requested_schema)
+        return ElicitResult(action="accept", content={"approve": True, "lamp": "anna", "count": 2})
+
+    async with Client(served.server(), mode=mode, elicitation_callback=change) as client:
+        result = await client.call_tool("shop_sell", {"lamp": "anna", "count": 1})
+    assert json.loads(result.content[0].text) == "sold anna"
+    assert shop.sold == ["anna", "anna"]
+    (form,) = forms
+    assert form["properties"]["lamp"] == {"type": "string", "title": "lamp", "default": "anna"}
+    assert form["properties"]["count"]["default"] == 1
+    assert form["required"] == ["approve"]
+
+
+@every_era
+async def test_a_change_that_does_not_fit_does_nothing(served, shop, mode) -> None:
+    async def change(context, params):
+        return ElicitResult(action="accept", content={"approve": True, "count": "many"})
+
+    async with Client(served.server(), mode=mode, elicitation_callback=change) as client:
+        result = await client.call_tool("shop_sell", {"lamp": "anna", "count": 1})
+    assert result.is_error
+    assert shop.sold == []
+
+
+@every_era
+async def test_what_a_call_says_is_its_progress(served, mode) -> None:
+    told = []
+
+    async def hear(progress, total, message):
+        told.append((progress, message))
+
+    async with Client(served.server(), mode=mode) as client:
+        result = await client.call_tool("shop_polish", {"lamp": "anna"}, progress_callback=hear)
+    assert json.loads(result.content[0].text) == "it shines"
+    assert [number for number, _ in told] == sorted({number for number, _ in told})
+    said = [message for _, message in told]
+    assert said[0] == "shop.polish"
+    assert "".join(said[1:]) == "shade of annafoot of annacable of anna"
+
+
+@every_era
+async def test_a_task_tells_what_it_does(served, shop, model, mode) -> None:
+    told = []
+
+    async def hear(progress, total, message):
+        told.append(message)
+
+    model.writes("print(await shop.price('anna'), await shop.sell('anna'))")
+    options = {"mode": mode, "elicitation_callback": says_yes}
+    async with Client(served.server(), **options) as client:
+        await client.call_tool("run", {"task": "Sell Anna."}, progress_callback=hear)
+    assert told == ["asks scripted", "shop.price", "shop.sell"]
+
+
+@every_era
+async def test_files_that_a_task_wrote_are_linked_and_read(served, model, mode) -> None:
+    model.writes(
+        "add_to_output_files('sold.csv', [{'lamp': 'anna', 'price': 40}])\n"
+        "add_to_output_files('picture.png', b'\\x89PNG')\nprint('done')"
+    )
+    async with Client(served.server(), mode=mode) as client:
+        result = await client.call_tool("run", {"task": "Make a list."})
+        text, *links = result.content
+        assert text.text == "done"
+        assert {link.name for link in links} == {"sold.csv", "picture.png"}
+        read = {link.name: (await client.read_resource(link.uri)).contents[0] for link in links}
+        assert (await client.list_resources()).resources == []
+        with pytest.raises(MCPError, match="there is no resource"):
+            await client.read_resource("delf://somebody/else.csv")
+    assert read["sold.csv"].text.split() == ["lamp,price", "anna,40"]
+    assert read["sold.csv"].mime_type == "text/csv"
+    assert base64.b64decode(read["picture.png"].blob) == b"\x89PNG"
 
 
 @every_era

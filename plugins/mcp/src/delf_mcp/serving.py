@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import secrets
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from importlib.metadata import version
 from typing import Any, Final
 
 import mcp_types as types
+from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 
 from delf import Agent
 from delf.errors import DelfError
-from delf.protocols.approval import ApprovalRequest, Approved, Decision, Rejected
+from delf.events import CallPrinted, CallStarted, Event, ModelCalled
+from delf.protocols.approval import ApprovalRequest, Decision, Rejected
+from delf_mcp.forms import decision_of, question_of
+from delf_mcp.outputs import Outputs
 from delf_mcp.results import blocks_of
 from delf_mcp.strategy import LIST
+
+_log = logging.getLogger(__name__)
 
 _RUN: Final = "run"
 _ANSWER: Final = "approval"
@@ -31,15 +39,7 @@ _INSTRUCTIONS: Final = (
     "may use all of them. The user is asked, by elicitation, before what matters."
 )
 _CANNOT_ASK: Final = "it needs approval, and the client cannot ask its user"
-_FORM: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "approve": {"type": "boolean", "title": "Approve", "description": "Let it be done."},
-        "reason": {"type": "string", "title": "Reason", "description": "Why not."},
-    },
-    "required": ["approve"],
-}
-
+_MOST_TOLD: Final = 500
 MakeAgent = Callable[..., Agent]
 
 
@@ -49,7 +49,9 @@ class Work:
     def __init__(self, begun: Coroutine[Any, Any, list[types.ContentBlock]]) -> None:
         self.questions: asyncio.Queue[tuple[ApprovalRequest, asyncio.Future[Decision]]]
         self.questions = asyncio.Queue()
-        self.asked: asyncio.Future[Decision] | None = None
+        self.asked: tuple[ApprovalRequest, asyncio.Future[Decision]] | None = None
+        self._told: asyncio.Queue[str | None] = asyncio.Queue()
+        self._steps = 0
         token = _work.set(self)
         try:
             self.task = asyncio.ensure_future(begun)
@@ -58,20 +60,58 @@ class Work:
 
     async def next_question(self) -> ApprovalRequest | None:
         """What the user is to be asked; None at the end."""
-        if self.asked is not None and not self.asked.done():
-            self.asked.set_result(Rejected(reason="the client left the question unanswered"))
+        self._decide(lambda _: Rejected(reason="the client left the question unanswered"))
         waiting = asyncio.ensure_future(self.questions.get())
         await asyncio.wait({waiting, self.task}, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done():
             waiting.cancel()
             return None
-        request, self.asked = waiting.result()
-        return request
+        self.asked = waiting.result()
+        return self.asked[0]
 
-    def answer(self, decision: Decision) -> None:
-        """The user's answer to the last question."""
-        if self.asked is not None and not self.asked.done():
-            self.asked.set_result(decision)
+    def answer(self, result: Any) -> None:
+        """What the client sent for the last question."""
+        self._decide(lambda request: decision_of(request, result))
+
+    def refuse(self, reason: str) -> None:
+        """The last question cannot be asked."""
+        self._decide(lambda _: Rejected(reason=reason))
+
+    def _decide(self, decision: Callable[[ApprovalRequest], Decision]) -> None:
+        if self.asked is not None and not self.asked[1].done():
+            self.asked[1].set_result(decision(self.asked[0]))
+
+    def hear(self, event: Event) -> None:
+        """Take note of what is worth telling while the work goes on."""
+        match event:
+            case CallPrinted():
+                self._told.put_nowait(event.text.strip()[:_MOST_TOLD])
+            case CallStarted():
+                self._told.put_nowait(event.action)
+            case ModelCalled():
+                self._told.put_nowait(f"asks {event.model}")
+            case _:
+                pass
+
+    @asynccontextmanager
+    async def telling(self, context: ServerRequestContext[Any]) -> AsyncGenerator[None]:
+        """Tell a client how the work goes, where it wants to be told."""
+        teller = asyncio.create_task(self._tell(context))
+        try:
+            yield
+        except BaseException:
+            teller.cancel()
+            raise
+        finally:
+            self._told.put_nowait(None)
+            await asyncio.wait({teller})
+            if not teller.cancelled() and (error := teller.exception()) is not None:
+                _log.debug("a client is not told any more how its call goes: %s", error)
+
+    async def _tell(self, context: ServerRequestContext[Any]) -> None:
+        while (message := await self._told.get()) is not None:
+            self._steps += 1
+            await context.session.report_progress(self._steps, message=message)
 
 
 _work: ContextVar[Work | None] = ContextVar("delf_mcp_work", default=None)
@@ -89,6 +129,7 @@ class Served:
         self._tasks = make_agent(on_confirm=self._confirm)
         self._tools: dict[str, types.Tool] = {}
         self._names: dict[str, str] = {}
+        self._outputs = Outputs()
         self._working: dict[str, Work] = {}
         self._turn = asyncio.Lock()
 
@@ -100,6 +141,8 @@ class Served:
             instructions=_INSTRUCTIONS,
             on_list_tools=self.list_tools,
             on_call_tool=self.call_tool,
+            on_list_resources=self.list_resources,
+            on_read_resource=self.read_resource,
         )
 
     async def aclose(self) -> None:
@@ -115,6 +158,21 @@ class Served:
         """All actions that a script could call, and ``run``."""
         return types.ListToolsResult(tools=list((await self._listed()).values()))
 
+    async def list_resources(
+        self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """Nothing: files are found by the links that come with a task's answer."""
+        return types.ListResourcesResult(resources=[])
+
+    async def read_resource(
+        self, _context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        """A file that a task wrote."""
+        try:
+            return types.ReadResourceResult(contents=[await self._outputs.read(str(params.uri))])
+        except ValueError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from None
+
     async def call_tool(
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
@@ -127,9 +185,10 @@ class Served:
                 return _failed(f"there is no tool {params.name!r}")
             work = Work(self._begin(params.name, params.arguments or {}))
         elif params.input_responses and _ANSWER in params.input_responses:
-            work.answer(_decision(params.input_responses[_ANSWER]))
+            work.answer(params.input_responses[_ANSWER])
         try:
-            return await self._go_on(context, work, key)
+            async with work.telling(context):
+                return await self._go_on(context, work, key)
         except asyncio.CancelledError:
             work.task.cancel()
             raise
@@ -140,20 +199,14 @@ class Served:
         """Wait for the end, or for a question that the client has to come back with."""
         while (request := await work.next_question()) is not None:
             if not _can_ask(context):
-                work.answer(
-                    Rejected(reason="it needs approval, and the client cannot ask its user")
-                )
+                work.refuse(_CANNOT_ASK)
             elif context.session.can_send_request:
-                asked = await context.session.elicit_form(_question(request), _FORM)
-                work.answer(_decision(asked))
+                form = question_of(request)
+                work.answer(await context.session.elicit_form(form.message, form.requested_schema))
             else:
                 key = key or secrets.token_urlsafe(24)
                 self._working[key] = work
-                elicit = types.ElicitRequest(
-                    params=types.ElicitRequestFormParams(
-                        message=_question(request), requested_schema=_FORM
-                    )
-                )
+                elicit = types.ElicitRequest(params=question_of(request))
                 return types.InputRequiredResult(
                     input_requests={_ANSWER: elicit}, request_state=key
                 )
@@ -166,12 +219,15 @@ class Served:
         return types.CallToolResult(content=content)
 
     async def _begin(self, tool: str, arguments: Mapping[str, Any]) -> list[types.ContentBlock]:
+        work = _work.get()
+        heard = [] if work is None else [work.hear]
         if tool == _RUN:
-            response = await self._tasks.arun(str(arguments.get("task", "")))
+            response = await self._tasks.arun(str(arguments.get("task", "")), listeners=heard)
             response.raise_for_status()
-            return [types.TextContent(type="text", text=response.text)]
+            links = self._outputs.links(response.trace.task_id, response.files)
+            return [types.TextContent(type="text", text=response.text), *links]
         call = {"call": self._names[tool], "arguments": dict(arguments)}
-        response = await self._calls.arun(json.dumps(call))
+        response = await self._calls.arun(json.dumps(call), listeners=heard)
         response.raise_for_status()
         return blocks_of(response.text)
 
@@ -232,26 +288,6 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
     while found in taken:
         found, number = f"{name[: _LONGEST - 4]}_{number}", number + 1
     return found
-
-
-def _question(request: ApprovalRequest) -> str:
-    lines = [f"May this be done? {request.message}"]
-    if request.preview:
-        lines.append(request.preview)
-    if request.reason:
-        lines.append(f"Asked because: {request.reason}")
-    lines += [f"Changed so far: {change}" for change in request.changes[-3:]]
-    return "\n".join(lines)
-
-
-def _decision(result: Any) -> Decision:
-    """What the client's user said."""
-    if not isinstance(result, types.ElicitResult) or result.action != "accept":
-        return Rejected(reason="the user said no")
-    content = result.content or {}
-    if content.get("approve") is True:
-        return Approved()
-    return Rejected(reason=str(content.get("reason") or "the user said no"))
 
 
 def _can_ask(context: ServerRequestContext[Any]) -> bool:

@@ -1,0 +1,79 @@
+"""Files that tasks wrote, as resources that the task's answer links to."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import mimetypes
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import mcp_types as types
+
+_MOST: Final = 1000
+_MOST_BYTES: Final = 50_000_000
+_UNKNOWN: Final = "application/octet-stream"
+
+
+class Outputs:
+    """The files of the last tasks. Who has no link to a file does not find it."""
+
+    def __init__(self) -> None:
+        self._paths: dict[str, Path] = {}
+
+    def links(self, task_id: str, files: Mapping[str, str]) -> list[types.ContentBlock]:
+        """Links to a task's files.
+
+        Args:
+            task_id: The task.
+            files: Paths by name.
+        """
+        found: list[types.ContentBlock] = []
+        for name, path in files.items():
+            uri = f"delf://{task_id}/{quote(name, safe='')}"
+            self._paths[uri] = Path(path)
+            found.append(types.ResourceLink(uri=uri, name=name, mime_type=_type_of(name)))
+        while len(self._paths) > _MOST:
+            del self._paths[next(iter(self._paths))]
+        return found
+
+    async def read(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents:
+        """What a file holds.
+
+        Args:
+            uri: Of its link.
+
+        Raises:
+            ValueError: When there is no such file, or it is too large to be sent.
+        """
+        path = self._paths.get(uri)
+        if path is None:
+            raise ValueError(f"there is no resource {uri!r}")
+        data = await asyncio.to_thread(_content, path)
+        kind = _type_of(path.name)
+        if kind.startswith("text/") or kind == "application/json":
+            try:
+                text = data.decode("utf-8")
+            except UnicodeDecodeError:
+                kind = _UNKNOWN
+            else:
+                return types.TextResourceContents(uri=uri, mime_type=kind, text=text)
+        blob = base64.b64encode(data).decode("ascii")
+        return types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"{path.name} cannot be read: {error.strerror}") from None
+    if len(data) > _MOST_BYTES:
+        raise ValueError(f"{path.name} has more than {_MOST_BYTES:,} bytes")
+    return data
+
+
+def _type_of(name: str) -> str:
+    return mimetypes.guess_type(name)[0] or _UNKNOWN
