@@ -40,8 +40,8 @@ TIMEOUT_MS = 200_000
 START_SECONDS = 60.0
 
 NOT_OFFERED = {
-    "logging-set-level": "logging, which the protocol gave up in 2026",
-    "tools-call-with-logging": "logging, which the protocol gave up in 2026",
+    "logging-set-level": "logging, which is deprecated as of 2026",
+    "tools-call-with-logging": "logging, which is deprecated as of 2026",
     "completion-complete": "completion",
     "tools-call-sampling": "sampling: a project has a model of its own",
     "elicitation-sep1034-defaults": "forms with choices: what delf asks is an approval",
