@@ -49,6 +49,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
         "files",
         "filesystem",
         "gmail",
+        "llm",
         "mcp",
         "openapi",
         "recall",

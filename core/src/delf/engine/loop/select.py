@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Final
 
-from delf.engine.builtins.find_tools import find_tools_in
+from delf.engine.loop.find_tools import find_tools_in
 from delf.engine.loop.prefilters import SEARCH_FROM, Choice
 from delf.engine.stubs import fits
 from delf.engine.task import TaskState
