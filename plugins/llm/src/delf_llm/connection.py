@@ -12,7 +12,6 @@ from delf.messages import user
 from delf.protocols.formats import FileFormats, InputFile
 from delf.tools.action import Action
 from delf.tools.signature import Parameter
-from delf_llm.attachments import Attachments
 
 _SHOWN: Final = (
     Parameter(name="prompt", type_text="str"),
@@ -33,8 +32,7 @@ class LLM(Connection):
 
     def __init__(self, files: Sequence[InputFile], formats: FileFormats) -> None:
         super().__init__(name="llm")
-        names = {name: file.path for file in files for name in (file.name, file.visible)}
-        self._attachments = Attachments(names)
+        self._files = {name: file.path for file in files for name in (file.name, file.visible)}
 
     async def actions(self) -> Sequence[Action]:
         """Its one action as it is shown: in every prompt, so in few words."""
@@ -68,5 +66,7 @@ class LLM(Connection):
             )
         if not file_data:
             return (await context.ask([user(prompt)])).text
-        parts = await self._attachments.parts(file_data)
+        from delf_llm.attachments import Attachments
+
+        parts = await Attachments(self._files).parts(file_data)
         return (await context.ask([user(prompt, parts)], llm=context.vision_llm)).text
