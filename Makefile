@@ -73,6 +73,10 @@ bench: $(DEV_STAMP) ## measure: benchmarks/bench_*.py
 		$(BIN)/python $$script $(ARGS) || exit 1; \
 	done
 
+.PHONY: conformance
+conformance: $(DEV_STAMP) ## run MCP's conformance suite on both sides; ARGS="--write" for docs/mcp.md
+	@$(BIN)/python scripts/mcp_conformance.py $(ARGS)
+
 .PHONY: coverage
 coverage: $(DEV_STAMP) ## run the tests and say which lines they miss
 	$(BIN)/coverage erase

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delf.cli import complete
-from delf.cli.run import flags_of, rest_of
+from delf.cli.run import HANDING, flags_of, rest_of
 from delf.cli.run import run as run_command
 from delf.cli.state import State, state_of
 from delf.errors import ConfigurationError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from delf.events import TaskQueued, TaskStarted
     from delf.response import Response
 
-_NOT_SHARED: Final = {"task", "no_journal", "detach", "queue"}
+_NOT_SHARED: Final = {"task", "no_journal", "detach", *HANDING}
 
 
 @click.command(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import click
 
@@ -11,6 +11,8 @@ from delf.cli import complete
 from delf.cli.state import state_of
 
 _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
+HANDING: Final = ("queue", "key")
+"""Options that go along with ``--detach``."""
 _MODES_BY_NAME: Final = ("interactive", "approve_all", "strict", *_MODES)
 
 
@@ -138,6 +140,11 @@ class _RunCommand(click.Command):
     help="Leave the task to a worker (`delf worker`), and write its id.",
 )
 @click.option("--queue", metavar="NAME", help="Of which worker, with --detach.  [default: default]")
+@click.option(
+    "--key",
+    metavar="TEXT",
+    help="On whose behalf, as customer-7, with --detach: a queue has limits for each key.",
+)
 @click.option("--show-code", is_flag=True, help="Show each script.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each step and call, and a summary.")
 @click.option("--json", "as_json", is_flag=True, help="Write the whole response as one object.")
@@ -157,15 +164,18 @@ def run(ctx: click.Context, task: str, **given: Any) -> None:
         raise click.UsageError("--json and --events exclude each other", ctx)
     if given["journal"] and given["no_journal"]:
         raise click.UsageError("--journal and --no-journal exclude each other", ctx)
-    if given["queue"] and not given["detach"]:
-        raise click.UsageError("--queue goes with --detach", ctx)
+    handing: dict[str, Any] = {name: given[name] for name in HANDING if given[name] is not None}
+    if handing and not given["detach"]:
+        option = next(iter(handing)).replace("_", "-")
+        raise click.UsageError(f"--{option} goes with --detach", ctx)
     state = state_of(ctx)
     text = _task_text(ctx, task)
     if given["detach"]:
         from delf.cli.session import Options, detach
 
+        handing.setdefault("queue", "default")
         options = Options(flags=flags_of(given), **rest_of(given))
-        ctx.exit(detach(state, text, options, given["queue"] or "default"))
+        ctx.exit(detach(state, text, options, cast("Any", handing)))
     from delf.cli.session import Options, run_session
 
     ctx.exit(run_session(state, text, Options(flags=flags_of(given), **rest_of(given))))

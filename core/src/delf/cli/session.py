@@ -27,6 +27,7 @@ from delf.response import Response, past_response
 from delf.surroundings import as_chat
 
 if TYPE_CHECKING:
+    from delf.background import HandingIn
     from delf.config.project import Project
     from delf.plugins.host import PluginHost
 
@@ -135,14 +136,14 @@ def work_session(state: State, do: Work, options: Options) -> int:
     return status if stop is None else stop.status
 
 
-def detach(state: State, task: str, options: Options, queue: str) -> int:
+def detach(state: State, task: str, options: Options, handing: HandingIn) -> int:
     """Leave a task to a worker, and write its id.
 
     Args:
         state: The program's flags.
         task: What to do.
         options: How; the worker's agent is set up by them.
-        queue: Where workers look for it.
+        handing: Where workers look for it, and what goes along.
 
     Returns:
         The exit status.
@@ -151,13 +152,16 @@ def detach(state: State, task: str, options: Options, queue: str) -> int:
 
     async def submit() -> str:
         async with Setup.of(state, options).agent() as agent:
-            return agent.submit(task, queue=queue, setup=options.to_record(state))
+            how: HandingIn = {**handing, "setup": options.to_record(state)}
+            return agent.submit(task, **how)
 
     try:
         task_id = asyncio.run(submit())
     except DelfError as error:
         return errors.report(error, debug=state.debug, clean=state.clean)
-    click.echo(json.dumps({"task_id": task_id, "queue": queue}) if options.as_json else task_id)
+    click.echo(
+        json.dumps({"task_id": task_id, "queue": handing["queue"]}) if options.as_json else task_id
+    )
     return errors.OK
 
 

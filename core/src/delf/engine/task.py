@@ -87,6 +87,7 @@ class TaskRequest:
             a task in the background do.
         setup: What the caller needs to set up the same agent again; kept in the journal.
         queue: Where it waits for a worker, if it is not worked on here.
+        key: On whose behalf it is done there.
         priority: Among those that wait; the lowest comes first.
         not_before: The Unix time from which on it may begin.
         past: The journal of the task, when it is resumed.
@@ -105,6 +106,7 @@ class TaskRequest:
     patient: bool = False
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     queue: str | None = None
+    key: str | None = None
     priority: int = 0
     not_before: float | None = None
     past: Sequence[Event] = ()

@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from delf.cli.errors import FAILED
 from delf.cli.lazy import LazyGroup
-from delf.cli.run import flags_of, rest_of
+from delf.cli.run import HANDING, flags_of, rest_of
 from delf.cli.run import run as run_command
 from delf.cli.state import State, state_of
 from delf_chat.chat import Chat
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=click.Command)
 
-_NOT_SHARED: Final = {"task", "as_json", "events", "detach", "queue"}
+_NOT_SHARED: Final = {"task", "as_json", "events", "detach", *HANDING}
 _COMMANDS: Final = {
     "list": ("delf_chat.conversations:list_command", "List the conversations."),
     "delete": ("delf_chat.conversations:delete", "Forget conversations by their ids."),

@@ -145,6 +145,8 @@ def _examine(state: State) -> Iterator[Finding]:
     if project is not None:
         yield from _connections(host, project)
         yield asyncio.run(_journal(host, project))
+    if project is not None and config is not None:
+        yield from asyncio.run(_embedder(host, project, config))
     yield from _folders()
 
 
@@ -307,6 +309,30 @@ async def _journal(host: PluginHost, project: Project) -> Finding:
     except DelfError as error:
         return Finding(area="journal", status="problem", text=error.message, hint=error.hint)
     return Finding(area="journal", status="ok", text="can be read")
+
+
+async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
+    """Whether the agent's embedder has what it needs; without one words are searched alone."""
+    from delf.errors import DelfError
+    from delf.plugins.embedders import Embedders
+    from delf.protocols.context import PluginContext
+    from delf.protocols.embedder import SupportsCheck
+    from delf.specs import EmbedderSpec
+
+    if config.embedder is None and not host.specs(EmbedderSpec):
+        return []
+    context = PluginContext(environ=project.environ)
+    embedders = Embedders(host, project.plugin_options, context, config.embedder)
+    try:
+        embedder = embedders.get()
+        if isinstance(embedder, SupportsCheck):
+            await embedder.check()
+    except DelfError as error:
+        text = f"words are searched alone: {error.message}"
+        return [Finding(area="embedder", status="note", text=text, hint=error.hint)]
+    finally:
+        await embedders.aclose()
+    return [Finding(area="embedder", status="ok", text=f"{embedder.model} is there")]
 
 
 def _folders() -> Iterator[Finding]:

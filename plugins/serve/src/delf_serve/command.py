@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.cli.run import flags_of, rest_of
+from delf.cli.run import HANDING, flags_of, rest_of
 from delf.cli.run import run as run_command
 from delf.cli.state import state_of
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from delf_serve.app import Application
 
 _NOT_SHARED: Final = {
-    *("task", "as_json", "events", "show_code", "verbose", "no_journal", "detach", "queue"),
+    *("task", "as_json", "events", "show_code", "verbose", "no_journal", "detach", *HANDING),
 }
 _LISTS: Final = ("hosts", "allow_origins")
 _OWN: Final = ("api_key", "keys_file", *_LISTS)

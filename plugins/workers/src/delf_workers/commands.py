@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delf.cli import errors
-from delf.cli.run import flags_of, rest_of
+from delf.cli.run import HANDING, flags_of, rest_of
 from delf.cli.run import run as run_command
 from delf.cli.state import State, state_of
 from delf.errors import DelfError, ToolRefusedError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from delf_workers.definition import WorkerDefinition
     from delf_workers.registry import Registry
 
-_NOT_SHARED: Final = {"task", "connections", "files", "strategy", "detach", "queue"}
+_NOT_SHARED: Final = {"task", "connections", "files", "strategy", "detach", *HANDING}
 
 
 @click.group("workers")
