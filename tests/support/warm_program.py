@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
 def preload() -> None:
     """Import what most runs of the program import."""
-    for name in ("agent", "cli.run", "config.project", "engine.runtime", "engine.views.trace"):
+    for name in ("agent", "config.project", "engine.runtime", "engine.views.trace"):
         importlib.import_module(f"delf.{name}")
-    host = importlib.import_module("delf.plugins.host").PluginHost.discover(environ={})
-    for spec in host.specs(importlib.import_module("delf.specs").StrategySpec):
-        if spec.name == "codegen":
-            importlib.import_module(spec.factory.partition(":")[0])
+    importlib.import_module("delf.plugins.host").PluginHost.discover(environ={}).records()
     for name in (
         "approval_terminal.channel",
         "chat.repl",
+        "cli.session",
         "journal_sql.sqlite",
         "model_recorded.model",
+        "run.run",
         "runner_dbos.agents",
         "runner_dbos.engine",
         "runner_dbos.worker",
         "sandbox_docker.backend",
         "sandbox_local.backend",
+        "strategy_codegen.strategy",
     ):
         importlib.import_module(f"delf_{name}")
     for name in ("docker", "httpx", "platformdirs", "prompt_toolkit", "pytest", "rich.markdown"):

@@ -23,9 +23,6 @@ ApprovalMode = Literal["interactive", "approve_all", "strict"]
 ConfirmMode = Literal["call", "plan"]
 """When a person is asked: at each call, or once for the whole script before it runs."""
 
-CodeIn = Literal["auto", "fence", "tool"]
-"""Where a model puts its script: in a block of its answer, or in the argument of a tool."""
-
 TaskId = NewType("TaskId", str)
 CallId = NewType("CallId", int)
 RequestId = NewType("RequestId", str)

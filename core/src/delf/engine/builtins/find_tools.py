@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from delf.engine.codegen.stubs import render_stubs
+from delf.engine.stubs import render_stubs
 from delf.engine.toolset import Toolset
 from delf.protocols.connection import ConnectionLike
 from delf.tools.function import tool

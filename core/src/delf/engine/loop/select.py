@@ -7,8 +7,8 @@ import logging
 from typing import Final
 
 from delf.engine.builtins.find_tools import find_tools_in
-from delf.engine.codegen.stubs import fits
 from delf.engine.loop.prefilters import SEARCH_FROM, Choice
+from delf.engine.stubs import fits
 from delf.engine.task import TaskState
 from delf.errors import DelfError, PrefilterError
 from delf.events import ToolsSelected, Warned
