@@ -61,7 +61,8 @@ def preload() -> None:
 
 def become(lender: Lender, request: dict[str, Any], streams: list[int]) -> NoReturn:
     """In a child: be the program."""
-    lender.use()
+    if request["lent"]:
+        lender.use()
     if request["session"]:
         os.setsid()
     for number, descriptor in enumerate(streams):
