@@ -103,6 +103,7 @@ async def main(url: str, folder: str) -> None:
         depth=0,
         input_files={},
         llm=LLMConfig(model="nobody"),
+        vision_llm=LLMConfig(model="nobody"),
         strategy="codegen",
         tools={},
         connect=nobody,
