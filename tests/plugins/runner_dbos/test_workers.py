@@ -160,6 +160,29 @@ async def test_a_key_has_so_many_tasks_at_once_over_all_workers(tmp_path: Path, 
             assert await at_once(one) == {"customer-7": 1, "customer-8": 1}
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_a_task_is_tried_again_where_a_service_was_away(tmp_path: Path, kind: str) -> None:
+    with contextlib.ExitStack() as stack:
+        url = f"sqlite:///{tmp_path}/journal.db"
+        if kind == "postgresql":
+            url = stack.enter_context(own_postgres()).url
+        more = "retries = 2\nretry_after = 0.1"
+        database = url if kind == "postgresql" else None
+        async with fleet(tmp_path, url, database, steps=2, lease=20, more=more, away=2) as one:
+            await one.submit(["job-0", "job-1"])
+            await one.submit(["job-2"], retries=1)
+            for _ in range(2):
+                one.start()
+            await one.all_over(150)
+            found = {record.task: record for record in await one.journal.find()}
+            for number, state, tries in ((0, "done", 2), (1, "done", 2), (2, "failed", 1)):
+                record = found[f"Do job-{number} ."]
+                assert (record.state, record.tries) == (state, tries)
+                assert record.takes > tries
+            assert "the truth does not answer" in (found["Do job-2 ."].error or "")
+            assert once_each(one, 3)
+
+
 async def test_a_worker_that_is_told_to_end_puts_back_what_it_cannot_finish(tmp_path: Path) -> None:
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", pause=0.5, steps=6) as one:
         await one.submit(names(2))

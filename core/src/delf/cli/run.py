@@ -11,7 +11,7 @@ from delf.cli import complete
 from delf.cli.state import state_of
 
 _MODES: Final = {"ask": "interactive", "all": "approve_all", "none": "strict"}
-HANDING: Final = ("queue", "key")
+HANDING: Final = ("queue", "key", "retries", "retry_after")
 """Options that go along with ``--detach``."""
 _MODES_BY_NAME: Final = ("interactive", "approve_all", "strict", *_MODES)
 
@@ -144,6 +144,19 @@ class _RunCommand(click.Command):
     "--key",
     metavar="TEXT",
     help="On whose behalf, as customer-7, with --detach: a queue has limits for each key.",
+)
+@click.option(
+    "--retries",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="With --detach: how often it is tried again where a service was away.  [default: the "
+    "queue's]",
+)
+@click.option(
+    "--retry-after",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Until the first of these, with --detach; each later one waits twice as long.",
 )
 @click.option("--show-code", is_flag=True, help="Show each script.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each step and call, and a summary.")

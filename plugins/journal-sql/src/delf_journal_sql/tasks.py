@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from delf.events import TaskFinished, TaskQueued, TaskStarted
+from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
 from delf_journal_sql.codec import Packed, plain_text
 from delf_journal_sql.database import Connection, Database, SqlRow
 from delf_journal_sql.errors import JournalConflictError
@@ -72,6 +72,8 @@ class Tasks:
         task.last = event.seq
         if isinstance(event, TaskFinished):
             self._finish(connection, task, event)
+        elif isinstance(event, TaskPostponed):
+            self._postpone(connection, task, event)
         elif isinstance(event, TaskQueued) and event.queue is not None:
             self._finished.append(event.task_id)  # whoever takes it goes on
 
@@ -226,6 +228,20 @@ class Tasks:
                 "duration": event.duration_ms,
                 "cost": event.cost_usd,
                 "error": None if event.error is None else plain_text(event.error),
+                "key": task.key,
+            },
+        )
+
+    def _postpone(self, connection: Connection, task: _Task, event: TaskPostponed) -> None:
+        """Let a task wait for a worker again, where it waited before."""
+        self._finished.append(event.task_id)
+        connection.execute(
+            "UPDATE delf_tasks SET state = CASE WHEN queue IS NULL THEN state ELSE 'queued' END, "
+            "not_before = :at, tries = :tries, error = :error, owner = NULL WHERE id = :key",
+            {
+                "at": event.not_before,
+                "tries": event.tries,
+                "error": plain_text(event.error),
                 "key": task.key,
             },
         )

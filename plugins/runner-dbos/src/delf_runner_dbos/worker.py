@@ -169,9 +169,15 @@ class Worker:
 
     async def _work(self, task_id: str) -> str:
         queued = _queued(await self._journal.read(task_id))
+        queue = self._options.queues[queued.queue or ""]
         agent, give_back = await self._agents.lend(queued.setup)
         try:
-            response = await agent.aresume(task_id, queued.timeout)
+            response = await agent.aresume(
+                task_id,
+                queued.timeout,
+                retries=queue.retries if queued.retries is None else queued.retries,
+                retry_after=queued.retry_after or queue.retry_after,
+            )
         finally:
             give_back()
         return "done" if response.status else (await self._journal.task(task_id)).state
