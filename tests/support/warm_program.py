@@ -30,13 +30,15 @@ from typing import Any, NoReturn
 
 def preload() -> None:
     """Import what most runs of the program import."""
-    for name in ("agent", "cli.run", "config.project", "engine.runtime", "engine.views.trace"):
+    for name in ("agent", "config.project", "engine.runtime", "engine.views.trace"):
         importlib.import_module(f"delf.{name}")
     importlib.import_module("delf.plugins.host").PluginHost.discover(environ={}).records()
     for name in (
         "chat.repl",
+        "cli.session",
         "journal_sql.journal",
         "model_recorded.model",
+        "run.run",
         "sandbox_local.backend",
     ):
         importlib.import_module(f"delf_{name}")

@@ -35,6 +35,7 @@ _COMMANDS: Final = {
     "manage": ("config", "doctor", "inspect", *(f"plugins {do}" for do in _DO)),
     "mcp": ("mcp",),
     "memory-semantic": ("memory",),
+    "run": ("resume", "run", "runs"),
     "runner-dbos": ("schedule", "worker"),
     "sandbox-docker": ("sandbox",),
     "serve": ("serve",),

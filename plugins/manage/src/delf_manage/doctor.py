@@ -72,7 +72,7 @@ def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) 
     found = [Finding(**state.clean_data(asdict(each))) for each in findings]
     ready = all(finding.status != "problem" for finding in found)
     if as_json:
-        from delf.cli.output import json_text
+        from delf_cli.output import json_text
 
         click.echo(json_text({"ok": ready, "findings": list(map(asdict, found))}, indent=2))
         return ready
@@ -111,8 +111,8 @@ def examine_config(state: State) -> Iterator[Finding]:
 
 
 def _show(finding: Finding) -> None:
-    from delf.cli.output import wrapped
     from delf.terminal import visible
+    from delf_cli.output import wrapped
 
     mark, colour = _MARKS[finding.status]
     told = wrapped(visible(finding.text), indent=12)
@@ -298,7 +298,7 @@ def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
 async def _journal(host: PluginHost, project: Project) -> Finding:
     """Whether the journal can be opened and read: without it no task begins."""
     from delf.errors import DelfError
-    from delf.plugins.journals import project_journal
+    from delf_cli.journals import project_journal
 
     try:
         journal = project_journal(project, host)

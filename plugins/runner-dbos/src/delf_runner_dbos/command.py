@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from delf import plugin_context
-from delf.cli.session import log_to_stderr
 from delf.errors import ConfigurationError
-from delf.plugins.journals import journal_name, need_durable_journal, project_journal
+from delf.plugins.journals import journal_name, need_durable_journal
 from delf.protocols.journal import SupportsHistory, SupportsLeases, SupportsQueues
+from delf_cli.journals import project_journal
+from delf_cli.session import log_to_stderr
 from delf_runner_dbos.settings import RunnerSettings
 
 if TYPE_CHECKING:

@@ -1,16 +1,14 @@
 import json
 import re
-from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 
 from delf import events as ev
-from delf.cli import output, runs_view
 from delf.cli.errors import visible
 from delf.engine.views.trace import Trace
-from delf.errors import ConfigurationError, LLMExecutionError
 from delf.response import Response
+from delf_cli import output
 
 
 def strict(text: str) -> object:
@@ -131,23 +129,3 @@ def test_in_a_pipe_the_answer_is_as_it_is(capsys, text):
 def test_no_answer_is_no_line(capsys):
     output.show_answer(" \n")
     assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize(
-    ("error", "status"), [(ConfigurationError("x"), 2), (LLMExecutionError("x"), 1)]
-)
-def test_the_status_of_a_failure(error, status):
-    from delf.cli.errors import exit_status
-
-    assert exit_status(error) == status
-
-
-def test_an_event_in_a_line_has_values_as_python_has_them():
-    when = datetime(2026, 1, 2, tzinfo=UTC)
-    event = ev.CallFinished(
-        task_id="t", seq=1, at=1.0, call_id=1, action="when", status="ok", duration_ms=0.1325869997,
-        result={"at": when, "raw": b"abc"},
-    )  # fmt: skip
-    line = runs_view.event_line(event, 0.0)
-    assert f"duration_ms=0.132587 result={{'at': {when!r}, 'raw': b'abc'}}" in line
-    assert "$" not in line

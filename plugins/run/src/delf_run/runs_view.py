@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
-import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,9 +11,11 @@ from typing import Any, Final
 
 import click
 
+from delf.cli.tables import cut, table, terminal_width
 from delf.events import Event
 from delf.protocols.journal import TaskRecord
 from delf.terminal import one_line
+from delf_cli.ids import short_ids
 
 _COLOURS: Final = {
     "queued": "blue",
@@ -26,55 +26,7 @@ _COLOURS: Final = {
     "done": "green",
     "failed": "red",
 }
-_NARROW: Final = 30
-"""The last column is to have so many columns of the terminal, if it needs them."""
-_NARROWEST: Final = 60
-_SHORTEST_ID: Final = 7
 _HEAD: Final = ("task_id", "seq", "at")
-
-
-def table(
-    rows: Sequence[Sequence[str]], head: Sequence[str], droppable: Sequence[str] = ()
-) -> list[str]:
-    """Rows in aligned columns under their heads; on a terminal none is wider than it.
-
-    Args:
-        rows: Cells, which may be coloured.
-        head: The columns' names.
-        droppable: Columns that are left out, in this order, where the last one has no room.
-    """
-    if not rows:
-        return []
-    lines = [[click.style(cell, bold=True) for cell in head], *rows]
-    columns = list(zip(*lines, strict=True))
-    widths = [max(len(click.unstyle(cell)) for cell in column) for column in columns]
-    width = terminal_width()
-    if width is not None:
-        room = width - sum(widths[:-1]) - 2 * len(widths) + 2
-        if droppable and room < min(_NARROW, widths[-1]):
-            out = head.index(droppable[0])
-            rest = [[*row[:out], *row[out + 1 :]] for row in (head, *rows)]
-            return table(rest[1:], rest[0], droppable[1:])
-        widths[-1] = min(widths[-1], max(20, room))
-    drawn: list[str] = []
-    for line in lines:
-        cells = [*line[:-1], cut(line[-1], widths[-1])]
-        pairs = zip(cells, widths, strict=True)
-        padded = (cell + " " * (size - len(click.unstyle(cell))) for cell, size in pairs)
-        drawn.append("  ".join(padded).rstrip())
-    return drawn
-
-
-def terminal_width() -> int | None:
-    """The terminal's width; None when stdout is none."""
-    if not sys.stdout.isatty():
-        return None
-    return max(_NARROWEST, shutil.get_terminal_size().columns)
-
-
-def cut(text: str, width: int) -> str:
-    """A text of at most so many characters."""
-    return text if len(click.unstyle(text)) <= width else f"{text[: width - 1]}…"
 
 
 def moment(at: float) -> str:
@@ -108,6 +60,12 @@ def coloured(state: str) -> str:
     return click.style(state, fg=_COLOURS.get(state))
 
 
+def state_of(task: TaskRecord) -> str:
+    """A task's state in its colour; of one that failed and is tried again, which try comes next."""
+    again = task.tries > 0 and task.state == "queued"
+    return f"{coloured(task.state)}, try {task.tries + 1}" if again else coloured(task.state)
+
+
 def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
     """Tasks as rows; an id is as short as keeps it apart from the others."""
     names = short_ids([task.task_id for task in tasks])
@@ -115,7 +73,7 @@ def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
     rows = [
         (
             one_line(name),
-            coloured(task.state),
+            state_of(task),
             ago(task.started_at),
             span(task.duration_ms),
             money(task),
@@ -124,16 +82,6 @@ def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
         for name, task in zip(names, tasks, strict=True)
     ]
     return table(rows, head, ("took", "cost"))
-
-
-def short_ids(ids: Sequence[str]) -> list[str]:
-    """Ids without ``task_`` or ``req_``, as short as keeps them apart."""
-    bare = [name.partition("_")[2] or name for name in ids]
-    longest = max(map(len, bare), default=0)
-    for length in range(_SHORTEST_ID, longest):
-        if len({name[:length] for name in bare}) == len(set(bare)):
-            return [name[:length] for name in bare]
-    return bare
 
 
 def ago(at: float) -> str:

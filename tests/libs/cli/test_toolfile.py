@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from delf.cli.toolfile import load_tools
 from delf.errors import ConfigurationError, DelfError, ToolDefinitionError
+from delf_cli.toolfile import load_tools
 
 
 @pytest.fixture

@@ -21,6 +21,20 @@ def place(tmp_path):
 
 
 @pytest.fixture
+async def open_journal():
+    """Opens journals and closes them after the test."""
+    made = []
+
+    def make(url):
+        made.append(SqlJournal(url))
+        return made[-1]
+
+    yield make
+    for journal in made:
+        await journal.aclose()
+
+
+@pytest.fixture
 def runs(delf_project, place):
     def run(*arguments):
         return delf_project.run("runs", *arguments, DELF_JOURNAL_SQL_URL=place)
@@ -163,7 +177,7 @@ def test_the_place_may_stand_in_the_configuration(delf_project, place, filled):
 
 
 async def test_follow_goes_on_until_the_end(place, open_journal):
-    from delf.cli.runs import _events
+    from delf_run.runs import _events
 
     journal, reader = open_journal(place), open_journal(place)
     with pytest.raises(UnknownTaskError):
@@ -180,8 +194,8 @@ async def test_follow_goes_on_until_the_end(place, open_journal):
 
 
 async def test_follow_misses_nothing_when_its_subscription_begins_late(place, open_journal):
-    from delf.cli.runs import _events
     from delf_journal_sql.writer import Call
+    from delf_run.runs import _events
 
     journal, reader = open_journal(place), open_journal(place)
     await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
@@ -198,7 +212,7 @@ async def test_follow_misses_nothing_when_its_subscription_begins_late(place, op
 
 
 async def test_follow_ends_when_nobody_works_on_the_task(place, open_journal, monkeypatch, capsys):
-    from delf.cli import runs as command
+    from delf_run import runs as command
 
     monkeypatch.setattr(command, "_LOOK_SECONDS", 0.01)
     journal, reader = open_journal(place), open_journal(place)

@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from delf.commands import DURATION, Pruning, prune_options
+from delf_cli.pruning import DURATION, Pruning, prune_options
 
 DAY = 86_400.0
 

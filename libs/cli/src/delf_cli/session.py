@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
@@ -14,17 +15,19 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delf.agent import Agent
-from delf.cli import errors, output
-from delf.cli.interrupt import run_until_done
-from delf.cli.progress import REPLAYING, LiveStatus, Narrator
+from delf.cli import errors
 from delf.cli.state import State
 from delf.config.connections import plugin_warnings
+from delf.engine.secrets.redaction import REDACTED
 from delf.engine.views.story import short_name
-from delf.errors import DelfError, JournalUnavailableError
+from delf.errors import ConfigurationError, DelfError, JournalUnavailableError
 from delf.events import Event, TaskFinished
 from delf.records import dataclass
 from delf.response import Response, past_response
 from delf.surroundings import as_chat
+from delf_cli import output
+from delf_cli.interrupt import run_until_done
+from delf_cli.progress import REPLAYING, LiveStatus, Narrator
 
 if TYPE_CHECKING:
     from delf.background import HandingIn
@@ -276,7 +279,7 @@ class Setup:
 def _tools(project: Project, options: Options) -> list[Any]:
     tools: list[Any] = []
     if options.tool_files:
-        from delf.cli.toolfile import load_tools
+        from delf_cli.toolfile import load_tools
 
         for file in dict.fromkeys(options.tool_files):
             tools += load_tools(Path(file), project.environ)
@@ -368,6 +371,62 @@ class EventLines:
         except BrokenPipeError:
             self.broken = True
             self._stop()
+
+
+def as_before(state: State, options: Options, record: Mapping[str, Any]) -> Options:
+    """The options of the task, under those that are given now; its folder becomes this one's.
+
+    Raises:
+        ConfigurationError: When its folder is gone, or an option held a secret.
+    """
+    if not record:
+        return options  # not of the command line: the options given now describe the agent
+    options = _with_whole_paths(state, options)
+    folder = str(record["folder"])
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the task's folder {folder!r} cannot be entered: {error.strerror}"
+        ) from None
+    state.config = state.config or record["config"]
+    flags = {name: value for name, value in options.flags.items() if value is not None}
+    for name, value in record["flags"].items():
+        if name not in flags and REDACTED in repr(value):
+            raise ConfigurationError(
+                f"the option of the task that sets {name!r} holds a secret, which the journal "
+                "does not keep",
+                hint="give that option again",
+            )
+    overrides = [*record["overrides"], *options.overrides]
+    held = [text for text in record["overrides"] if REDACTED in text]
+    given = {text.partition("=")[0] for text in options.overrides}
+    for text in held:
+        name = text.partition("=")[0]
+        if name not in given:
+            raise ConfigurationError(
+                f"the value of --set {name}=… is a secret, which the journal does not keep",
+                hint=f"give it again: --set {name}=…",
+            )
+        overrides.remove(text)
+    return replace(
+        options,
+        flags={**options.flags, **record["flags"], **flags},
+        connections=options.connections or tuple(record["connections"]),
+        tool_files=options.tool_files or tuple(record["tool_files"]),
+        overrides=tuple(overrides),
+    )
+
+
+def _with_whole_paths(state: State, options: Options) -> Options:
+    """The options with paths that hold in any folder: they are those of the user's own."""
+    whole, flags = os.path.abspath, dict(options.flags)
+    state.config = state.config and whole(state.config)
+    for name in ("output_dir", "record"):
+        flags[name] = flags[name] and whole(flags[name])
+    flags["files"] = flags["files"] and [whole(file) for file in flags["files"]]
+    tools = tuple(whole(file) for file in options.tool_files)
+    return replace(options, flags=flags, tool_files=tools)
 
 
 def log_to_stderr(state: State) -> None:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
-from delf.cli import complete
-from delf.cli import runs_view as render
 from delf.cli.lazy import LazyGroup
-from delf.cli.output import json_text
-from delf.cli.state import state_of
-from delf.commands import DURATION, Pruning, prune_options
-from delf.errors import ConfigurationError, DelfError
-from delf.events import ChildStarted, Event, ScriptGenerated, TaskFinished, encode
+from delf.errors import DelfError
+from delf.events import Event, ScriptGenerated, TaskFinished, encode
 from delf.protocols.journal import SupportsHistory, SupportsInbox, TaskRecord
 from delf.terminal import one_line, visible
+from delf_cli import complete
+from delf_cli.journals import history_journal, work_with
+from delf_cli.output import json_text
+from delf_cli.pruning import DURATION, Pruning, prune_options
+from delf_run import runs_view as render
 
 T = TypeVar("T")
 
@@ -72,8 +72,8 @@ def list_command(
     person, or interrupted: its process ended before it did.
     """
     begin = None if since is None else time.time() - since
-    journal = _journal(ctx)
-    found = _with(journal, lambda j: _find(j, limit, state=state, text=text, since=begin))
+    journal = history_journal(ctx)
+    found = work_with(journal, lambda j: _find(j, limit, state=state, text=text, since=begin))
     if as_json:
         click.echo(json_text([render.task_data(task) for task in found], indent=2))
         return
@@ -107,7 +107,10 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
         return
     click.echo(click.style(one_line(task.task), bold=True))
     where = f", by {task.owner}" if task.owner else ""
-    click.echo(f"{render.coloured(task.state)}, started {render.moment(task.started_at)}{where}")
+    waits = task.not_before if task.state == "queued" else None
+    when = "" if waits is None else f" not before {render.moment(waits)}"
+    told = f"{render.state_of(task)}{when}, started {render.moment(task.started_at)}{where}"
+    click.echo(told)
     click.echo("")
     click.echo(visible(trace.summary(calls=False)))
     rows = [
@@ -154,7 +157,7 @@ def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> Non
             if follow:
                 sys.stdout.flush()
 
-    _with(_journal(ctx), write)
+    work_with(history_journal(ctx), write)
 
 
 @runs.command("code")
@@ -208,7 +211,7 @@ def export(ctx: click.Context, task_id: str, out: Path | None) -> None:
 def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
     """Remove old tasks with all their events; never one that runs."""
     age, keep, dry_run = pruning.older_than, pruning.keep, pruning.dry_run
-    done = _with(_journal(ctx), lambda j: j.prune(age, keep, dry_run=dry_run))
+    done = work_with(history_journal(ctx), lambda j: j.prune(age, keep, dry_run=dry_run))
     if as_json:
         data = {"dry_run": dry_run, "tasks": list(done.tasks), "events": done.events}
         click.echo(json_text(data, indent=2))
@@ -222,39 +225,6 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
 
 
 # -- what they share --------------------------------------------------------------------------
-
-
-def _journal(ctx: click.Context) -> SupportsHistory:
-    """The journal that tasks started here are kept in.
-
-    Raises:
-        ConfigurationError: When it is none that can be looked through.
-    """
-    from delf.plugins.journals import journal_name, need_durable_journal, project_journal
-
-    state = state_of(ctx)
-    project = state.load_project()
-    host = state.discover(project.environ)
-    journal = project_journal(project, host)
-    if isinstance(journal, SupportsHistory):
-        return journal
-    need_durable_journal(host, "`delf runs`")
-    raise ConfigurationError(
-        f"the journal {journal_name(project, host)!r} cannot be looked through",
-        hint="take it out of delf.toml, or name another one",
-    )
-
-
-def _with(journal: SupportsHistory, work: Callable[[SupportsHistory], Awaitable[T]]) -> T:
-    """Work with a journal, then close it."""
-
-    async def main() -> T:
-        try:
-            return await work(journal)
-        finally:
-            await journal.aclose()
-
-    return asyncio.run(main())
 
 
 async def _find(journal: SupportsHistory, limit: int, **wanted: Any) -> list[TaskRecord]:
@@ -273,30 +243,7 @@ def _load(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
         name = await journal.resolve(text)
         return await journal.task(name), list(await journal.read(name))
 
-    return _with(_journal(ctx), load)
-
-
-def load_tree(ctx: click.Context, text: str) -> list[Event]:
-    """The events of a task and of all its child tasks, in the order in which they came.
-
-    Args:
-        ctx: Of the command.
-        text: The task's id, or its beginning.
-
-    Raises:
-        DelfError: When there is no such task, or the journal cannot be read.
-    """
-
-    async def load(journal: SupportsHistory) -> list[Event]:
-        found: list[Event] = []
-        left = [await journal.resolve(text)]
-        while left:
-            events = await journal.read(left.pop())
-            found += events
-            left += [event.child_id for event in events if isinstance(event, ChildStarted)]
-        return sorted(found, key=lambda event: event.at)
-
-    return _with(_journal(ctx), load)
+    return work_with(history_journal(ctx), load)
 
 
 async def _events(journal: SupportsHistory, name: str, *, follow: bool) -> AsyncGenerator[Event]:

@@ -16,6 +16,7 @@ import click
 
 from delf.cli.state import state_of
 from delf.errors import DelfError
+from delf_cli.ids import short_id
 
 _MOST_IDS: Final = 50
 _MODELS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
@@ -65,6 +66,8 @@ def models(ctx: click.Context) -> Iterable[str]:
 @completes
 def task_ids(ctx: click.Context) -> Iterable[str]:
     """The newest tasks of the journal, as `delf runs list` shows them."""
+    from delf_cli.journals import ask_journal
+
     return [short_id(task.task_id) for task in ask_journal(ctx, lambda j: j.find(_MOST_IDS))]
 
 
@@ -83,27 +86,3 @@ def document(ctx: click.Context) -> dict[str, Any]:
 
 def _model(item: Any) -> str | None:
     return cast("dict[str, str]", item).get("model") if isinstance(item, dict) else item
-
-
-def short_id(name: str) -> str:
-    """An id as it is listed."""
-    return name.partition("_")[2][:7]
-
-
-def ask_journal(ctx: click.Context, work: Callable[[Any], Any]) -> Iterable[Any]:
-    """What the journal of the project answers."""
-    import asyncio
-
-    from delf.plugins.journals import shared_journal
-
-    state = state_of(ctx)
-    project = state.load_project()
-    journal = shared_journal(project, state.discover(project.environ))
-
-    async def main() -> Iterable[Any]:
-        try:
-            return await work(journal)
-        finally:
-            await journal.aclose()
-
-    return asyncio.run(main())
