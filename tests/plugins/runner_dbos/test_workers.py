@@ -12,6 +12,7 @@ import subprocess
 import sys
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -249,7 +250,7 @@ def test_a_task_is_left_to_a_worker_and_a_schedule_is_kept(tmp_path: Path) -> No
 async def test_runs_list_and_show_tell_of_the_next_try(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/journal.db"
     journal = SqlJournal(url)
-    told = {"error": "the shop does not answer", "code": "ERR-CONN-003", "tries": 2}
+    told: Any = {"error": "the shop does not answer", "code": "ERR-CONN-003", "tries": 2}
     await journal.append(TaskQueued(task_id="task_1", seq=1, at=1.0, task="Sell.", queue="q"))
     await journal.append(TaskPostponed(task_id="task_1", seq=2, at=2.0, not_before=4e9, **told))
     await journal.aclose()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from delf.engine.journal.retrying import as_untried, next_try
@@ -30,7 +32,7 @@ BEGUN = (
 
 
 def postponed(tries: int) -> TaskPostponed:
-    told = {"error": "away", "code": "ERR", "tries": tries, "not_before": 9.0}
+    told: Any = {"error": "away", "code": "ERR", "tries": tries, "not_before": 9.0}
     return TaskPostponed(task_id="t", seq=2 + tries, at=3.0, **told)
 
 
