@@ -19,7 +19,7 @@ from delf.protocols.approval import Approved, Settled
 from delf.protocols.journal import TaskRecord
 from delf_journal_sql import SqlJournal
 from support.openai_server import OpenAIServer, Reply
-from support.program import DELF
+from support.program import DELF, start
 
 OVER = frozenset({"done", "failed", "stopped"})
 SCRIPT = """```python
@@ -133,7 +133,7 @@ class Fleet:
     def start(self, *options: str) -> subprocess.Popen[bytes]:
         """One more worker."""
         with (self.folder / f"worker-{len(self.workers)}.log").open("wb") as log:
-            worker = subprocess.Popen(
+            worker = start(
                 [DELF, "worker", *options],
                 cwd=self.folder,
                 stdout=log,

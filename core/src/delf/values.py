@@ -30,7 +30,6 @@ import datetime as dt
 import decimal
 import enum
 import json
-import operator
 import pathlib
 import uuid
 from collections import Counter
@@ -49,6 +48,7 @@ VALUE_BYTES = 32
 """What a value takes in memory beside its letters, about."""
 _TAG_BYTES = b'"$t"'
 _PLAIN = frozenset({str, int, float, bool, type(None)})
+_type_of: Callable[[Any], Any] = type
 
 
 class UnsupportedValueError(TypeError):
@@ -102,7 +102,7 @@ def weight(value: Any, most: int) -> int:
     while todo:
         for item in todo[-1]:
             total += VALUE_BYTES
-            kind = cast("type[Any]", type(item))
+            kind = _type_of(item)
             if kind is str or kind is bytes:
                 total += len(item)
             elif kind not in _PLAIN:
@@ -120,10 +120,12 @@ def weight(value: Any, most: int) -> int:
 
 def _parts_of(value: Any) -> tuple[Iterator[Any], int]:
     """What a value is made of, and how many parts that are at the least."""
-    kind = cast("type[Any]", type(value))
+    kind = _type_of(value)
+    if kind is dict:
+        return chain.from_iterable(value.items()), 2 * len(value)
     if kind is list or kind is tuple:
         return iter(value), len(value)
-    if kind is dict or isinstance(value, Mapping):
+    if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value)
         return chain.from_iterable(items.items()), 2 * len(items)
     if isinstance(value, (str, bytearray, memoryview)):
@@ -182,7 +184,7 @@ def from_jsonable(value: Any) -> Any:
 
 
 def _encode(value: Any) -> Any:
-    kind = cast("type[Any]", type(value))
+    kind = _type_of(value)
     if kind in _PLAIN:
         return value
     if kind is list:
@@ -285,41 +287,12 @@ def _encode_set(tag: str, items: Any) -> Any:
     if set(map(type, items)) in _QUICKLY_SORTED:
         return {TAG: tag, "v": sorted(items)}
     try:
-        return _tagged_set(tag, [item for _, item in _in_order(items)])
+        encoded = sorted(map(_encode, items), key=repr)
     except ValueError as error:  # an integer of more digits than Python writes
         raise UnsupportedValueError(str(error)) from None
-
-
-def _tagged_set(tag: str, encoded: list[Any]) -> Any:
     return {TAG: tag, "v": encoded} if all(map(_stays_hashable, encoded)) else encoded
 
 
-def _in_order(items: Iterable[Any]) -> list[tuple[_Place, Any]]:
-    return sorted(map(_placed, items), key=_place_of)
-
-
-def _placed(item: Any) -> tuple[_Place, Any]:
-    """What an item of a set is put in order by, and the item as it is written.
-
-    Sets in sets are looked at once: to compare them as they are written would take their size at
-    every level.
-    """
-    kind = cast("type[Any]", type(item))
-    if kind is tuple and _PLAIN.issuperset(map(type, item)):
-        return (repr(item),), {TAG: "tuple", "v": list(item)}
-    if kind is not tuple and kind is not frozenset:
-        encoded = _encode(item)
-        return (repr(encoded),), encoded
-    parts = [_placed(part) for part in item] if kind is tuple else _in_order(item)
-    place = (kind.__name__, *map(_place_of, parts))
-    encoded = [part for _, part in parts]
-    if kind is tuple:
-        return place, {TAG: "tuple", "v": encoded}
-    return place, _tagged_set("frozenset", encoded)
-
-
-_Place = tuple[Any, ...]
-_place_of = operator.itemgetter(0)
 _QUICKLY_SORTED: tuple[set[type], ...] = ({str}, {int})
 _MISSING = frozenset({"NAType", "NaTType"})  # of pandas
 _LIST_LIKE = frozenset({"deque", "dict_keys", "dict_values", "dict_items", "range"})

@@ -478,7 +478,10 @@ class TestPostgres:
         await anext(live)
         waiting = asyncio.ensure_future(anext(live))
         await asyncio.sleep(0)
-        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'delf-journal'"
+        end = (
+            "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity "
+            "WHERE application_name = 'delf-journal' AND datname = current_database()"
+        )
         await asyncio.to_thread(postgres_database.run, end)
         await journal.append(printed("t", 2))
         assert (await asyncio.wait_for(waiting, 20)).seq == 2

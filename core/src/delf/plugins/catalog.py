@@ -50,6 +50,7 @@ FIRST_PARTY: Final[dict[str, tuple[str, ...]]] = {
         "files",
         "filesystem",
         "gmail",
+        "llm",
         "mcp",
         "openapi",
         "recall",

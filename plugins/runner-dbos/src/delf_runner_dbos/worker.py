@@ -126,7 +126,7 @@ class Worker:
 
     async def _begin(self, workflows: Workflows, record: TaskRecord) -> None:
         try:
-            await workflows.begin(record.task_id, again=record.takes > 1)
+            await workflows.begin(record.task_id)
         except Exception as error:  # the database may be away; its drivers differ
             _log.warning("task %s cannot be begun now: %s", record.task_id, error)
             self._put_back(record.task_id)

@@ -15,6 +15,7 @@ from delf import Agent, LLMConfig, ToolDefinitionError, tool
 from delf.engine.journal.memory import MemoryJournal
 from delf.events import CallFinished
 from delf.specs import JournalSpec
+from delf.testing import PluginContract
 from delf_devkit.testing.hosts import TestHost
 from support.model_fixtures import LITELLM_WARNING
 from support.openai_server import OpenAIServer, Reply, Request
@@ -27,6 +28,10 @@ PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 PDF = b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n1 0 obj\n<<>>\nendobj\ntrailer\n<<>>\n%%EOF\n"
+
+
+class TestPackage(PluginContract):
+    name = "llm"
 
 
 def block(code: str) -> str:
