@@ -30,7 +30,7 @@ class Tasks:
         database: Where the rows go.
         open: The tasks that are written to, by their ids.
         held: The ids of those that somebody works on here.
-        lost: The ids of those that others took over: nothing of them is kept until they are claimed.
+        lost: The ids of those that others took over: nothing of them is kept before a claim.
     """
 
     owner: Owner
