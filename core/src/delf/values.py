@@ -49,6 +49,7 @@ VALUE_BYTES = 32
 """What a value takes in memory beside its letters, about."""
 _TAG_BYTES = b'"$t"'
 _PLAIN = frozenset({str, int, float, bool, type(None)})
+_type_of: Callable[[Any], Any] = type
 
 
 class UnsupportedValueError(TypeError):
@@ -102,7 +103,7 @@ def weight(value: Any, most: int) -> int:
     while todo:
         for item in todo[-1]:
             total += VALUE_BYTES
-            kind = cast("type[Any]", type(item))
+            kind = _type_of(item)
             if kind is str or kind is bytes:
                 total += len(item)
             elif kind not in _PLAIN:
@@ -120,10 +121,12 @@ def weight(value: Any, most: int) -> int:
 
 def _parts_of(value: Any) -> tuple[Iterator[Any], int]:
     """What a value is made of, and how many parts that are at the least."""
-    kind = cast("type[Any]", type(value))
+    kind = _type_of(value)
+    if kind is dict:
+        return chain.from_iterable(value.items()), 2 * len(value)
     if kind is list or kind is tuple:
         return iter(value), len(value)
-    if kind is dict or isinstance(value, Mapping):
+    if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value)
         return chain.from_iterable(items.items()), 2 * len(items)
     if isinstance(value, (str, bytearray, memoryview)):
@@ -182,7 +185,7 @@ def from_jsonable(value: Any) -> Any:
 
 
 def _encode(value: Any) -> Any:
-    kind = cast("type[Any]", type(value))
+    kind = _type_of(value)
     if kind in _PLAIN:
         return value
     if kind is list:
@@ -304,7 +307,7 @@ def _placed(item: Any) -> tuple[_Place, Any]:
     Sets in sets are looked at once: to compare them as they are written would take their size at
     every level.
     """
-    kind = cast("type[Any]", type(item))
+    kind = _type_of(item)
     if kind is tuple and _PLAIN.issuperset(map(type, item)):
         return (repr(item),), {TAG: "tuple", "v": list(item)}
     if kind is not tuple and kind is not frozenset:

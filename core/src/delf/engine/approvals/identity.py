@@ -20,6 +20,8 @@ _SIMPLE: Final = frozenset(
     {str, int, float, bool, type(None), complex, bytes, decimal.Decimal, uuid.UUID}
     | {dt.datetime, dt.date, dt.time, dt.timedelta, type(pathlib.Path())}
 )
+_EQUAL_IF_SAME: Final = frozenset({str, int, bool, type(None)})
+"""Of two values of such a type that are equal, the same is written down."""
 NOBODY_BY: Final = "nobody"
 """Who decided where nobody could be asked."""
 _type_of: Callable[[Any], Any] = type
@@ -81,10 +83,13 @@ def _are_plain(values: Iterable[Any]) -> bool:
 
 def _is_same(value: Any, other: Any) -> bool:
     """Whether two values are equal, of one type, and written down with all that is in them."""
+    kind = _type_of(value)
+    if kind is not _type_of(other):
+        return False
+    if kind in _EQUAL_IF_SAME:
+        return value == other
     try:
-        if not (_is_plain(value) and _is_plain(other)):
-            return False
-        return type(value) is type(other) and dumps(value) == dumps(other)
+        return _is_plain(value) and _is_plain(other) and dumps(value) == dumps(other)
     except (RecursionError, UnsupportedValueError):
         return False
 

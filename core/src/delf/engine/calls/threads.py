@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import select
 import threading
 import time
 from collections import deque
@@ -44,11 +46,24 @@ class _Job:
 
 @dataclass(slots=True)
 class _Companion:
-    """A thread for the one function that a loop waits for in place: a hop there, a hop back."""
+    """A thread for the one function that a loop waits for in place: a hop there, a hop back.
+
+    It is woken by a pipe: to write into one lets go of the interpreter, which the thread needs as
+    soon as it is awake. Woken by a lock, it would wait at once for whoever has just woken it.
+    """
 
     job: _Job | None = None
-    go: threading.Lock = field(default_factory=_held)
+    pipe: tuple[int, int] = field(default_factory=os.pipe)
     done: threading.Lock = field(default_factory=_held)
+
+    def wake(self) -> None:
+        """Let it look for a function."""
+        os.write(self.pipe[1], b"\0")
+
+    def __del__(self) -> None:
+        """Nobody can wake it any more."""
+        for end in self.pipe:
+            os.close(end)
 
 
 class ToolThreads:
@@ -154,7 +169,7 @@ class ToolThreads:
         if companion is None:
             return False
         companion.job = job
-        companion.go.release()
+        companion.wake()
         if not companion.done.acquire(timeout=_AT_ONCE):
             with self._lock:
                 if job.end is None:
@@ -177,9 +192,10 @@ class ToolThreads:
     def _give_back(self, companion: _Companion) -> None:
         companion.job = None
         with self._lock:
-            self._companion = companion
             if self._closed:
-                companion.go.release()
+                companion.wake()
+            else:
+                self._companion = companion
 
     def _withdraw(self, job: _Job) -> bool:
         """Whether a function has not begun, so that it never will; nor does it stay in the line."""
@@ -197,8 +213,9 @@ class ToolThreads:
                     self._line.get_nowait()
             for _ in range(self._working):
                 self._line.put(None)
-            if self._companion is not None:
-                self._companion.go.release()
+            companion, self._companion = self._companion, None
+            if companion is not None:
+                companion.wake()
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _work(self) -> None:
@@ -209,13 +226,16 @@ class ToolThreads:
             del job, end
 
     def _accompany(self, companion: _Companion) -> None:
+        woken = select.poll()
+        woken.register(companion.pipe[0], select.POLLIN)
         while True:
-            if not companion.go.acquire(timeout=_STAYS):
+            if not woken.poll(_STAYS * 1000):
                 with self._lock:
                     if self._companion is companion:
                         self._companion, self._has_companion = None, False
                         return
-                companion.go.acquire()  # it was taken just now
+                woken.poll()  # it was taken just now
+            os.read(companion.pipe[0], 1)
             job = companion.job
             if job is None:
                 return

@@ -110,7 +110,7 @@ class TaskLog:
                 if self._printed or self._readings or self._turns or self._waiting:
                     await self._write_waiting()
                 written = True
-                await self._write_new(kind, fields)
+                await self._write(kind, fields)
         except asyncio.CancelledError:
             if not written:
                 self._waiting.append((kind, fields))
@@ -226,17 +226,15 @@ class TaskLog:
             await self._write(Printed, {"text": text})
         while self._waiting:
             try:
-                await self._write_new(*self._waiting[0])
+                await self._write(*self._waiting[0])
             except asyncio.CancelledError:
                 del self._waiting[0]  # it is kept
                 raise
             del self._waiting[0]
 
-    async def _write_new(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:
-        if not (self._replay.recorded and self._replay.knows(kind, fields)):
-            await self._write(kind, fields)
-
     async def _write(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:
+        if self._replay.recorded and self._replay.knows(kind, fields):
+            return
         if self._over:
             _log.debug("task %s is over: no %s is kept", self.task_id, kind)
             return
